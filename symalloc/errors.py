@@ -26,6 +26,12 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise UsageError(f"{name} is {value!r}; it must be one of {known}{meant(value, choices)}")
 
 
+def require_flag(name: str, value: object) -> None:
+    """Raise UsageError where the argument `name` is neither True nor False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; it must be True or False")
+
+
 def meant(value: object, choices: Sequence[str]) -> str:
     """Return the question whether the choice nearest to `value` was meant, or "" where none is near."""
     close = nearest(value, choices) if isinstance(value, str) else None

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from symalloc.errors import require_choice
+from symalloc.errors import require_choice, require_flag
 
 if TYPE_CHECKING:
     from tvm.ir.transform import Pass
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from symalloc.program.reading import PipelineName
 
 REPLACE = "SYMALLOC_REPLACE_TVM_PLANNER"
-PIPELINES: dict[str, PipelineName] = {"symalloc": "default", "symalloc-target": "target"}
+PIPELINES: dict[str, dict[str, Any]] = {
+    "symalloc": {"pipeline": "default"},
+    "symalloc-target": {"pipeline": "target"},
+    "symalloc-named": {"names": True},
+}
+"""What `pipeline` is given for each of the names."""
 
 
 def pipeline(
@@ -38,21 +43,24 @@ def pipeline(
     effort: EffortName = "quick",
     seed: int = 0,
     alias: str | Sequence[str] = (),
+    names: bool = False,
 ) -> Pass:
     """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with symalloc.
 
     `pipeline`: "default" is what `relax.build` runs for the target, "target" the target's own, which fuses
     operators (on a GPU both are that one); or any pipeline with StaticPlanBlockMemory in it.  Without
-    `target` it serves the target that is built for.  The rest is as for
-    `symalloc.plan`.  Raises UsageError for a choice that there is not.
+    `target` it serves the target that is built for.  `names`: NameTensors stands in it, and the program runs
+    on machines of `memory_cfg`.  The rest is as for `symalloc.plan`.  Raises UsageError for a choice that
+    there is not.
     """
     from symalloc.program.reading import PipelineName
     from symalloc.relax.passes.pipeline import pipeline as make
 
     if isinstance(pipeline, str):
         require_choice("pipeline", pipeline, get_args(PipelineName))
+    require_flag("names", names)
     options = _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
-    return make(target, pipeline=pipeline, options=options)
+    return make(target, pipeline=pipeline, options=options, names=names)
 
 
 def replace_tvm_planner(
@@ -91,15 +99,16 @@ def _options(alias: str | Sequence[str], **choices: Any) -> PlanOptions:
 def register_pipelines() -> None:
     """Enter the pipelines named in PIPELINES into TVM's table, where TVM has been imported.
 
-    "symalloc" stands for TVM's "default", "symalloc-target" for the target's own pipeline.  Both take the
-    options of a plan: `relax.get_pipeline("symalloc", guards="native")`.  Raises UsageError for a value of
+    "symalloc" stands for TVM's "default", "symalloc-target" for the target's own pipeline, "symalloc-named"
+    for "default" with the names of tensors.  All take the options of `pipeline`:
+    `relax.get_pipeline("symalloc", guards="native")`.  Raises UsageError for a value of
     SYMALLOC_REPLACE_TVM_PLANNER that is neither 0 nor 1.
     """
     module = sys.modules.get("tvm.relax.pipeline")
     known = getattr(module, "PIPELINE_MAP", None)
-    for name, base in PIPELINES.items():
+    for name, given in PIPELINES.items():
         if module is not None and known is not None and name not in known:
-            module.register_pipeline(name)(partial(pipeline, pipeline=base))
+            module.register_pipeline(name)(partial(pipeline, **given))
     if known is not None and _replaces():
         from symalloc.planner.planner_options import PlanOptions
         from symalloc.relax.passes.replace_planner import replace_planner_everywhere

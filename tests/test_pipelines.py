@@ -18,17 +18,21 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 _KNOWN = """
 from tvm import relax
-made = [relax.get_pipeline(name) for name in ("symalloc", "symalloc-target")]
+made = [relax.get_pipeline(name) for name in ("symalloc", "symalloc-target", "symalloc-named")]
 """
 _BUILD = """
+import symalloc
+pool = symalloc.Pool()
 from tests.relax.modules_to_plan import Chain
 with tvm.target.Target("llvm"):  # SYMALLOC_REPLACE_TVM_PLANNER=1
     assert "main_check" in str(relax.get_pipeline("default")(Chain))
 for each in made:
     built = relax.build(Chain, "llvm", relax_pipeline=each)
     x = tvm.runtime.tensor(np.arange(24, dtype="float32").reshape(3, 8))
-    y = relax.VirtualMachine(built, tvm.cpu())["main"](x).numpy()
+    machine = relax.VirtualMachine(built, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
+    y = machine["main"](x).numpy()
     assert (y == ((x.numpy() + x.numpy()) * x.numpy() - (x.numpy() + x.numpy()))).all()
+assert any(tag.startswith("main.") for tag, _ in pool.holders())
 """
 
 
@@ -74,3 +78,8 @@ def test_importing_symalloc_imports_no_tvm() -> None:
 def test_a_choice_that_there_is_not_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match=f"{option} is 'none of these'; it must be one of "):
         symalloc.pipeline("llvm", **{option: "none of these"})  # type: ignore[arg-type]
+
+
+def test_names_are_a_flag() -> None:
+    with pytest.raises(UsageError, match="names is 1; it must be True or False"):
+        symalloc.pipeline("llvm", names=1)  # type: ignore[arg-type]

@@ -23,14 +23,20 @@ NAMELESS = "(no tag)"
 
 
 def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str = "text") -> str:
-    """Report on the use of `pool` as `text` or `json`; `scope` adds the counts of a part of the program.
+    """Report on the use of `pool` as `text` or `json`; `scope` adds its counts of a part of the program.
 
-    Raises ValueError for another form.
+    Of a scope that counts several pools it takes those of `pool`.  Raises ValueError for another form.
     """
     if form not in ("text", "json"):
         raise ValueError(f"a report is text or json, not {form}")
     render = use_as_json if form == "json" else use_as_text
-    return render(pool.statistics(), pool.limit, pool.leaks(), scope)
+    return render(pool.statistics(), pool.limit, pool.leaks(), _counted_of(pool, scope))
+
+
+def _counted_of(pool: InstrumentedPool, scope: Scope | None) -> Scope | None:
+    from symalloc.pool.observing.statistics_scope import StatisticsScope
+
+    return scope.figures_of(pool) if isinstance(scope, StatisticsScope) else scope
 
 
 def use_as_text(

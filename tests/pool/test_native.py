@@ -38,6 +38,18 @@ def test_handles_are_counted() -> None:
     assert pool.holders() == []
 
 
+def test_holders_count_blocks_without_a_tag() -> None:
+    pool = InstrumentedPool()
+    handle, named = pool.alloc(64), pool.empty((1000,), "uint8", tag="named")
+    tensors = [pool.empty((300,), "uint8") for _ in range(3)]
+    assert sorted(pool.holders()) == [("", 64), ("", 900), ("named", 1000)]
+    assert sum(nbytes for _, nbytes in pool.holders()) == pool.statistics().live
+    assert [(h.tag, h.blocks, h.nbytes) for h in pool.leaks()] == [("named", 1, 1000), ("", 4, 964)]
+    pool.free(handle)
+    del named, tensors
+    assert pool.holders() == []
+
+
 @pytest.mark.parametrize(
     "use",
     (InstrumentedPool.free, InstrumentedPool.retain, InstrumentedPool.pointer, InstrumentedPool.address),

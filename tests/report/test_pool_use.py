@@ -84,6 +84,23 @@ def test_of_a_pool() -> None:
         pool.free(kept)
 
 
+@pytest.mark.usefixtures("native_core")
+def test_a_report_over_one_pool_counts_that_pool() -> None:
+    from symalloc.pool import statistics
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+
+    with InstrumentedPool(limit=MIB) as pool, InstrumentedPool(limit=MIB) as other:
+        with statistics() as counted:
+            kept, others = pool.alloc(1000, tag="kept"), other.alloc(3000, tag="others")
+            assert set(json.loads(pool_report(pool, counted, form="json"))["counted"]["tags"]) == {"kept"}
+        for each, tag, nbytes in ((pool, "kept", 1000), (other, "others", 3000)):
+            found = json.loads(pool_report(each, counted, form="json"))["counted"]
+            assert (found["peak_live"], set(found["tags"])) == (nbytes, {tag})
+        assert counted.peak_live >= 4000
+        pool.free(kept)
+        other.free(others)
+
+
 @pytest.fixture
 def native_core() -> None:
     from tests.pool.library import need_native

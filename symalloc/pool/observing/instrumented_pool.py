@@ -116,12 +116,20 @@ class InstrumentedPool(NativePool):
         return PoolSession(self.object, name, limit)
 
     def holders(self) -> list[tuple[str, int]]:
-        """Tag and bytes of every block that has a handle or a tag."""
+        """Tag and bytes of every block that has a handle or a tag; "" and their sum of all other blocks.
+
+        The bytes add up to `statistics().live`, unless other threads have moved on meanwhile.
+        """
+        known = self._known()
+        rest = self.statistics().live - sum(nbytes for _, nbytes in known)
+        return [*known, ("", rest)] if rest > 0 else known
+
+    def _known(self) -> list[tuple[str, int]]:
         return [(b.tag, b.nbytes) for b in live_blocks(pool_functions.holders(self.object))]
 
     def leaks(self) -> tuple[Holding, ...]:
         """The live blocks by tag, the most bytes first; at the end of a program, those not freed."""
-        return holdings(self.holders(), self.statistics())
+        return holdings(self._known(), self.statistics())
 
     def snapshot(self) -> PoolSnapshot:
         """The layout of the pool, now.  It takes time in proportion to the number of blocks."""

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+from weakref import ref
 
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool, living_pools
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import PoolObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,27 +57,52 @@ class ScopeStatistics:
         return _sum(self.tags.values())
 
 
+class _PoolScope:
+    """Running totals of one pool, which it keeps until close()."""
+
+    __slots__ = ("_final", "_number", "_open", "_pool")
+
+    def __init__(self, pool: NativePool) -> None:
+        self._pool = ref(pool)
+        self._open: PoolObject | None = pool.object
+        self._number = pool_functions.open_scope(pool.object)
+        self._final: ScopeStatistics | None = None
+
+    def counts(self, pool: NativePool) -> bool:
+        return self._pool() is pool
+
+    def figures(self) -> ScopeStatistics:
+        if self._open is not None:
+            return _read_scope(pool_functions.read_scope(self._open, self._number))
+        return self._final or _added([])
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._final = self.figures()
+            pool_functions.close_scope(self._open, self._number)
+            self._open = None
+
+
 class StatisticsScope:
     """Running totals of some pools; final after close()."""
 
-    __slots__ = ("_final", "_open")
+    __slots__ = ("_counted",)
 
     def __init__(self, pools: Iterable[NativePool]) -> None:
-        self._open = [(pool.object, pool_functions.open_scope(pool.object)) for pool in pools]
-        self._final: ScopeStatistics | None = None
+        self._counted = [_PoolScope(pool) for pool in pools]
 
     def figures(self) -> ScopeStatistics:
         """All figures at one moment: now, or the end."""
-        return self._final or _added(
-            [_read_scope(pool_functions.read_scope(pool, number)) for pool, number in self._open]
-        )
+        return _added([scope.figures() for scope in self._counted])
+
+    def figures_of(self, pool: NativePool) -> ScopeStatistics:
+        """The figures of `pool` alone; all 0 where this does not count it."""
+        return _added([scope.figures() for scope in self._counted if scope.counts(pool)])
 
     def close(self) -> None:
         """Stop counting."""
-        self._final = self.figures()
-        for pool, number in self._open:
-            pool_functions.close_scope(pool, number)
-        self._open = []
+        for scope in self._counted:
+            scope.close()
 
     @property
     def tags(self) -> Mapping[str, TagCount]:

@@ -14,6 +14,7 @@ from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.keep_conditions import KeepConditions
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
+from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import (
     around_planner,
     as_tvm_has_them,
@@ -30,15 +31,16 @@ def pipeline(
     *,
     pipeline: PipelineName | Pass = "default",
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    names: bool = False,
 ) -> Pass:
     """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with PlanMemory.
 
     `pipeline`: one with StaticPlanBlockMemory in it, or the name of one, as for `tvm_pipeline`.  Without
-    `target` it is built for the target that is current when it runs.
+    `target` it is built for the target that is current when it runs.  `names`: with NameTensors.
     """
 
     def planning(before: Sequence[Pass], after: Sequence[Pass]) -> list[Pass]:
-        return [*before, PlanMemory(options), *_with_ours(after)]
+        return [*before, PlanMemory(options), *_with_ours(after, names=names)]
 
     return _with_passes(planning, target, pipeline)
 
@@ -50,9 +52,14 @@ def lower(
     return _with_passes(lambda before, _: before, target, pipeline)(module)
 
 
-def finishing_pipeline(target: str | Target, *, pipeline: PipelineName | Pass = "default") -> Pass:
-    """The passes behind memory planning: what no planner has placed gets a storage each."""
-    return _with_passes(lambda _, after: [*_with_ours(after)], target, pipeline)
+def finishing_pipeline(
+    target: str | Target, *, pipeline: PipelineName | Pass = "default", names: bool = False
+) -> Pass:
+    """The passes behind memory planning: what no planner has placed gets a storage each.
+
+    `names`: with NameTensors.
+    """
+    return _with_passes(lambda _, after: [*_with_ours(after, names=names)], target, pipeline)
 
 
 def _with_passes(
@@ -74,12 +81,17 @@ def _with_passes(
     return run
 
 
-def _with_ours(passes: Sequence[Pass]) -> Iterator[Pass]:
-    """TVM's finalizing passes, and ours where they belong."""
+def _with_ours(passes: Sequence[Pass], *, names: bool = False) -> Iterator[Pass]:
+    """TVM's finalizing passes, and ours where they belong.
+
+    `names`: tensors are named as soon as every storage is explicit.
+    """
     before = ""
     for one in passes:
         yield from beside(one, before)
         before = str(one.info.name)
+        if names and before == "LowerAllocTensor":
+            yield NameTensors()
 
 
 def beside(one: Pass, before: str) -> Iterator[Pass]:

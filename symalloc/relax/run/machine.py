@@ -16,7 +16,6 @@ from symalloc.pool.core.pool_errors import PoolError
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
-from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.run.inputs import Argument, ShapeArgument
@@ -36,13 +35,8 @@ class Builder:
 
         For a pool, what is allocated is named.
         """
-        given: str | dict[object, int]
-        if isinstance(memory, str):
-            given = memory
-        else:
-            lowered = tvm.transform.Sequential([transform.LowerAllocTensor(), NameTensors()])(lowered)
-            given = memory_cfg(memory)
-        finishing = finishing_pipeline(self.target, pipeline=self.pipeline)
+        given: str | dict[object, int] = memory if isinstance(memory, str) else memory_cfg(memory)
+        finishing = finishing_pipeline(self.target, pipeline=self.pipeline, names=memory is not given)
         with run_error("TVM cannot build the module"):
             built = relax.build(lowered, self.target, relax_pipeline=finishing)
             return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given)
