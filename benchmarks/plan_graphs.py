@@ -20,10 +20,10 @@ from tvm import relax
 
 from benchmarks.harness import json_option, print_table
 from symalloc.planner.memory_report.function_report import floors
-from symalloc.planner.memory_report.sample_bindings import highest
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.size.evaluation import highest
 from tests.models.imported import load_imported
 
 MODELS = (

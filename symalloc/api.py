@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
+from symalloc.amounts import parse_amount
 from symalloc.analysis.donation import parse_donation
 from symalloc.errors import RunError, UsageError, require_choice, require_whole
 from symalloc.linter.diagnostic import Report
@@ -48,6 +49,7 @@ def lint(
     strict: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
     jobs: int | None = None,
+    budget: str | int | None = None,
 ) -> Report:
     """Lint models in memory, and files, directories or glob patterns given as str or Path.
 
@@ -59,7 +61,8 @@ def lint(
     `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass leaves.
     `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
     whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
-    file.  `jobs`: the most files that are read at once, None for one per CPU.
+    file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
+    a call of a function may hold at once, such as "512MiB" (SYM402).
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -75,6 +78,7 @@ def lint(
         strict=strict,
         timeout=timeout,
         jobs=jobs,
+        budget=parse_amount("budget", budget, least=1),
     )
     paths, modules = _sorted_out(target)
     with LintSession(options) as session:

@@ -10,10 +10,11 @@
     per-file-ignores = { "tests/*" = ["SYM2"] }
     baseline = "symalloc-baseline.json"   # relative to the file
     jobs = 4
+    budget = "512MiB"
 
-The command line overlays what is read here: `select`, `stage`, `baseline`, `jobs` replace, the others add.
-`trust` is refused: whoever can change this file (a pull request) could otherwise make the linter run the code
-that it brings.
+The command line overlays what is read here: `select`, `stage`, `baseline`, `jobs`, `budget` replace, the
+others add.  `trust` is refused: whoever can change this file (a pull request) could otherwise make the linter
+run the code that it brings.
 """
 
 from __future__ import annotations
@@ -24,11 +25,23 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from symalloc.amounts import parse_amount
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import STAGES, is_stage
 
-_KEYS = ("select", "ignore", "assume", "rules", "exclude", "stage", "per-file-ignores", "baseline", "jobs")
+_KEYS = (
+    "select",
+    "ignore",
+    "assume",
+    "rules",
+    "exclude",
+    "stage",
+    "per-file-ignores",
+    "baseline",
+    "jobs",
+    "budget",
+)
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
@@ -70,6 +83,7 @@ def load_config(file: Path) -> LintOptions:
         per_file_ignores=_per_file(file, table.get("per-file-ignores", {})),
         baseline=_path(file, "baseline", table.get("baseline")),
         jobs=_jobs(file, table.get("jobs")),
+        budget=parse_amount(f"{file}: `budget`", table.get("budget"), least=1),
     )
 
 

@@ -26,7 +26,7 @@ from symalloc.relax.workers.child import CrashError, call_in_child
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-    from symalloc.planner.memory_report.call_memory import TvmComparison
+    from symalloc.planner.memory_report.plan_outcome import TvmComparison
 
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"

@@ -30,6 +30,7 @@ exclude = ["third_party"]
 per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
 baseline = "known.json"
 jobs = 3
+budget = "2MiB"
 """,
     )
     assert load_config(file) == LintOptions(
@@ -42,6 +43,7 @@ jobs = 3
         per_file_ignores={"tests/*": ("SYM2", "SYM3")},
         baseline=tmp_path / "known.json",
         jobs=3,
+        budget=2 * 2**20,
     )
 
 
@@ -56,6 +58,8 @@ jobs = 3
         ("[tool.symalloc]\nstage = 'later'", ["`stage` must be one of auto, as-is, planned, all"]),
         ("[tool.symalloc]\njobs = 0", ["`jobs` must be a whole number of at least 1, not 0"]),
         ("[tool.symalloc]\njobs = true", ["`jobs` must be a whole number of at least 1, not True"]),
+        ("[tool.symalloc]\nbudget = 0", ["`budget` is 0; it must be a whole number of at least 1"]),
+        ("[tool.symalloc]\nbudget = 'much'", ["`budget`: `much` is no amount of memory"]),
         ("[tool.symalloc]\nbaseline = 3", ["`baseline` must be the name of a file, not 3"]),
         ("[tool.symalloc]\nper-file-ignores = []", ["`per-file-ignores` must be a table"]),
         ("[tool]\nsymalloc = 3", ["tool.symalloc is not a table"]),

@@ -69,7 +69,7 @@ def _rule_page(rule: Rule) -> str:
     parts.append(rule.doc.strip())
     for title, examples in (("Found", rule.bad), ("Fine", rule.good)):
         for example in examples:
-            parts += [f"## {title}: {example.name}", f"```python\n{example.module.strip()}\n```"]
+            parts += [f"## {title}: {example.title}", f"```python\n{example.module.strip()}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

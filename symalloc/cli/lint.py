@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from symalloc.amounts import parse_amount
 from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width, wrote
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
@@ -66,6 +67,10 @@ def _stage(_: click.Context, __: click.Parameter, name: str | None) -> str | Non
     if name is not None and not is_stage(name):
         raise click.BadParameter(f"{name!r} is none of {', '.join(STAGES)}, and no pass is called like that")
     return name
+
+
+def _amount(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    return parse_amount(f"--{parameter.name}", text, least=1)
 
 
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -130,6 +135,12 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     type=click.IntRange(min=1),
     metavar="N",
     help="Read at most N files at once, each in a process of its own; by default one per CPU.",
+)
+@click.option(
+    "--budget",
+    callback=_amount,
+    metavar="BYTES",
+    help="Report calls that can hold more than this at once, such as 512MiB (SYM402).",
 )
 @click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from symalloc.amounts import parse_amount
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.output import format_option, terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
@@ -90,7 +91,7 @@ def plan_command(
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import plans_as_text
 
-    room, most = _amount("--fits", fits), _amount("--max-arena", limit)
+    room, most = parse_amount("--fits", fits), parse_amount("--max-arena", limit)
     request = request_of(file, options)
     chosen = PlanOptions(**options)
     written = _form(output)
@@ -123,17 +124,6 @@ def plan_command(
     if form == "text":
         _say_written(output, chosen.certificate, planned.report.summary.always_valid)
     return 0
-
-
-def _amount(option: str, text: str | None) -> int | None:
-    """Return the bytes that an option gives; raises UsageError for no amount."""
-    from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.core.pool_options import parse_bytes
-
-    try:
-        return None if text is None else parse_bytes(text)
-    except PoolError as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def _fits(reports: Sequence[FunctionReport], limit: int | None) -> list[FunctionFit]:

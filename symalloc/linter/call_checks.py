@@ -22,6 +22,9 @@ from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr
 
+COUNTED_IN_CALLERS = "held-memory"
+"""The kind of site at which callers are asked about all that their callees need, too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallObligation:
@@ -99,6 +102,8 @@ def _obligations(one: FunctionCheck) -> list[CallObligation]:
     bounded = [dependent.finding for dependent in one.bound_dependent]
     for number, finding in enumerate((*one.findings, *bounded)):
         if finding.verdict is not Verdict.RUNTIME_CHECK or finding.guarded or finding.site.uncertainty:
+            continue
+        if finding.site.kind == COUNTED_IN_CALLERS:
             continue
         condition = _needed(finding)
         if condition is not None and condition.symbols <= given:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -14,11 +14,14 @@ from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths, Possible
 from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
+from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.unwritten_reads import UnwrittenReads
+from symalloc.linter.memory_budget import MemoryBudget
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.linter.unproved_indices import UnprovedIndices
-from symalloc.program.ir import CallFunction, Function, Program
+from symalloc.program.ir import CallFunction, Function, Program, Var
 from symalloc.program.operands import TypeNumbering
+from symalloc.size.condition import Condition
 
 PossibleIn: TypeAlias = Callable[[Function, FunctionFacts], Possible]
 """Return what judges whether conditions can hold together in a function."""
@@ -32,10 +35,20 @@ class FunctionContexts:
     are `seen_in_callers`: what is wrong with the order of their writes and reads shows there.
     """
 
-    def __init__(self, program: Program, possible: PossibleIn, indices: UnprovedIndices) -> None:
+    def __init__(
+        self,
+        program: Program,
+        possible: PossibleIn,
+        indices: UnprovedIndices,
+        budget: int | None = None,
+    ) -> None:
+        """Analyse `program`; `budget`: the most bytes that a call may hold at once."""
         self.program, self.possible, self.numbers = program, possible, TypeNumbering()
         self.indices = indices
         self.analyses = analyse(program)
+        self._budget = (
+            None if budget is None else MemoryBudget(limit=budget, analyses=self.analyses, known=self._known)
+        )
         self.summaries = {name: analysis.summary for name, analysis in self.analyses.items()}
         self.plain = [self._context(name, analysis) for name, analysis in self.analyses.items()]
         self._callees = callees_to_write_out(program, self.analyses)
@@ -67,7 +80,15 @@ class FunctionContexts:
             summaries=self.summaries,
             expansion=expansion,
             indices=self.indices,
+            budget=self._budget,
         )
+
+    def _known(self, name: str, path: PathCondition, bound: Var | None) -> Sequence[Condition]:
+        """The conditions that hold in a function, on `path`, in front of `bound`, or at its end."""
+        context = next(one for one in self.plain if one.function.name == name)
+        cfg = context.analysis.cfg
+        point = len(cfg.points) - 1 if bound is None else cfg.starts[bound]
+        return context.paths.conditions(context.paths.whole(path, point), point)
 
     def _expand(self) -> None:
         """Write calls out, in functions that others call last."""

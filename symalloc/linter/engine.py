@@ -28,11 +28,17 @@ from symalloc.size.condition import Condition
 
 
 def check(
-    program: Program, rulebook: Rulebook, prover: Prover, *, assume: Sequence[Condition] = ()
+    program: Program,
+    rulebook: Rulebook,
+    prover: Prover,
+    *,
+    assume: Sequence[Condition] = (),
+    budget: int | None = None,
 ) -> Report:
     """Check `program`; findings come in program order.
 
-    A condition of `assume` holds in every function that has all its symbols.
+    A condition of `assume` holds in every function that has all its symbols.  `budget`: the most bytes that
+    a call may hold at once, None where that is not asked.
     """
     started, before = perf_counter(), Counter(prover.decided)
 
@@ -43,7 +49,7 @@ def check(
         return FunctionCheck(context, rulebook, proving(context.function, context.facts))
 
     indices = UnprovedIndices(program.kernels, prover)
-    contexts = FunctionContexts(program, lambda *one: Together(partial(proving, *one)), indices)
+    contexts = FunctionContexts(program, lambda *one: Together(partial(proving, *one)), indices, budget)
     checks = [checking(context) for context in contexts.plain]
     calls = CallChecks(program)
     for one in checks:

@@ -22,9 +22,11 @@ class LintOptions(ReadOptions):
     ids, or names; `per_file_ignores` maps glob patterns on file names to such.  `rules` are folders or files
     of further rules.  `exclude` holds glob patterns of files and folders.  `strict`: what could not be
     decided or understood is an error.  `baseline` is a file with known findings, which are left out.
-    `jobs`: the most files that are read at once, None for one per CPU.
+    `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
+    a call of a function may hold at once, None where that is not asked.
 
-    Raises UsageError for a stage that does not exist, and for a timeout or jobs that are not positive.
+    Raises UsageError for a stage that does not exist, and for a timeout, jobs or a budget that are not
+    positive.
     """
 
     assume: tuple[str, ...] = ()
@@ -36,6 +38,7 @@ class LintOptions(ReadOptions):
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     baseline: Path | None = None
     jobs: int | None = None
+    budget: int | None = None
 
     def __post_init__(self) -> None:
         if not is_stage(self.stage):
@@ -48,6 +51,8 @@ class LintOptions(ReadOptions):
             raise UsageError(f"the timeout is {self.timeout:g} s; it must be more than 0")
         if self.jobs is not None:
             require_whole("jobs", self.jobs, 1)
+        if self.budget is not None:
+            require_whole("budget", self.budget, 1)
 
     @property
     def reports_unused(self) -> bool:
@@ -61,12 +66,12 @@ class LintOptions(ReadOptions):
     def overlaid(self, **given: Any) -> LintOptions:
         """These options with a caller's laid over them.
 
-        `select`, `stage`, `baseline` and `jobs` replace where they are given, `ignore`, `assume` and `rules`
-        add; all else replaces.
+        `select`, `stage`, `baseline`, `jobs`, `budget` replace where they are given, `ignore`, `assume` and
+        `rules` add; all else replaces.
         """
         for name in ("ignore", "assume", "rules"):
             given[name] = (*getattr(self, name), *given.get(name, ()))
-        for name in ("select", "stage", "baseline", "jobs"):
+        for name in ("select", "stage", "baseline", "jobs", "budget"):
             given[name] = given.get(name) or getattr(self, name)
         return replace(self, **given)
 

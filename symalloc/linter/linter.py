@@ -106,7 +106,7 @@ class Linter:
         functions: set[tuple[str, str]] = set()
         counted = self._summary.functions
         for program in reading.programs:
-            result = check(program, self._active, self.prover, assume=self.assume)
+            result = check(program, self._active, self.prover, assume=self.assume, budget=self.options.budget)
             self._summary.add(result.summary)
             text, spans = _printed(program, result)
             if text:

@@ -5,7 +5,7 @@ position.  No plan of this order can do with less.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -161,22 +161,3 @@ def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
             for kind in counts:
                 holding.setdefault(kind, []).append(counts)
     return kept
-
-
-def undominated(sums: Iterable[Expr]) -> tuple[Expr, ...]:
-    """Those of `sums` that no other reaches term by term; symbols are taken as >= 0."""
-    return tuple(unreached(dict.fromkeys(sums), _reaches))
-
-
-def unreached(candidates: Iterable[Expr], reaches: Callable[[Expr, Expr], bool]) -> list[Expr]:
-    """Those of `candidates` that no other `reaches`; of some that reach each other the first."""
-    kept: list[Expr] = []
-    for candidate in candidates:
-        if not any(reaches(other, candidate) for other in kept):
-            kept = [other for other in kept if not reaches(candidate, other)] + [candidate]
-    return kept
-
-
-def _reaches(high: Expr, low: Expr) -> bool:
-    difference = high - low
-    return difference.is_polynomial and all(c >= 0 for c in difference.terms.values())

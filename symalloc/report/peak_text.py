@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
-from symalloc.planner.memory_report.sample_bindings import highest
 from symalloc.report.quantities import columns, human_bytes
+from symalloc.size.evaluation import highest
 
 MOST_ROWS = 12  # tensors; all of them are in the JSON
 WIDEST_CELL = 40

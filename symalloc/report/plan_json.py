@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from symalloc.analysis.call_memory import CalleeMemory
+from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Placement
-from symalloc.planner.memory_report.call_memory import CalleeMemory, TvmPlan
 from symalloc.planner.memory_report.call_peak import CallPeak
 from symalloc.planner.memory_report.fitting import Fit, FunctionFit
 from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
+from symalloc.planner.memory_report.plan_outcome import TvmPlan
 from symalloc.planner.memory_report.target_report import TargetReport
-from symalloc.planner.memory_report.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.program.ir import Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr

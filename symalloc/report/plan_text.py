@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
+from symalloc.analysis.tensor_origin import NO_ORIGIN
 from symalloc.planner.memory_plan import Arena, Buffer, Guard
-from symalloc.planner.memory_report.call_memory import TvmComparison, TvmPlan
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
-from symalloc.planner.memory_report.sample_bindings import evaluated
-from symalloc.planner.memory_report.tensor_origin import NO_ORIGIN
+from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.report.peak_text import peak_lines
 from symalloc.report.quantities import columns, human_bytes, percent, times
 from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
+from symalloc.size.evaluation import evaluated
 from symalloc.size.expr import Expr
 
 MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON

@@ -29,11 +29,11 @@ def _parts(rule: Rule, every: bool) -> Iterator[Text]:
         yield _prose(paragraph)
         yield Text()
     for bad in rule.bad if every else rule.bad[:1]:
-        yield from _example(f"Found: {bad.name}", bad.module, rule)
+        yield from _example(f"Found: {bad.title}", bad.module, rule)
         yield from _answer(rule, bad)
         yield Text()
     for good in rule.good if every else rule.good[:1]:
-        yield from _example(f"Fine: {good.name}", good.module, rule)
+        yield from _example(f"Fine: {good.title}", good.module, rule)
         yield Text()
     yield from _footer(rule, every)
 

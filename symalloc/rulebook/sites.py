@@ -230,6 +230,13 @@ _KINDS = (
         relations=("views-reused-memory",),
     ),
     SiteKind(
+        name="held-memory",
+        description="the most that a call of a function holds at once, where a budget is given (--budget)",
+        quantities={"held": _B, "budget": _B},
+        # amount: the formula of `held`, or of how many sums it is the largest
+        texts=("amount",),
+    ),
+    SiteKind(
         name="declared-bound",
         description="the declared bounds of a symbol (tir_var_upper_bound, tir_var_lower_bound, "
         "tir_non_negative_var) that a verdict of this function needs",

@@ -10,8 +10,8 @@ import pytest
 import tvm
 
 import symalloc
+from symalloc.analysis.call_memory import CallMemory, call_memory
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.memory_report.call_memory import CallMemory, call_memory
 from symalloc.relax.extract import extract
 from tests.models.imported import IMPORTED, load_imported
 from tests.models.measure import compiler, load

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
+from symalloc.analysis.call_memory import CallMemory, HeldMemory
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.call_memory import (
-    CallMemory,
-    HeldMemory,
-    PlanOutcome,
-    TvmComparison,
-    TvmPlan,
-)
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.planner.memory_report.non_arena import (
@@ -18,6 +12,7 @@ from symalloc.planner.memory_report.non_arena import (
     NonArenaMemory,
     ResultTensor,
 )
+from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
 from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType

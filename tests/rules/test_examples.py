@@ -24,7 +24,6 @@ from symalloc.rulebook.book import load_rules
 from symalloc.rulebook.rule import BadExample, GoodExample, Rule, StageName
 
 RULES = load_rules().rules
-STAGES: tuple[StageName, ...] = ("as-is", "planned", "auto")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +51,20 @@ Findings = dict[str, list[Diagnostic]]
 def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> Findings:
     """The findings in each example, by its file name."""
     found: Findings = defaultdict(list)
-    for stage in STAGES:
+    runs = dict.fromkeys((case.example.stage, case.example.budget) for case in (*BAD, *GOOD))
+    for stage, budget in runs:
         folder = tmp_path_factory.mktemp(stage)
         for case in (*BAD, *GOOD):
-            if case.example.stage == stage:
+            if (case.example.stage, case.example.budget) == (stage, budget):
                 (folder / case.file).write_text(case.example.module)
-        for diagnostic in _linted(folder, stage, kept_pool):
+        for diagnostic in _linted(folder, stage, budget, kept_pool):
             found[Path(diagnostic.file).name].append(diagnostic)
     return found
 
 
-def _linted(folder: Path, stage: StageName, pool: WorkerPool) -> Report:
+def _linted(folder: Path, stage: StageName, budget: int | None, pool: WorkerPool) -> Report:
     """Lint without trying fixes, which read everything once more."""
-    linter = Linter(LintOptions(stage=stage))
+    linter = Linter(LintOptions(stage=stage, budget=budget))
     for reading in pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
         linter.add(reading)
     return linter.report()

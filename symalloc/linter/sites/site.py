@@ -17,6 +17,7 @@ from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.analysis.unwritten_reads import UnwrittenReads
+from symalloc.linter.memory_budget import MemoryBudget
 from symalloc.linter.unproved_indices import UnprovedIndices
 from symalloc.program import ir
 from symalloc.program.operands import TypeNumbering
@@ -123,6 +124,7 @@ class FunctionContext:
     be proved.  `expansion`: where the instructions come from, if `function` is one with calls written out;
     `is_expanded`: there is such a form of `function`, and `seen_in_callers`: it stands in such forms of all
     functions that call it; `seen_in_part`: but for calls of it further down in a recursion.
+    `budget`: what a call may hold, if that is asked.
     """
 
     program: ir.Program
@@ -139,6 +141,7 @@ class FunctionContext:
     seen_in_callers: bool = False
     seen_in_part: bool = False
     indices: UnprovedIndices | None = None
+    budget: MemoryBudget | None = None
 
     @property
     def paths(self) -> FeasiblePaths:

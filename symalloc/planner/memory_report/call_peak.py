@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
-from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory, padded
-from symalloc.planner.memory_report.sample_bindings import evaluated
-from symalloc.planner.memory_report.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin
+from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory, padded
+from symalloc.analysis.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin
 from symalloc.program.ir import Var
+from symalloc.size.evaluation import evaluated
 
 PeakKind: TypeAlias = Literal["tensor", "result", "storage", "callee"]
 MOST_TRIED = 64  # tensors that are left out to see what that saves, the largest first

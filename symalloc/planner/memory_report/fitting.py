@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from symalloc.planner.interference import undominated
-from symalloc.planner.memory_report.call_memory import CallMemory
+from symalloc.analysis.call_memory import CallMemory
+from symalloc.analysis.held_moments import UnknownMemoryError, held_moments
 from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
-from symalloc.planner.memory_report.sample_bindings import highest
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition, conjunction, le
-from symalloc.size.expr import ZERO, Expr, constant, round_up, symbol
+from symalloc.size.evaluation import highest
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.undominated import undominated
 
 LARGEST = 2**63 - 1
 MOST_SUMS = 64  # of a formula that the prover is asked about
@@ -60,7 +61,7 @@ class FunctionFit:
 
 def fit_function(report: FunctionReport, limit: int, prover: Prover) -> FunctionFit:
     """Return where the memory of a planned function takes at most `limit` bytes, whatever is declared."""
-    sums = None if report.outcome is None else call_sums(report.outcome.planned)
+    sums = None if report.outcome is None else call_sums(report.outcome.planned, report.signed)
     known = sums is not None and len(sums) <= MOST_SUMS
     return FunctionFit(
         function=report.plan.function,
@@ -76,32 +77,16 @@ def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
     return prover.prove(_claim(reserved_sums(report.plan), limit), domain)
 
 
-def call_sums(memory: CallMemory) -> tuple[Expr, ...] | None:
+def call_sums(memory: CallMemory, signed: Collection[str] = ()) -> tuple[Expr, ...] | None:
     """Return the sums of bytes that a call holds together: the largest is `CallMemory.peak` with results.
 
-    None where a size is not known, or a callee's is not in the caller's symbols.
+    Symbols are >= 0, but for those that are `signed`.  None where a size is not known, or a callee's is not
+    in the caller's symbols.
     """
-    if memory.paths:
-        parts = [call_sums(path) for path in memory.paths]
-        known = [part for part in parts if part is not None]
-        return undominated(s for part in known for s in part) if len(known) == len(parts) else None
-    spans: list[tuple[Expr, tuple[int, int], tuple[int, int]]] = []
-    for held in (*memory.storages, *memory.fresh, *memory.results):
-        if held.size is None:
-            return None
-        spans.append((round_up(held.size, 64), (held.begin, 2 if held.called else 0), (held.end, 3)))
-    alternatives: list[tuple[tuple[Expr, ...], int]] = []
-    for callee in memory.callees:
-        inner = call_sums(callee.memory)
-        if inner is None or not all(s.symbols <= callee.values.keys() for s in inner):
-            return None
-        alternatives.append((tuple(s.substitute(callee.values) for s in inner), callee.point))
-    sums: list[Expr] = []
-    for at in sorted({begin for _, begin, _ in spans} | {(point, 0) for _, point in alternatives}):
-        alive = sum((size for size, begin, end in spans if begin <= at < end), start=ZERO)
-        called = [inner for inner, point in alternatives if at == (point, 0) and inner]
-        sums += [alive + extra for inner in called for extra in inner] or [alive]
-    return undominated(sums)
+    try:
+        return undominated((moment.size for moment in held_moments(memory)), signed)
+    except UnknownMemoryError:
+        return None
 
 
 def _claim(sums: Sequence[Expr], limit: int) -> Condition:

@@ -7,26 +7,20 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 
-from symalloc.planner.interference import live_sums, undominated
+from symalloc.analysis.tensor_origin import TensorOrigin
+from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.call_memory import PlanOutcome, TvmComparison
 from symalloc.planner.memory_report.call_peak import CallPeak, call_peak
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
-from symalloc.planner.memory_report.sample_bindings import (
-    bound_label,
-    chosen,
-    combined,
-    evaluated,
-    highest,
-    standard,
-    total,
-)
+from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison
+from symalloc.planner.memory_report.sample_bindings import bound_label, chosen, standard
 from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
-from symalloc.planner.memory_report.tensor_origin import TensorOrigin
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.size.condition import Condition
+from symalloc.size.evaluation import combined, evaluated, highest, total
 from symalloc.size.expr import ZERO, Expr
+from symalloc.size.undominated import undominated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

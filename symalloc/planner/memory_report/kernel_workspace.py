@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from symalloc.planner.interference import undominated
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
+from symalloc.size.undominated import undominated
 
 PAGE = 4096  # bytes; the pool rounds every request up to it
 MOST_CALLS = 16  # after so many calls of a function its pool is taken as settled

@@ -1,13 +1,11 @@
-"""The bindings at which a plan is shown, and expressions evaluated there."""
+"""The bindings at which a plan is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
 
 from symalloc.program.ir import Function, Origin
-from symalloc.size.expr import Expr
 
 _AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)
 EXTENTS = (1, 16, 128, 1024)  # every symbol alike, but within its declared bounds
@@ -81,33 +79,6 @@ def check_wanted(
             text = ", ".join(f"{name} = {value}" for name, value in binding.items())
             takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
             raise SampleError(f"{text} gives no function all that it takes: {takes}")
-
-
-def evaluated(expr: Expr | None, binding: Mapping[str, int]) -> int | None:
-    """The value; None where the expression is not known, has another symbol, or divides by zero."""
-    if expr is None or not expr.symbols <= binding.keys():
-        return None
-    try:
-        return expr.evaluate(binding)
-    except ZeroDivisionError:
-        return None
-
-
-def total(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
-    """The sum of the values; None where one of them is not known."""
-    return combined(sum, (evaluated(expr, binding) for expr in exprs))
-
-
-def highest(exprs: Iterable[Expr | None], binding: Mapping[str, int]) -> int | None:
-    """The largest value, 0 of nothing; None where one of them is not known."""
-    return combined(partial(max, default=0), (evaluated(expr, binding) for expr in exprs))
-
-
-def combined(combine: Callable[[Iterable[int]], int], values: Iterable[int | None]) -> int | None:
-    """Return `combine` of the values; None where one of them is not known."""
-    found = tuple(values)
-    known = [value for value in found if value is not None]
-    return combine(known) if len(known) == len(found) else None
 
 
 def _within(extent: int, name: str, function: Function) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.planner.memory_plan import Arena
-from symalloc.planner.memory_report.sample_bindings import evaluated
+from symalloc.size.evaluation import evaluated
 
 PAGE = 4096  # bytes that TVM's pooled allocator rounds sizes up to
 

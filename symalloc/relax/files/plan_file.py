@@ -11,22 +11,18 @@ import tvm
 import tvm_ffi
 from tvm.relax import transform
 
+from symalloc.analysis.call_memory import call_memory
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
+from symalloc.analysis.tensor_origin import tensor_origins
 from symalloc.errors import RunError
-from symalloc.planner.memory_report.call_memory import (
-    PlanOutcome,
-    TvmComparison,
-    TvmPlan,
-    call_memory,
-)
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     function_report,
     plan_symbols,
 )
 from symalloc.planner.memory_report.non_arena import non_arena_memory
+from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
-from symalloc.planner.memory_report.tensor_origin import tensor_origins
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Block, CallFunction, Function, If, Program

@@ -6,8 +6,9 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from symalloc.analysis.call_memory import call_memory
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.memory_report.call_memory import TvmComparison, TvmPlan, call_memory
+from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.tvm_error import error_text

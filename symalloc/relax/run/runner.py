@@ -20,7 +20,6 @@ from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import floors, reserved_sums
 from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
-from symalloc.planner.memory_report.sample_bindings import highest
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
@@ -31,6 +30,7 @@ from symalloc.relax.passes.fill_tensors import Filling, filled
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import Builder, CallResult, call, difference, planned_by_tvm, undetermined
 from symalloc.relax.run.pool_usage import PoolMeter
+from symalloc.size.evaluation import highest
 
 
 class Runner:

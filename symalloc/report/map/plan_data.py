@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.linter.diagnostic import Diagnostic, Report
-from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory, TvmPlan
 from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
+from symalloc.planner.memory_report.plan_outcome import TvmPlan
 from symalloc.report.map.formula_table import FormulaTable, exact
 from symalloc.report.plan_json import function_document
 from symalloc.size.condition import Condition

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory
+from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
+from symalloc.analysis.tensor_origin import OperatorCall, TensorOrigin
 from symalloc.planner.memory_report.call_peak import CallPeak, call_peak
-from symalloc.planner.memory_report.tensor_origin import OperatorCall, TensorOrigin
 from symalloc.program.ir import Var
 from symalloc.program.types import OpaqueType
 from symalloc.size.expr import Expr, constant, symbol

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.planner.memory_report.fitting import LARGEST, arena_proof, call_sums, fit_function
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.non_arena import NonArenaMemory

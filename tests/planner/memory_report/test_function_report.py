@@ -4,11 +4,12 @@ import pytest
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.planner.memory_report.function_report import reserved_sums, undominated
+from symalloc.planner.memory_report.function_report import reserved_sums
 from symalloc.program.ir import AllocFresh, Ownership, Var
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO
 from symalloc.size.parse import parse_expr
+from symalloc.size.undominated import undominated
 from tests.program.build import U8, Body, param, shape, tensor_of
 
 

@@ -7,12 +7,11 @@ from symalloc.planner.memory_report.sample_bindings import (
     bound_label,
     check_wanted,
     chosen,
-    evaluated,
     standard,
-    total,
 )
 from symalloc.program.ir import Block, Function, Origin, TupleValue
 from symalloc.program.types import TupleType
+from symalloc.size.evaluation import evaluated, total
 from symalloc.size.parse import parse_expr
 
 

@@ -12,16 +12,27 @@ from itertools import accumulate
 
 from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
-from symalloc.analysis.paths import enumerate_paths
+from symalloc.analysis.paths import EVERY_PATH, PathCondition, enumerate_paths
 from symalloc.analysis.regions import Region
-from symalloc.planner.memory_plan import ALIGNMENT
-from symalloc.planner.memory_report.non_arena import maker
-from symalloc.planner.memory_report.sample_bindings import combined, evaluated
-from symalloc.planner.memory_report.tensor_origin import OperatorCall, operator_calls
-from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Instruction, Program, Var
+from symalloc.analysis.tensor_origin import OperatorCall, operator_calls
+from symalloc.program.ir import (
+    AllocFresh,
+    AllocStorage,
+    CallFunction,
+    CallOperator,
+    CallPacked,
+    If,
+    Instruction,
+    Ownership,
+    Program,
+    Var,
+)
+from symalloc.program.types import TensorType
+from symalloc.size.evaluation import combined, evaluated
 from symalloc.size.expr import Expr
 
 _MOST_PATHS = 16
+_ALIGNMENT = 64  # bytes, to which memory is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +40,7 @@ class HeldMemory:
     """Memory of `size` bytes (None where it is not known), held from program point `begin` to `end`.
 
     `called`: the function that is called at `begin` makes it, and counts it as its own until it returns.
-    `var` is what the program calls it.
+    `var` is what the program calls it; the instruction that reserves it binds `bound`.
     """
 
     size: Expr | None
@@ -37,16 +48,21 @@ class HeldMemory:
     end: int
     called: bool = False
     var: Var | None = None
+    bound: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalleeMemory:
-    """The memory of the function `name`, called at `point`; `values` gives its symbols in the caller's."""
+    """The memory of the function `name`, called at `point`; `values` gives its symbols in the caller's.
+
+    The call binds `bound`.
+    """
 
     point: int
     memory: CallMemory
     values: Mapping[str, Expr]
     name: str = ""
+    bound: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +70,9 @@ class CallMemory:
     """The memory of a call: storages, tensors with memory of their own (made here, or by what is called, and
     not returned), results, and what called functions hold meanwhile.  `calls` are the operators that run
     meanwhile, in the order of the text.  `paths` holds the same for each path
-    through the function; none where it does not branch, or has too many.
+    through the function, which takes the branches `path`; none where it does not branch, or has too many:
+    then it is not `exact`, and the most that is held may be less.  `recursive`: a function that is called is
+    left out, because the call is one within itself.
     """
 
     storages: tuple[HeldMemory, ...] = ()
@@ -63,6 +81,9 @@ class CallMemory:
     callees: tuple[CalleeMemory, ...] = ()
     calls: tuple[OperatorCall, ...] = ()
     paths: tuple[CallMemory, ...] = ()
+    path: PathCondition = EVERY_PATH
+    exact: bool = True
+    recursive: bool = False
 
     def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
         """The most bytes held at one moment at `binding`, with or without results; None where a size is not
@@ -107,8 +128,25 @@ def call_memory(
     found = []
     for variant in variants:
         yielded = {point: i.var for point, i in variant.cfg.instructions if i.var in joined}
-        found.append(_straight(program, variant, callees, yielded))
-    return replace(whole, paths=tuple(found))
+        straight = _straight(program, variant, callees, yielded)
+        found.append(replace(straight, path=_branches_taken(analysis, variant)))
+    exact = not analysis.cfg.joins or paths is not None
+    recursive = not called.isdisjoint(within)
+    return replace(whole, paths=tuple(found), exact=exact, recursive=recursive)
+
+
+def _branches_taken(analysis: FunctionAnalysis, path: FunctionAnalysis) -> PathCondition:
+    """Return the branches of a function that one of its paths takes, where it matters which."""
+    taken = {instruction.var for _, instruction in path.cfg.instructions}
+    found = set()
+    for number in analysis.cfg.joins:
+        branch = _branch(analysis, number)
+        if not isinstance(branch, If) or branch.var not in taken:
+            continue
+        then, otherwise = ({i.var for i in side.instructions} for side in (branch.then, branch.otherwise))
+        if then or otherwise:
+            found.add((number, not taken.isdisjoint(then) if then else taken.isdisjoint(otherwise)))
+    return frozenset(found)
 
 
 def _branch(analysis: FunctionAnalysis, point: int) -> Instruction:
@@ -141,7 +179,12 @@ def _straight(
         made = region.instruction
         called = isinstance(made, CallFunction) and made.name in callees
         held = HeldMemory(
-            size=region.nbytes, begin=begin, end=max(begin, until), called=called, var=region.var
+            size=region.nbytes,
+            begin=begin,
+            end=max(begin, until),
+            called=called,
+            var=region.var,
+            bound=None if made is None else made.var,
         )
         found[_kind(region, number in returned)].append(held)
     return CallMemory(
@@ -154,6 +197,7 @@ def _straight(
                 memory=callees[call.name],
                 values=values_at_call(program.functions[call.name], call),
                 name=call.name,
+                bound=call.var,
             )
             for point, call in analysis.cfg.instructions
             if isinstance(call, CallFunction) and call.name in callees
@@ -163,13 +207,21 @@ def _straight(
 
 
 def _last_touched(analysis: FunctionAnalysis, roots: Collection[int]) -> Mapping[int, int]:
-    """Return the last program point that touches a root or anything in it."""
+    """Return the last program point that touches a root or anything in it, or hands it to a function.
+
+    A caller keeps what it hands over until the call returns, whether the function looks at it or not.
+    """
     regions = analysis.points_to.regions
     parts = [region.number for region in regions if region.root in roots]
     last: dict[int, int] = {}
     for part, found in analysis.live_ranges(parts).of.items():
         root = regions[part].root
         last[root] = max(last.get(root, 0), found.last)
+    points_to = analysis.points_to
+    for point, call in analysis.cfg.of_type(CallFunction):
+        for argument in call.arguments:
+            for root in points_to.roots(points_to.regions_of(argument)):
+                last[root] = max(last.get(root, 0), point)
     return last
 
 
@@ -199,36 +251,17 @@ def _peak(callee: CalleeMemory, binding: Mapping[str, int]) -> int | None:
 
 def padded(size: int | None) -> int | None:
     """Return `size` rounded up to 64 bytes, as memory is taken."""
-    return None if size is None else -(-size // ALIGNMENT) * ALIGNMENT
+    return None if size is None else -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOutcome:
-    """A call of one function as it was planned (`planned`), and with no plan at all (`unplanned`).
-
-    `fallback`: a call that the check at entry refuses runs without the plan.
-    """
-
-    planned: CallMemory
-    unplanned: CallMemory
-    fallback: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TvmPlan:
-    """A call of one function behind StaticPlanBlockMemory; `problem` says why there is no plan."""
-
-    memory: CallMemory = CallMemory()
-    problem: str | None = None
-
-    def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
-        """See `CallMemory.peak`; None where there is no plan."""
-        return None if self.problem is not None else self.memory.peak(binding, results=results)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TvmComparison:
-    """TVM's plan with the bounds that the function declares (None where it declares none), and without."""
-
-    bounded: TvmPlan | None
-    unbounded: TvmPlan
+def maker(region: Region) -> str | None:
+    """Return the name of the call that makes the memory of a tensor, where one always does."""
+    tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+    if region.external or region.parent is not None or not tensor:
+        return None
+    match region.instruction:
+        case CallFunction(name=name) | CallOperator(name=name):
+            return name
+        case CallPacked(name=name, ownership=Ownership.FRESH):
+            return name
+    return None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symalloc.planner.memory_report.call_memory import CalleeMemory, CallMemory, HeldMemory
+from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.size.expr import Expr, constant, symbol
 
 N = symbol("n")

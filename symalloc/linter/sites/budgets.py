@@ -1,0 +1,109 @@
+"""Sites of kind `held-memory`: what a call of a function holds at once, beside the budget that is given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from symalloc.analysis.call_memory import call_memory
+from symalloc.analysis.held_moments import HeldMoment, UnknownMemoryError, held_moments
+from symalloc.analysis.paths import PathCondition
+from symalloc.linter.sites.registry import function_sites
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site
+from symalloc.program.ir import Origin
+from symalloc.size.choice import maximum
+from symalloc.size.condition import Condition
+from symalloc.size.evaluation import evaluated
+from symalloc.size.expr import ZERO, Expr, constant
+from symalloc.size.undominated import undominated
+
+_TYPICAL = 1024  # the value of every symbol where moments are compared to point at one
+_MOST_SUMS = 64  # of a formula that the prover is asked about
+_LONG = 100  # characters of a formula that is not shown
+
+_Group: TypeAlias = tuple[tuple[Condition, ...], PathCondition, frozenset[Condition], bool]
+
+
+@function_sites("held-memory")
+def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Compare what a call holds with the budget: a site for each set of facts, the largest first."""
+    budget = context.budget
+    name = context.function.name
+    if budget is None or not budget.applies or budget.counts_in_callers(name):
+        return
+    try:
+        moments = held_moments(call_memory(context.program, budget.analyses, name), budget.known)
+    except UnknownMemoryError as error:
+        yield 0, _site(context, {"budget": constant(budget.limit)}, unknown=str(error))
+        return
+    groups: defaultdict[_Group, list[HeldMoment]] = defaultdict(list)
+    for moment in moments:
+        groups[_group(context, moment)].append(moment)
+    for group in sorted(groups.values(), key=lambda group: -max(map(_typical, group))):
+        yield _grouped(context, budget.limit, group)
+
+
+def _group(context: FunctionContext, moment: HeldMoment) -> _Group:
+    point = _point(context, moment)
+    return context.facts.before[point].guards, moment.path, moment.inner, moment.exact
+
+
+def _grouped(context: FunctionContext, limit: int, group: Sequence[HeldMoment]) -> tuple[int, Site]:
+    """Return the site of moments at which the same is known, with the first of their points."""
+    signed = {name for name, origin in context.function.symbols.items() if origin is Origin.SCALAR}
+    sums = undominated((moment.size for moment in group), signed)
+    budget = {"budget": constant(limit)}
+    point = min(_point(context, moment) for moment in group)
+    if len(sums) > _MOST_SUMS:
+        return point, _site(context, budget, unknown=f"{len(sums)} sums are more than are compared")
+    largest, inner = max(group, key=_typical), group[0].inner
+    site = _site(
+        context,
+        {"held": maximum(*sums) if sums else ZERO, **budget},
+        amount=_amount(sums),
+        at=largest,
+        passes=Passes(conditions=tuple(sorted(inner, key=str))) if inner else None,
+        uncertainty=None if largest.exact else "the paths are too many to be told apart",
+    )
+    return point, site
+
+
+def _site(
+    context: FunctionContext,
+    quantities: Mapping[str, Expr],
+    *,
+    amount: str = "",
+    at: HeldMoment | None = None,
+    unknown: str | None = None,
+    passes: Passes | None = None,
+    uncertainty: str | None = None,
+) -> ConstraintSite:
+    instruction = None
+    if at is not None and at.bound is not None:
+        instruction = context.analysis.cfg.points[_point(context, at)].instruction
+    return ConstraintSite(
+        kind="held-memory",
+        instruction=instruction,
+        span=context.function.span if instruction is None else None,
+        quantities=quantities,
+        texts={"amount": amount} if amount else {},
+        path=frozenset() if at is None else at.path,
+        unknown=unknown,
+        uncertainty=uncertainty,
+        passes=passes,
+        dedup_key=context.function.name,
+    )
+
+
+def _point(context: FunctionContext, moment: HeldMoment) -> int:
+    return 0 if moment.bound is None else context.analysis.cfg.starts[moment.bound]
+
+
+def _typical(moment: HeldMoment) -> int:
+    return evaluated(moment.size, dict.fromkeys(moment.size.symbols, _TYPICAL)) or 0
+
+
+def _amount(sums: Sequence[Expr]) -> str:
+    text = str(maximum(*sums)) if sums else "0"
+    return f"{text} B" if len(text) <= _LONG else f"the largest of {len(sums)} sums"
