@@ -12,9 +12,11 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from symalloc.analysis.live_ranges import Intervals
+from symalloc.planner.buffers.held_sums import HeldColumns
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.record import record
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
@@ -129,6 +131,11 @@ class CallColumns:
     def __len__(self) -> int:
         return self.offsets[-1]
 
+    @cached_property
+    def held_columns(self) -> HeldColumns:
+        """The columns for which each tenant is held, as arrays."""
+        return HeldColumns.of(self.held)
+
     def _set_apart(self, text: PathLifetimes) -> None:
         """Leave out what lives on some paths through a part of the text and not on others."""
         found = [
@@ -194,12 +201,15 @@ class CallColumns:
         """The columns for which an arena of the given tenants is there."""
         if len(members) == 1:
             return self.held[members[0]]
-        if not self.nesting.cfg.joins:
-            return (Held(0, min(self.made[i] for i in members), max(self.held[i][0].end for i in members)),)
         key = tuple(members)
         if key not in self._reserved:
-            self._reserved[key] = tuple(self._reservation(key))
+            straight = not self.nesting.cfg.joins
+            self._reserved[key] = (self._straight(key),) if straight else tuple(self._reservation(key))
         return self._reserved[key]
+
+    def _straight(self, members: Sequence[int]) -> Held:
+        made, held = self.made, self.held
+        return Held(0, min([made[i] for i in members]), max([held[i][0].end for i in members]))
 
     def _reservation(self, members: Sequence[int]) -> Iterator[Held]:
         block, point = self.nesting.reservation(self.tenants[i].made for i in members)

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from symalloc.planner.buffers.branch_limits import least_on_paths
-from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes, bounds_of
+from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes
+from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.search.grid import Grid, Values
@@ -52,24 +53,25 @@ class CallTimeline:
         self.reserved, self.extended = columns.reserved, columns.extended
         self.possible, self.may_join = columns.possible, columns.may_join
         self._heights: dict[tuple[int, ...], Values] = {}
-        self.bytes = table.bytes_of([t.size for t in columns.tenants])
-        self.beside = self._of(columns.beside, table)
+        self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
+        self.bytes: Values = table.values[self._kinds]
+        self.beside = self._of(columns.beside)
         self.need = self.load([i for i, t in enumerate(self.tenants) if not t.lent]) + self.beside
         called = [(column, profiles[call.name].at(table, call)) for column, call in columns.calls]
         for column, taken in called:
             self.need[column] += taken.least
-        self.limit = self._limit(self.need, self._of(columns.apart, table))
+        self.limit = self._limit(self.need, self._of(columns.apart))
         self.scale = np.maximum(self.need.max(axis=0, initial=1.0), 1.0)
         for column, taken in called:
             as_here = self.need[column] - taken.least + taken.most + taken.spare
             self.limit[column] = np.maximum(self.limit[column], as_here)
             self.beside[column] += taken.most
 
-    def _of(self, others: Sequence[HeldBytes], table: SizeTable) -> Values:
+    def _of(self, others: Sequence[HeldBytes]) -> Values:
         """The bytes at each column of what is no tenant."""
-        if not others:
-            return np.zeros((self.offsets[-1], table.values.shape[1]))
-        return self._summed([one.held for one in others], table.bytes_of([one.size for one in others]))
+        table, held = self._table, HeldColumns.of([one.held for one in others])
+        everyone = np.arange(len(others))
+        return self._summed(held, everyone, table.rows_of([one.size for one in others]), table.values)
 
     def _limit(self, need: Values, apart: Values) -> Values:
         limit = need.copy()
@@ -86,28 +88,27 @@ class CallTimeline:
         return limit
 
     def _summed(
-        self, spans: Sequence[Iterable[Held]], sizes: Values, first: int = 0, last: int | None = None
+        self,
+        held: HeldColumns,
+        members: Numbers,
+        kinds: Numbers,
+        sizes: Values,
+        first: int = 0,
+        last: int | None = None,
     ) -> Values:
-        """The sum of `sizes`, each while it is held, at the columns [first, last)."""
+        """The sum of `sizes`, of the kind of each of `members`, while held, at the columns [first, last)."""
         last = self.offsets[-1] if last is None else last
-        rows = [(row, one) for row, held in enumerate(spans) for one in held]
-        if len(rows) <= FEW:
-            found = np.zeros((last - first, sizes.shape[1]))
-            for row, (_, begin, end) in rows:
-                found[begin - first : end - first] += sizes[row]
-            return found
-        changes = np.zeros((last - first + 1, sizes.shape[1]))
-        numbers = [row for row, _ in rows]
-        np.add.at(changes, [one.begin - first for _, one in rows], sizes[numbers])
-        np.subtract.at(changes, [one.end - first for _, one in rows], sizes[numbers])
-        summed: Values = changes.cumsum(axis=0)[:-1]
-        return summed
+        places, owners = held.chosen(members)
+        begins, ends = held.begins[places] - first, held.ends[places] - first
+        return held_sums(begins, ends, kinds[owners], sizes, last - first)
 
     def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
         """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
         chosen = list(members)
         if len(chosen) > FEW:
-            return self._summed([self.held[i] for i in chosen], self.bytes[chosen], first, last)
+            numbers = np.array(chosen)
+            kinds = self._kinds[numbers]
+            return self._summed(self.columns.held_columns, numbers, kinds, self._table.values, first, last)
         last = self.offsets[-1] if last is None else last
         found = np.zeros((last - first, self.bytes.shape[1]))
         for i in chosen:
@@ -122,21 +123,28 @@ class CallTimeline:
         """The size of an arena of the given tenants at each binding: as much as is live at one column."""
         key = tuple(members)
         if key not in self._heights:
-            within = bounds_of(one for i in key for one in self.held[i])
             alone = len(key) == 1
-            self._heights[key] = self.bytes[key[0]] if alone else self.load(key, *within).max(0, initial=0.0)
+            self._heights[key] = self.bytes[key[0]] if alone else self._height(key)
         return self._heights[key]
+
+    def _height(self, members: Sequence[int]) -> Values:
+        within = self.columns.held_columns.bounds(np.array(members, dtype=np.int64))
+        found: Values = self.load(members, *within).max(0, initial=0.0)
+        return found
 
     def taken(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
         """The bytes that are taken at each column where each of `groups` has an arena; those `lent`, by
         index, are held all the while.
         """
+        alone = [group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent]
+        found = self.load(alone) + self.beside
+        shared = [i for i, group in enumerate(groups) if len(group) > 1 or i in lent]
         always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths if lent]
-        held = [always if i in lent else self.reserved(group) for i, group in enumerate(groups)]
-        heights = [self.height(group) for group in groups]
-        if len(groups) > FEW:
-            return self._summed(held, np.array(heights)) + self.beside
-        found = self.beside.copy()
+        held = [always if i in lent else self.reserved(groups[i]) for i in shared]
+        heights = [self.height(groups[i]) for i in shared]
+        if len(shared) > FEW:
+            every = np.arange(len(shared))
+            return found + self._summed(HeldColumns.of(held), every, every, np.array(heights))
         for height, spans in zip(heights, held, strict=True):
             for _, begin, end in spans:
                 found[begin:end] += height
@@ -145,6 +153,8 @@ class CallTimeline:
     def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
         over = self.taken(groups, lent) - self.limit
+        if over.max(initial=0.0) <= 0.0:
+            return 0.0
         return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
 
     @cached_property

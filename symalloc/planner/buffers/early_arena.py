@@ -48,19 +48,18 @@ def _cuts(memory: CallTimeline, planned: Sequence[int], first: int) -> Iterator[
     """Yield cuts in front of the column `first`, those with little across first, the latest of these; what
     ends before a cut can share an arena.
     """
-    spans = {i: memory.held[i][0] for i in planned}
-    begins, ends = (np.array([getattr(spans[i], word) for i in planned]) for word in ("begin", "end"))
+    begins, ends = memory.columns.held_columns.single(planned)
+    tensors = np.array(planned)
+    behind = len(planned) - np.searchsorted(np.sort(begins), np.arange(first + 1))  # by column
+    crossing = len(planned) - behind - np.searchsorted(np.sort(ends), np.arange(first + 1), side="right")
     found: dict[tuple[int, ...], int] = {}
     for column in range(first, 0, -1):
-        if int((begins >= column).sum()) > MOST_LATER:
+        if behind[column] > MOST_LATER:
             break
-        crossing = (begins < column) & (ends > column)
-        if 0 < int(crossing.sum()) <= MOST_CROSSING:
-            across = tuple(i for i, over in zip(planned, crossing.tolist(), strict=True) if over)
-            found.setdefault(across, column)
+        if 0 < crossing[column] <= MOST_CROSSING:
+            found.setdefault(tuple(tensors[(begins < column) & (ends > column)].tolist()), column)
     for across in sorted(found, key=lambda across: (len(across), -found[across]))[:MOST_CUTS]:
         column = found[across]
-        before = [i for i in planned if spans[i].end <= column]
-        behind = [i for i in planned if spans[i].begin >= column]
+        before = tensors[ends <= column].tolist()
         if before and memory.possible(before):
-            yield _Cut(before, across, behind)
+            yield _Cut(before, across, tensors[begins >= column].tolist())

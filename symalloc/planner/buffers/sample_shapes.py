@@ -9,6 +9,7 @@ from itertools import combinations, islice, product
 
 import numpy as np
 
+from symalloc.planner.buffers.held_sums import Numbers
 from symalloc.planner.search.grid import Grid, Truths, Values, mirrored
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.expr import Expr
@@ -38,9 +39,13 @@ class SizeTable:
         grid = Grid(names=self.grid.names, points=points)
         return SizeTable(grid, self.rows, self.values[:, finite]) if points else None
 
+    def rows_of(self, sizes: Iterable[Expr]) -> Numbers:
+        """Return the number of the row of each of `sizes`, which are among those of the table."""
+        return np.array([self.rows[size] for size in sizes], dtype=np.int64)
+
     def bytes_of(self, sizes: Iterable[Expr]) -> Values:
-        """Return one row for each of `sizes`, which are among those of the table."""
-        found: Values = self.values[[self.rows[size] for size in sizes]]
+        """Return one row for each of `sizes`."""
+        found: Values = self.values[self.rows_of(sizes)]
         return found
 
 

@@ -93,6 +93,8 @@ class ShapeSearch:
 def _over(there: CallTimeline, groups: Groups, lent: Collection[int]) -> Values:
     """By how much more is taken than the limit at each binding, as a share of it, where that is noticed."""
     over = there.taken(groups, lent) - there.limit
+    if over.max(initial=0.0) <= NOTICED:
+        return np.zeros(over.shape[1])
     shares = np.where(over > NOTICED, over / np.maximum(there.limit, 1.0), 0.0)
     found: Values = shares.max(axis=0, initial=0.0)
     return found
