@@ -8,7 +8,8 @@ with few arenas first:
 1. one arena;
 2. tensors that are live when most is taken move into the memory of a result, in which they end before it is
    made;
-3. a few arenas, large tensors first (`few_arenas`);
+3. a few arenas, large tensors first (`few_arenas`); and where few tensors have many symbols, each as in 5,
+   but judged by coefficients, which say something of every binding (`CoefficientBound`);
 4. an arena that ends before results are made, and tensors that outlive it (`early_arena`); where there are
    many tensors, this comes before 3;
 5. each tensor goes into the arena that grows least by it, where nothing exceeds the limit; else into a new
@@ -56,6 +57,7 @@ from symalloc.size.expr import Expr, round_up
 
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
 MANY, CHOICES_OF_MANY = 400, 2  # tensors, of which so many choices are made
+MANY_SYMBOLS, FEW_TENSORS = 4, 40  # sizes that samples say little about
 TOLERABLE_AT_LAST = 0.02  # beyond the limit: the last choice of many tensors
 MOST_LENT = 32  # arenas that are tried one by one
 
@@ -250,7 +252,8 @@ class ArenaAssignment:
             attempts = self.attempts(columns, planned, results, hosts, more)
             choice = attempts.again(made_by) or attempts.chosen(given_up.passed)
             timeline, numbers, made_by = attempts.timeline, choice.groups, choice.made_by
-            numbers = merged_arenas(timeline, numbers) if given_up.merging else numbers
+            if given_up.merging:
+                numbers = merged_arenas(choice.made_on or timeline, numbers)
             found = self.search.worst(timeline, numbers, bound, thorough=not left)
             if not found.shapes or not left:
                 break
@@ -311,11 +314,21 @@ class ArenaAssignment:
         """
         key = columns, tuple(hosts)
         if more or key not in self._attempts:
-            found = ArenaAttempts(self.timeline(columns, more), planned, results, hosts)
+            timeline = self.timeline(columns, more)
+            found = ArenaAttempts(timeline, planned, results, hosts, self.coefficients(columns))
             if more:
                 return found
             self._attempts[key] = found
         return self._attempts[key]
+
+    def coefficients(self, columns: CallColumns) -> CallTimeline | None:
+        """Return what is seen of calls everywhere where that is better than to look at samples: for few
+        tensors whose sizes have many symbols.
+        """
+        symbols = frozenset().union(*(t.size.symbols for t in columns.tenants))
+        if len(symbols) < MANY_SYMBOLS or len(columns.tenants) > FEW_TENSORS:
+            return None
+        return self.bound(columns).everywhere
 
     def bound(self, columns: CallColumns) -> CoefficientBound:
         """Return what is seen of calls by coefficients, made once, however many assignments are given up."""

@@ -32,13 +32,14 @@ Attempt: TypeAlias = Callable[
 
 class JudgedGroups(NamedTuple):
     """An assignment, by how much it exceeds the limit, and how many times the floor its arenas take; and how
-    it was made, where that takes long.
+    it was made, where that takes long, or by which coefficients.
     """
 
     groups: Groups
     over: float
     spread: float
     made_by: Attempt | None = None
+    made_on: CallTimeline | None = None
 
     def within(self, tolerance: float) -> bool:
         """Return whether neither the limit nor the floor is exceeded by more."""
@@ -48,13 +49,21 @@ class JudgedGroups(NamedTuple):
 class ArenaAttempts:
     """The assignments of `planned` tensors, each made and judged when it is first needed.
 
-    `hosts` are those of `results` whose memory may be used.
+    `hosts` are those of `results` whose memory may be used.  With `coefficients` of many symbols that few
+    tensors have, these are grouped one by one so that it shows that the limit is kept: samples say little of
+    so many, and are followed by others at which the arenas take more.
     """
 
     def __init__(
-        self, timeline: CallTimeline, planned: Sequence[int], results: Sequence[int], hosts: Sequence[int]
+        self,
+        timeline: CallTimeline,
+        planned: Sequence[int],
+        results: Sequence[int],
+        hosts: Sequence[int],
+        coefficients: CallTimeline | None = None,
     ) -> None:
         self.timeline, self.planned, self.results, self.hosts = timeline, planned, results, hosts
+        self.coefficients = coefficients
         self.few = max(FEW, len(planned) // MEMBERS_EACH) if timeline.columns.alike else len(planned)
         self._made: list[JudgedGroups] = []
         self._coming = self._attempts()
@@ -70,13 +79,15 @@ class ArenaAttempts:
         return one if one is not None and one.within(EXACT) else None
 
     def chosen(self, pass_over: int) -> JudgedGroups:
-        """Return the first of the assignments that keeps to the limit and to the floor with few arenas,
-        `pass_over` of those aside; else the one with fewest arenas that is tolerable, or takes least.
+        """Return the first of the assignments that keeps to the limit and to the floor with few arenas or is
+        seen to by coefficients, `pass_over` of those aside; else the one with fewest arenas that is
+        tolerable, or takes least.
         """
         found: list[JudgedGroups] = []
         for one in self._judged():
             found.append(one)
-            if one.within(EXACT) and len(one.groups) - len(self.results) <= self.few:
+            few = len(one.groups) - len(self.results) <= self.few
+            if one.within(EXACT) and (few or one.made_on is not None):
                 pass_over -= 1
                 if pass_over < 0:
                     return one
@@ -87,23 +98,25 @@ class ArenaAttempts:
 
     def _judged(self) -> Iterator[JudgedGroups]:
         yield from self._made
-        for groups, made_by in self._coming:
-            self._made.append(self._judge(groups, made_by))
+        for groups, made_by, made_on in self._coming:
+            self._made.append(self._judge(groups, made_by, made_on))
             yield self._made[-1]
 
-    def _judge(self, groups: Groups, made_by: Attempt | None) -> JudgedGroups:
+    def _judge(
+        self, groups: Groups, made_by: Attempt | None, made_on: CallTimeline | None = None
+    ) -> JudgedGroups:
         timeline = self.timeline
-        return JudgedGroups(groups, timeline.excess(groups), timeline.spread(groups), made_by)
+        return JudgedGroups(groups, timeline.excess(groups), timeline.spread(groups), made_by, made_on)
 
-    def _attempts(self) -> Iterator[tuple[Groups, Attempt | None]]:
+    def _attempts(self) -> Iterator[tuple[Groups, Attempt | None, CallTimeline | None]]:
         timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts
         lone = [[i] for i in results]
         whole = fewest_arenas(timeline, planned)
-        yield [*lone, *whole], None
+        yield [*lone, *whole], None, None
         if len(whole) == 1 and hosts:
             found = relieved(timeline, whole[0], results, hosts)
             if found is not None:
-                yield [*(one for one in lone if one[0] not in hosts), *found], None
+                yield [*(one for one in lone if one[0] not in hosts), *found], None, None
         cut_first = len(planned) > MANY
         attempts: Sequence[Attempt] = (
             (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
@@ -111,8 +124,12 @@ class ArenaAttempts:
         for attempt in attempts:
             groups = attempt(timeline, planned, results, hosts)
             if groups is not None:
-                yield groups, attempt
-        yield [*lone, *([i] for i in planned)], None
+                yield groups, attempt, None
+            if attempt is few_arenas and self.coefficients is not None:
+                groups = first_fit(self.coefficients, planned, results, hosts)
+                if groups is not None:
+                    yield groups, None, self.coefficients
+        yield [*lone, *([i] for i in planned)], None, None
 
 
 def fewest_arenas(timeline: CallTimeline, planned: Sequence[int]) -> list[list[int]]:

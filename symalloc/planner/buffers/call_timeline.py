@@ -9,6 +9,7 @@ the arena is reserved to the last use of one of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,6 +53,7 @@ class CallTimeline:
         self.straight, self.all_known = columns.straight, columns.all_known
         self.reserved, self.extended = columns.reserved, columns.extended
         self.possible, self.may_join = columns.possible, columns.may_join
+        self.by_column = False
         self._heights: dict[tuple[int, ...], Values] = {}
         self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
         self.bytes: Values = table.values[self._kinds]
@@ -166,6 +168,12 @@ class CallTimeline:
     def floor(self) -> Values:
         """The most bytes of tensors that are live at one column, results left out, at each binding."""
         found: Values = self.live.max(axis=0, initial=0.0)
+        return found
+
+    def limited(self, limit: Values, floor: Values) -> CallTimeline:
+        """The same timeline with another limit and floor, `by_column`: no other says anything of it."""
+        found = copy(self)
+        found.limit, found.floor, found.by_column = limit, floor, True
         return found
 
     def own(self, groups: Sequence[Sequence[int]]) -> Values:

@@ -18,6 +18,7 @@ from symalloc.planner.buffers.sample_shapes import SizeTable
 from symalloc.planner.search.grid import Grid, Truths, Values
 from symalloc.prover.domain import Domain
 from symalloc.prover.syntactic import SyntacticOrder
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr, Monomial
 
 EXACT = 2.0**53
@@ -40,6 +41,17 @@ class CoefficientBound:
         exact = table.values.sum() * max(len(columns.tenants), 1) < EXACT
         if exact and len(columns) * width * (width + 1) <= MOST_COMPARED:
             self.timeline = CallTimeline(columns, table, {})
+
+    @cached_property
+    def everywhere(self) -> CallTimeline | None:
+        """The coefficients as bytes, with the limit and the floor of each moment that `keeps` and `tight`
+        see: what is needed and what is live there, or at a moment with most that exceeds it in every product.
+
+        None for a function that branches, and where it is not known how much is taken.
+        """
+        if self.timeline is None or not self.columns.straight or any(s.unknown for s in self.columns.spans):
+            return None
+        return self.timeline.limited(_exceeding(self.timeline.need), _exceeding(self.timeline.live))
 
     def keeps(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> bool:
         """Return whether a call is seen to keep its limit with an arena for each of `groups`, of which those
@@ -82,9 +94,24 @@ def _below(taken: Values, need: Values) -> tuple[Truths, Truths]:
     there: Truths = np.logical_and.reduce(taken <= need, axis=1)
     if there.all():
         return there, there.copy()
-    most = need[[*need.argmax(axis=0).tolist(), int(need.sum(axis=1).argmax())]]
+    most = _most(need)
     below = np.logical_and.reduce(taken[:, None, :] <= most[None, :, :], axis=2)
     return there, np.logical_or.reduce(below, axis=1)
+
+
+def _most(need: Values) -> Values:
+    """Return the rows with most of one product, and that with most of all."""
+    found: Values = need[[*need.argmax(axis=0).tolist(), int(need.sum(axis=1).argmax())]]
+    return found
+
+
+def _exceeding(need: Values) -> Values:
+    """Return for each row the largest of those with most that are nowhere less, or itself."""
+    most = _most(need)
+    most = most[np.argsort(-most.sum(axis=1), kind="stable")]
+    above = np.logical_and.reduce(need[:, None, :] <= most[None, :, :], axis=2)
+    found: Values = np.where(above.any(axis=1)[:, None], most[above.argmax(axis=1)], need)
+    return found
 
 
 def _coefficients(sizes: Sequence[Expr], domain: Domain) -> SizeTable:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from symalloc.planner.buffers import arena_assignment
+from symalloc.planner.buffers import arena_assignment, arena_attempts
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
@@ -63,6 +63,26 @@ def test_no_call_exceeds_its_limit_where_that_is_seen(monkeypatch: pytest.Monkey
         plan_program(random_program(seed), Prover())
         plan_program(straight(Random(seed)), Prover())
     assert seen > 10 and unseen > 10
+
+
+def test_arenas_that_are_made_by_coefficients_keep_limit_and_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, random = 0, Random(1)
+
+    class Checked(CoefficientBound):
+        def tight(self, groups: Sequence[Sequence[int]]) -> bool:
+            nonlocal made
+            found = super().tight(groups)
+            assert found and self.keeps(groups) and excess_at(self.columns, groups, random) < 1e-9
+            made += len(groups) < len(self.columns.tenants)
+            return found
+
+    monkeypatch.setattr(arena_assignment, "CoefficientBound", Checked)
+    monkeypatch.setattr(arena_assignment, "MANY_SYMBOLS", 0)
+    monkeypatch.setattr(arena_attempts, "few_arenas", lambda *_: None)
+    monkeypatch.setattr(arena_attempts, "relieved", lambda *_: None)
+    for seed in range(tries(10, 300)):
+        plan_program(straight(Random(seed)), Prover())
+    assert made > 5
 
 
 def keep(tensor: Var) -> Instruction:

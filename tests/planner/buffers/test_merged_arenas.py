@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -10,6 +11,7 @@ from symalloc.planner.buffers import arena_assignment, merged_arenas
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.plan_functions import plan_program
 from symalloc.prover.prover import Prover
+from tests.planner.buffers.test_worst_shapes import straight
 from tests.planner.random_programs import random_program
 from tests.scale import tries
 
@@ -38,3 +40,29 @@ def test_joined_arenas_take_no_more(many: int, monkeypatch: pytest.MonkeyPatch) 
     for seed in range(tries(25, 300)):
         plan_program(random_program(seed), Prover())
     assert joined > 2
+
+
+def test_pairs_that_are_not_tried_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = 0
+    merging = merged_arenas._Merging
+    hopeless, join = merging.hopeless, merged_arenas.merged_arenas
+
+    def counted(self: merged_arenas._Merging, first: int, reach: int) -> Sequence[bool]:
+        nonlocal skipped
+        found = hopeless(self, first, reach)
+        skipped += sum(found)
+        return found
+
+    def checked(memory: CallTimeline, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+        with monkeypatch.context() as patched:
+            patched.setattr(merging, "hopeless", lambda self, *_: [False] * len(self.groups))
+            expected = join(memory, groups)
+        assert join(memory, groups) == expected
+        return expected
+
+    monkeypatch.setattr(merging, "hopeless", counted)
+    monkeypatch.setattr(arena_assignment, "merged_arenas", checked)
+    for seed in range(tries(12, 300)):
+        plan_program(random_program(seed), Prover())
+        plan_program(straight(Random(seed)), Prover())
+    assert skipped > 10
