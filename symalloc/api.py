@@ -240,7 +240,7 @@ def _require_model(value: object, verb: str) -> None:
     from symalloc.relax.read.python_object import KINDS, is_model
 
     if not is_model(value):
-        raise UsageError(f"cannot {verb} a {type(value).__name__}: give {KINDS}, or a path")
+        raise UsageError(f"cannot {verb} {type(value).__name__} objects: give {KINDS}, or a path")
 
 
 def _require_binding(value: object) -> None:

@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from symalloc.amounts import parse_amount
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, nearest
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import STAGES, is_stage
 
@@ -107,8 +106,8 @@ def _check_key(file: Path, key: str) -> None:
             "run the code that it brings; give --trust on the command line"
         )
     if key not in _KEYS:
-        close = get_close_matches(key.replace("_", "-"), _KEYS, n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(_KEYS)}"
+        close = nearest(key.replace("_", "-"), list(_KEYS))
+        hint = f"; did you mean `{close}`?" if close else f"; known are {', '.join(_KEYS)}"
         raise UsageError(f"{file}: unknown key `{key}` in [tool.symalloc]{hint}")
 
 

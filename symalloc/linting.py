@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, nearest
 from symalloc.files import read_source, source_bytes
 from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
@@ -255,9 +254,9 @@ def _written(folder: Path, file: str, text: str) -> Path:
 
 
 def _unknown_symbol(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=1)
+    close = nearest(name, known)
     if close:
-        hint = f"did you mean `{close[0]}`?"
+        hint = f"did you mean `{close}`?"
     else:
         hint = f"there are {', '.join(known[:12])}" if known else "there are none"
     return f"an assumption is about `{name}`, which is a symbol of no linted function; {hint}"

@@ -103,7 +103,7 @@ def test_paths_and_modules(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "options", "words"),
     [
-        (3, {}, "cannot lint a int"),
+        (3, {}, "cannot lint int objects"),
         ([], {}, "nothing to lint"),
         ("missing.py", {}, "no such file or directory: missing.py"),
         (SOUND, {"assume": "n <"}, "assumption `n <`"),
@@ -169,7 +169,7 @@ def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
         ({"seed": "x"}, "seed is 'x'"),
         ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
         ({"alias": 3}, "neither a text nor a list of texts: 3"),
-        ({"module": None}, "cannot (plan|run) a NoneType: give an IRModule"),
+        ({"module": None}, "cannot (plan|run) NoneType objects: give an IRModule"),
         ({"module": "missing.py"}, "no such file: missing.py"),
     ],
     ids=str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.amounts import parse_amount
-from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width, wrote
+from symalloc.cli.output import OneOf, colour_wanted, rules_option, show, terminal_width, wrote
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
@@ -83,7 +83,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How to show findings.")
+@click.option("--format", "form", type=OneOf(FORMATS), default="text", help="How to show findings.")
 @click.option(
     "-o",
     "--output",
@@ -110,7 +110,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.option(
     "--pipeline",
-    type=click.Choice(get_args(PipelineName)),
+    type=OneOf(get_args(PipelineName)),
     default="default",
     help="The passes for --stage: the pipeline that relax.build runs, or the target's own, which fuses "
     "operators.  On a GPU they are the same.",
@@ -169,7 +169,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--color",
     "colour",
-    type=click.Choice(("auto", "always", "never")),
+    type=OneOf(("auto", "always", "never")),
     default="auto",
     help="When to use colours.",
 )

@@ -8,13 +8,12 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from importlib import import_module, metadata
 from typing import NoReturn
 
 import click
 
-from symalloc.errors import SymallocError
+from symalloc.errors import SymallocError, nearest
 from symalloc.native.library import installed_library
 
 TROUBLE = 2
@@ -55,8 +54,8 @@ class LazyGroup(click.Group):
         """The command that the arguments start with; an unknown name fails with the nearest one."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
-            close = get_close_matches(name, VERBS, n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
+            close = nearest(name, list(VERBS))
+            hint = f"; did you mean `{close}`?" if close else ""
             ctx.fail(f"no such command: `{name}`{hint}")
         return super().resolve_command(ctx, args)
 

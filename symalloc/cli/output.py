@@ -10,7 +10,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
-from symalloc.errors import UsageError
+from symalloc.errors import UsageError, meant
 from symalloc.files import write_atomically
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -19,10 +19,19 @@ rules_option = click.option(
 )
 
 
+class OneOf(click.Choice[str]):
+    """One of some words; the one that is nearest to a wrong one is named."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """The message of click, with a suggestion."""
+        said = super().get_invalid_choice_message(value, ctx)
+        return f"{said.removesuffix('.')}{meant(value, self.choices)}"
+
+
 def format_option(of: str) -> Callable[[Command], Command]:
     """--format: text or json."""
     return click.option(
-        "--format", "form", type=click.Choice(("text", "json")), default="text", help=f"The format of {of}."
+        "--format", "form", type=OneOf(("text", "json")), default="text", help=f"The format of {of}."
     )
 
 

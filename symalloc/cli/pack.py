@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from symalloc.cli.output import OneOf
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json des
 )
 @click.option(
     "--effort",
-    type=click.Choice(("quick", "normal", "thorough")),
+    type=OneOf(("quick", "normal", "thorough")),
     default="normal",
     show_default=True,
     help="The time spent on the search, if the floor is not reached at once.",
@@ -48,7 +49,7 @@ invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json des
 @click.option(
     "--format",
     "form",
-    type=click.Choice(("text", "json", "csv")),
+    type=OneOf(("text", "json", "csv")),
     help="A table, JSON, or MiniMalloc's CSV with offsets. [default: text]",
 )
 @click.option(

@@ -11,7 +11,7 @@ import click
 
 from symalloc.amounts import parse_amount
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import format_option, terminal_width
+from symalloc.cli.output import OneOf, format_option, terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
@@ -48,7 +48,7 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     metavar="NAME=N,…",
     help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
 )
-@click.option("--compare", type=click.Choice(("tvm",)), help="Also show what TVM's own planner reserves.")
+@click.option("--compare", type=OneOf(("tvm",)), help="Also show what TVM's own planner reserves.")
 @click.option(
     "--fits",
     metavar="BYTES",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
+from symalloc.cli.output import OneOf
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind
 
@@ -27,7 +28,7 @@ def module_options(command: Command) -> Command:
         click.option("--target", default="llvm", show_default=True, help="The TVM target to lower for."),
         click.option(
             "--pipeline",
-            type=click.Choice(("default", "target")),
+            type=OneOf(("default", "target")),
             default="default",
             help="The pipeline that relax.build runs, or the target's own, which fuses operators.  On a GPU "
             "they are the same.",
@@ -46,7 +47,7 @@ def planner_options(command: Command) -> Command:
         command,
         click.option(
             "--flavour",
-            type=click.Choice(get_args(Flavour)),
+            type=OneOf(get_args(Flavour)),
             default="auto",
             show_default=True,
             help="arena: tensors lie at offsets of one arena; storages: tensors share whole storages; auto: "
@@ -54,7 +55,7 @@ def planner_options(command: Command) -> Command:
         ),
         click.option(
             "--guards",
-            type=click.Choice(get_args(GuardKind)),
+            type=OneOf(get_args(GuardKind)),
             default="assert",
             show_default=True,
             help="What happens at shapes for which the plan is not proved: an error; the function runs "
@@ -62,7 +63,7 @@ def planner_options(command: Command) -> Command:
         ),
         click.option(
             "--bounds",
-            type=click.Choice(get_args(BoundsUse)),
+            type=OneOf(get_args(BoundsUse)),
             default="ignore",
             show_default=True,
             help="The bounds that a function declares (tir_var_upper_bound): nothing relies on them; "
@@ -71,7 +72,7 @@ def planner_options(command: Command) -> Command:
         ),
         click.option(
             "--effort",
-            type=click.Choice(get_args(EffortName)),
+            type=OneOf(get_args(EffortName)),
             default="quick",
             show_default=True,
             help="The time spent on the search for a better plan.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import show_bytes
+from symalloc.cli.output import OneOf, show_bytes
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.cli.replay_options import pool_options_of, replay_options
 from symalloc.errors import UsageError
@@ -51,7 +51,7 @@ FORMS = (".html", ".svg", ".png")
 @click.option("--function", help="The function that a picture shows, if the module has several.")
 @click.option(
     "--compare",
-    type=click.Choice(("tvm", "none")),
+    type=OneOf(("tvm", "none")),
     default="tvm",
     show_default=True,
     help="Show TVM's own plan in the page, too.",

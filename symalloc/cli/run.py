@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
-from symalloc.cli.output import format_option, show
+from symalloc.cli.output import OneOf, format_option, show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.runs import PlanKind
@@ -48,7 +48,7 @@ read, planned, built or run.
 )
 @click.option(
     "--plan",
-    type=click.Choice(get_args(PlanKind)),
+    type=OneOf(get_args(PlanKind)),
     default="symalloc",
     show_default=True,
     help="The planner: symalloc, TVM's StaticPlanBlockMemory, or none.",
@@ -56,7 +56,7 @@ read, planned, built or run.
 @click.option("--check", is_flag=True, help="Compare with the unplanned module, bit for bit.")
 @click.option(
     "--compare",
-    type=click.Choice(("tvm",)),
+    type=OneOf(("tvm",)),
     help="Also make each call with TVM's own plan on TVM's pooled allocator, and compare.",
 )
 @click.option("--pool", is_flag=True, help="Take all memory from symalloc's pool.")

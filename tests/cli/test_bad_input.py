@@ -205,6 +205,7 @@ WRONG = [
     (["plan", "model.py", "--compare", "iree"], "'iree' is not 'tvm'"),
     (["plan", "model.py", "--flavour", "heap"], "'heap' is not one of 'auto', 'arena', 'storages'"),
     (["plan", "model.py", "--guards", "maybe"], "'maybe' is not one of 'assert'"),
+    (["plan", "model.py", "--guards", "asserts"], "'none'; did you mean 'assert'?"),
     (["plan", "model.py", "--bounds", "maybe"], "'maybe' is not one of 'ignore'"),
     (["plan", "model.py", "--bounds", "reserve", "--guards", "none"], "rests on a check at entry"),
     (

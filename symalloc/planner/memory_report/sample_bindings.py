@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
+from symalloc.errors import nearest
 from symalloc.program.ir import Function, Origin
 
 _AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)
@@ -72,8 +72,8 @@ def check_wanted(
     known = sorted(frozenset(later).union(*functions.values()))
     for binding in wanted:
         for name in (name for name in binding if name not in known):
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"there are {_quoted(known) or 'none'}"
+            close = nearest(name, known)
+            hint = f"did you mean `{close}`?" if close else f"there are {_quoted(known) or 'none'}"
             raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
         if not any(frozenset(names) <= binding.keys() for names in functions.values()):
             text = ", ".join(f"{name} = {value}" for name, value in binding.items())

@@ -13,11 +13,11 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
+from symalloc.errors import nearest
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import Expr, constant
 from symalloc.size.parse import SizeSyntaxError, parse_expr, symbols_in
@@ -218,5 +218,5 @@ def _keys_at(place: str) -> tuple[str, ...]:
 
 
 def _hint(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+    close = nearest(word, known)
+    return f"; did you mean `{close}`?" if close else ""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import ClassVar, TypeAlias
 
+from symalloc.errors import nearest
 from symalloc.relax.read.script_file import (
     Binding,
     Constant,
@@ -151,9 +151,9 @@ class ExpressionGuard:
         if name == "metadata":
             return "the script was printed without its constants", "print it with mod.script(show_meta=True)"
         known = [*self.bindings, *(local for scope in self.scopes for local in scope)]
-        close = get_close_matches(name, known, n=1)
+        close = nearest(name, known)
         if close:
-            hint = f"did you mean `{close[0]}`?"
+            hint = f"did you mean `{close}`?"
         elif "*" in self.bindings:
             hint = f"import it by name: `import *` may bind it; {_TRUST_HINT}"
         else:

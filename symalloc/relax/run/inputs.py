@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
+from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 import numpy as np
 
-from symalloc.errors import RunError
+from symalloc.errors import RunError, nearest
 from symalloc.program.ir import Function, Origin, Var
-from symalloc.program.types import DType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.relax.files.parameter_symbols import require_values
+from symalloc.relax.run.cache_objects import maker_of, sequence_lengths, sizes_of_cache, symbols_of
 from symalloc.size.expr import Expr
 
 # np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar
-Argument: TypeAlias = Union["np.ndarray", "ShapeArgument", int, float, tuple["Argument", ...]]
+Argument: TypeAlias = Union[
+    "np.ndarray", "ShapeArgument", "ObjectArgument", int, float, tuple["Argument", ...]
+]
 
 SMALL = 2  # integers are drawn from 0 and 1, in range as indices into anything with two rows
 
@@ -23,41 +27,70 @@ class ShapeArgument(tuple[int, ...]):
     """The extents of an R.Shape argument."""
 
 
-_GIVEN = (Origin.DIMENSION, Origin.SCALAR, Origin.FLAG)
+@dataclass(frozen=True, slots=True)
+class ObjectArgument:
+    """An object that the function `maker` of the module makes of `arguments`, a new one for each call.
 
-
-def check_binding(function: Function, binding: Mapping[str, int]) -> None:
-    """Raises RunError where `binding` misses a symbol of the parameters, names another one, or is
-    negative.
+    A key-value cache takes `lengths` new positions in a call, a number for each sequence.
     """
-    wanted = sorted(n for n, o in function.symbols.items() if o in _GIVEN)
+
+    maker: str
+    arguments: tuple[Argument, ...]
+    lengths: tuple[int, ...]
+
+
+def check_binding(
+    function: Function, binding: Mapping[str, int], functions: Mapping[str, Function] | None = None
+) -> None:
+    """Raises RunError where `binding` misses a symbol of the parameters, names another one, or is
+    negative.  Symbols of what makes its objects, among `functions`, are known, too.
+    """
+    wanted = symbols_of(function)
+    maker = maker_of(function, functions or {})
+    known = wanted if maker is None else [*wanted, *symbols_of(maker)]
     takes = (
         f"`{function.name}` takes {', '.join(wanted)}" if wanted else f"`{function.name}` takes no symbols"
     )
     for name in binding:
-        if name not in wanted:
-            close = get_close_matches(name, wanted, n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
+        if name not in known:
+            close = nearest(name, known)
+            hint = f"; did you mean `{close}`?" if close else ""
             raise RunError(f"`{name}` is no symbol of the parameters: {takes}{hint}")
-    missing = [name for name in wanted if name not in binding]
-    if missing:
-        lacking = ", ".join(f"`{name}`" for name in missing)
-        example = " ".join(f"--bind {name}=128" for name in missing)
-        given = ", ".join(f'"{name}": 128' for name in missing)
-        raise RunError(f"no value for {lacking}; add {example} (in Python {{{given}}})")
+    require_values(wanted, binding)
     for name, value in binding.items():
-        if function.symbols[name] is Origin.DIMENSION and value < 0:
+        if function.symbols.get(name) is Origin.DIMENSION and value < 0:
             raise RunError(f"`{name}` is an extent of a tensor and cannot be {value}")
 
 
-def random_arguments(function: Function, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
+def random_arguments(
+    function: Function,
+    binding: Mapping[str, int],
+    seed: int,
+    functions: Mapping[str, Function] | None = None,
+) -> tuple[Argument, ...]:
     """Arguments for `function`: floats in [-1, 1), integers 0 and 1, the same for the same seed.
 
-    Raises RunError for parameters that no arguments can be made up for.
+    What its type says nothing about is made by that one of `functions` that makes such objects.  Raises
+    RunError for parameters that no arguments can be made up for.
     """
-    check_binding(function, binding)
+    check_binding(function, binding, functions)
     source = np.random.default_rng(seed)
-    return tuple(_argument(param.type, param, binding, source) for param in function.params)
+    maker = maker_of(function, functions or {})
+    made = None if maker is None else _made_by(maker, sequence_lengths(function, binding), binding, source)
+    return tuple(
+        made
+        if made is not None and isinstance(param.type, OpaqueType)
+        else _argument(param.type, param, binding, source)
+        for param in function.params
+    )
+
+
+def _made_by(
+    maker: Function, lengths: tuple[int, ...], binding: Mapping[str, int], source: np.random.Generator
+) -> ObjectArgument:
+    sizes = sizes_of_cache(maker, lengths, binding)
+    arguments = tuple(_argument(param.type, param, sizes, source) for param in maker.params)
+    return ObjectArgument(maker.name, arguments, lengths)
 
 
 def _argument(kind: Type, param: Var, binding: Mapping[str, int], source: np.random.Generator) -> Argument:

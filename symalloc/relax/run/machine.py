@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -18,7 +19,8 @@ from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.pipeline import finishing_pipeline
-from symalloc.relax.run.inputs import Argument, ShapeArgument
+from symalloc.relax.run.cache_objects import forward, with_sequences
+from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument
 from symalloc.relax.run.memory_cfg import memory_cfg
 from symalloc.relax.tvm_error import error_text, run_error
 
@@ -62,29 +64,41 @@ class CallResult:
         return replace(self, arguments=kept)
 
 
-def call(machine: relax.VirtualMachine, function: str, arguments: Sequence[Argument]) -> CallResult:
-    """One call on fresh copies of `arguments`, which the function may write.
+def call(
+    machine: relax.VirtualMachine,
+    function: str,
+    arguments: Sequence[Argument],
+    around: AbstractContextManager[object] | None = None,
+) -> CallResult:
+    """One call on fresh copies of `arguments`, which the function may write; it alone runs within `around`.
 
     Raises RefusedError for what a pool refuses, RunError for all else that fails.
     """
     with run_error(f"TVM cannot take the arguments of `{function}`"):
-        passed = [_to_tvm(a) for a in arguments]
-    started = perf_counter()
+        passed = [_to_tvm(a, machine) for a in arguments]
+    states = [(p, a.lengths) for p, a in zip(passed, arguments, strict=True) if isinstance(a, ObjectArgument)]
     try:
-        result = machine[function](*passed)
+        with forward(states), around or nullcontext():
+            started = perf_counter()
+            result = machine[function](*passed)
+            seconds = perf_counter() - started
+    except RunError:
+        raise
     except PoolError as error:
         raise RefusedError(str(error)) from None
     except Exception as error:  # a kernel, a guard, a packed function
         raise RunError(f"`{function}` fails when it runs: {error_text(error)}") from None
-    seconds = perf_counter() - started
     return CallResult(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)
 
 
-def _to_tvm(argument: Argument) -> object:
+def _to_tvm(argument: Argument, machine: relax.VirtualMachine) -> object:
     if isinstance(argument, ShapeArgument):
         return tvm.runtime.ShapeTuple(argument)
+    if isinstance(argument, ObjectArgument):
+        made = machine[argument.maker](*(_to_tvm(a, machine) for a in argument.arguments))
+        return with_sequences(made, argument.lengths)
     if isinstance(argument, tuple):
-        return tuple(_to_tvm(item) for item in argument)
+        return tuple(_to_tvm(item, machine) for item in argument)
     return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
 
 

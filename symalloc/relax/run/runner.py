@@ -8,7 +8,7 @@ caller's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,7 +56,8 @@ class Runner:
         _require_cpu(target)
         self.name = _chosen(module, function)
         self.pool, self.plan_kind = pool, plan
-        self._seen = extract(module, name="module").functions[self.name]
+        self._functions = extract(module, name="module").functions
+        self._seen = self._functions[self.name]
         to_this = [d for d in options.alias if function_meant(d, _public_names(module)) == self.name]
         self._donated = donated(self._seen, to_this)
         self._builder = Builder(target=target, pipeline=pipeline)
@@ -85,16 +86,18 @@ class Runner:
 
     def calls(self, binding: Mapping[str, int], meter: PoolMeter | None) -> Calls:
         """Calls at one binding, to be made one by one.  Raises RunError where it does not fit."""
-        check_binding(self._seen, binding)
+        check_binding(self._seen, binding, self._functions)
         return Calls(runner=self, binding=dict(binding), meter=meter)
 
     def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
         """Random arguments at `binding`; raises RunError."""
-        return random_arguments(self._seen, binding, seed)
+        return random_arguments(self._seen, binding, seed, self._functions)
 
-    def once(self, arguments: Sequence[Argument]) -> CallResult:
-        """One call; raises RunError."""
-        return call(self._planned, self.name, arguments)
+    def once(
+        self, arguments: Sequence[Argument], around: AbstractContextManager[object] | None = None
+    ) -> CallResult:
+        """One call, which alone runs within `around`; raises RunError."""
+        return call(self._planned, self.name, arguments, around)
 
     def compared(self, found: CallResult, arguments: Sequence[Argument]) -> tuple[str | None, str | None]:
         """The difference from the unplanned module, in words, and what is undetermined in that; either is
@@ -145,8 +148,7 @@ class Calls:
 
     def once(self, arguments: Sequence[Argument], *, check: bool = False) -> None:
         """One call more.  Raises RunError."""
-        with nullcontext() if self.meter is None else self.meter.call():
-            found = self.runner.once(arguments)
+        found = self.runner.once(arguments, None if self.meter is None else self.meter.call())
         self.seconds.append(found.seconds)
         self.outputs = tuple(
             Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found.outputs

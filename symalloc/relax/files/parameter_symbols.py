@@ -1,0 +1,71 @@
+"""The symbols that a script's function takes, read off its text: a missing value is noticed without TVM."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from symalloc.errors import RunError
+from symalloc.program.reading import UnreadableError
+from symalloc.relax.files.requests import PlanRequest
+from symalloc.relax.read.script_file import ScriptModule, parse_script
+
+
+def require_values(wanted: Iterable[str], binding: Mapping[str, int]) -> None:
+    """Raises RunError where `binding` lacks one of the symbols `wanted`."""
+    missing = [name for name in wanted if name not in binding]
+    if missing:
+        lacking = ", ".join(f"`{name}`" for name in missing)
+        example = " ".join(f"--bind {name}=128" for name in missing)
+        given = ", ".join(f'"{name}": 128' for name in missing)
+        raise RunError(f"no value for {lacking}; add {example} (in Python {{{given}}})")
+
+
+def written_symbols(request: PlanRequest, function: str | None) -> list[str]:
+    """The symbols that the text of a `.py` file writes as extents of the function's parameters, sorted.
+
+    There may be more.  None are known where the file or the function is not plain to see: whoever loads
+    the file says what is wrong with it.
+    """
+    try:
+        data = request.data if request.data is not None else _script(request.path)
+        modules = parse_script(str(request.path), data).modules if data else ()
+    except (OSError, UnreadableError):
+        return []
+    named = [module for module in modules if request.module in (None, module.name)]
+    chosen = _function(named[0], function) if len(named) == 1 else None
+    return [] if chosen is None else sorted(set(_extents(chosen)))
+
+
+def _script(path: Path) -> bytes:
+    return path.read_bytes() if path.suffix == ".py" else b""
+
+
+def _function(module: ScriptModule, name: str | None) -> ast.FunctionDef | None:
+    body = module.node.body if isinstance(module.node, ast.ClassDef) else [module.node]
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef) and _is_public(node)}
+    if name is None and len(functions) == 1:
+        return next(iter(functions.values()))
+    return functions.get(name or "main")
+
+
+def _is_public(node: ast.FunctionDef) -> bool:
+    """True if a decorator is `R.function`, or a call of it that says nothing of being private."""
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+        if ast.unparse(called) == "R.function" and not any(k.arg == "private" for k in keywords):
+            return True
+    return False
+
+
+def _extents(node: ast.FunctionDef) -> Iterator[str]:
+    """Names that are extents by themselves: `"n"` in `R.Tensor(("n", 4), "float32")`."""
+    for argument in node.args.args:
+        for call in ast.walk(argument.annotation) if argument.annotation is not None else ():
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("R.Tensor", "R.Shape") and call.args:
+                extents = call.args[0]
+                elements = extents.elts if isinstance(extents, ast.Tuple | ast.List) else []
+                texts = (e.value for e in elements if isinstance(e, ast.Constant))
+                yield from (text for text in texts if isinstance(text, str) and text.isidentifier())
