@@ -1,6 +1,7 @@
 # The public names, once: type checkers read them here, and `symalloc.__getattr__` imports them from there.
 
 from symalloc import pool as pool
+from symalloc.api import diff as diff
 from symalloc.api import lint as lint
 from symalloc.api import plan as plan
 from symalloc.api import prove as prove
@@ -17,6 +18,7 @@ from symalloc.packing import pack as pack
 from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
 from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
+from symalloc.planner.plan_diff.compare_plans import PlanDiff as PlanDiff
 from symalloc.pool.core.pool_errors import BadFreeError as BadFreeError
 from symalloc.pool.core.pool_errors import BoundsError as BoundsError
 from symalloc.pool.core.pool_errors import NativeMissingError as NativeMissingError

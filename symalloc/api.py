@@ -1,4 +1,4 @@
-"""`symalloc.lint`, `prove`, `plan` and `run`: the verbs of the command line as functions."""
+"""`symalloc.lint`, `prove`, `plan`, `diff` and `run`: the verbs of the command line as functions."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
     from tvm.relax.frontend.nn import Module as NnModule
 
+    from symalloc.planner.plan_diff.compare_plans import PlanDiff
+    from symalloc.planner.plan_diff.plan_record import FunctionRecord
     from symalloc.pool.observing.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
 
@@ -142,6 +144,50 @@ def plan(
     )
     loaded = _loaded(module, "plan", trust=trust, module_name=module_name)
     return plan_module(loaded, target=target, pipeline=pipeline, options=options)
+
+
+def diff(
+    before: Model | PlannedModule,
+    after: Model | PlannedModule,
+    *,
+    bind: Mapping[str, int] | Sequence[Mapping[str, int]] = (),
+    target: str = "llvm",
+    pipeline: PipelineName = "default",
+    flavour: Flavour = "auto",
+    guards: GuardKind = "assert",
+    bounds: BoundsUse = "ignore",
+    effort: EffortName = "quick",
+    seed: int = 0,
+    alias: str | Sequence[str] = (),
+    trust: bool = False,
+) -> PlanDiff:
+    """Compare what two plans of a model take, function by function: `.grew` is True where one takes more.
+
+    Each is what `plan` returns, the path of JSON of `symalloc plan`, or a model as `plan` takes it, which is
+    planned with the other arguments.  `bind`: the sizes at which bytes are shown.  Raises SymallocError.
+    """
+    from symalloc.comparing import diff_plans, plans_in, records_of
+    from symalloc.relax.files.plan_file import memory_reports
+    from symalloc.relax.files.requests import PlanRequest
+    from symalloc.relax.passes.plan_pass import PlannedModule
+
+    bindings = [bind] if isinstance(bind, Mapping) else list(bind)
+    for binding in bindings:
+        _require_binding(binding)
+    require_choice("pipeline", pipeline, get_args(PipelineName))
+    chosen: dict[str, Any] = {"flavour": flavour, "guards": guards, "bounds": bounds, "effort": effort}
+    options = PlanOptions(**chosen, seed=seed, alias=tuple(map(parse_donation, _texts(alias))))
+
+    def plans(of: Model | PlannedModule) -> tuple[FunctionRecord, ...]:
+        if isinstance(of, str | Path):
+            request = PlanRequest(path=Path(of), trust=trust, target=target, pipeline=pipeline)
+            return plans_in(request, options)
+        found = of
+        if not isinstance(found, PlannedModule):
+            found = plan(found, **chosen, target=target, pipeline=pipeline, seed=seed, alias=alias)
+        return records_of(memory_reports(found, found.module, target))
+
+    return diff_plans(plans(before), plans(after), bindings)
 
 
 def run(

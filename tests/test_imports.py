@@ -55,6 +55,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "layout": {"interference", "memory_plan", "plan_budget", "search"},
     "layout_ladder": {"interference", "layout", "memory_plan", "plan_budget", "planner_options", "search"},
     "memory_report": {"interference", "memory_plan"},
+    "plan_diff": set(),
     "packing": {"check", "exact", "interference", "layout", "memory_plan", "search"},
     "plan_functions": {
         *(

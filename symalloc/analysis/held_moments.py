@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.program.ir import Var
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr, round_up
+from symalloc.size.undominated import undominated
 
 KnownAt: TypeAlias = Callable[[str, PathCondition, Var | None], Sequence[Condition]]
 """The conditions that hold in a function, on a path, in front of the instruction that binds a variable; where
@@ -61,6 +62,18 @@ def held_moments(memory: CallMemory, known: KnownAt = lambda *_: ()) -> list[Hel
             for one in inner
         ]
     return list(dict.fromkeys(found))
+
+
+def call_sums(memory: CallMemory, signed: Collection[str] = ()) -> tuple[Expr, ...] | None:
+    """Return the sums of bytes that a call holds together: the largest is `CallMemory.peak` with results.
+
+    Symbols are >= 0, but for those that are `signed`.  None where a size is not known, or a callee's is not
+    in the caller's symbols.
+    """
+    try:
+        return undominated((moment.size for moment in held_moments(memory)), signed)
+    except UnknownMemoryError:
+        return None
 
 
 _Moment: TypeAlias = tuple[int, int]  # a program point, and what comes first there

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.planner.memory_plan import Plan
+from symalloc.planner.plan_diff.compare_plans import PlanDiff
+from symalloc.report.diff_text import plan_diff_text
 from symalloc.report.map.picture import picture
 from symalloc.report.map.scene import plan_scene
 from symalloc.report.quantities import human_bytes
@@ -31,6 +33,11 @@ class _Planned(Protocol):
 def report_text(report: Report) -> str:
     """Return the findings as `symalloc lint` prints them."""
     return render_text(report).rstrip("\n")
+
+
+def diff_text(diff: PlanDiff) -> str:
+    """Return the difference between two plans as `symalloc diff` prints it."""
+    return plan_diff_text(diff).rstrip("\n")
 
 
 def plan_html(plan: Plan) -> str:

@@ -12,7 +12,12 @@ from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Placement
 from symalloc.planner.memory_report.call_peak import CallPeak
 from symalloc.planner.memory_report.fitting import Fit, FunctionFit
-from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
+from symalloc.planner.memory_report.function_report import (
+    FloorSums,
+    FunctionReport,
+    MemorySample,
+    reserved_sums,
+)
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmPlan
 from symalloc.planner.memory_report.target_report import TargetReport
@@ -50,6 +55,13 @@ def function_document(report: FunctionReport) -> dict[str, Any]:
         "function": report.plan.function,
         "arenas": [_arena(arena, report.origins) for arena in report.plan.arenas],
         "floor": [_floor(floor) for floor in report.floor],
+        "reserved": reserved_sums(report.plan),
+        "held": report.held,
+        "bounds": {
+            name: [report.lower.get(name), report.upper.get(name)]
+            for name in sorted(report.lower.keys() | report.upper.keys())
+        },
+        "signed": sorted(report.signed),
         "offsets": report.offsets,
         "rungs": [
             {"kind": rung.kind, "reason": rung.reason, "ratio": rung.ratio} for rung in report.plan.rungs

@@ -14,12 +14,13 @@ def undominated(sizes: Iterable[Expr], signed: Collection[str] = ()) -> tuple[Ex
     """
     kept: list[Expr] = []
     for size in dict.fromkeys(sizes):
-        if not any(_reaches(other, size, signed) for other in kept):
-            kept = [other for other in kept if not _reaches(size, other, signed)] + [size]
+        if not any(reaches(other, size, signed) for other in kept):
+            kept = [other for other in kept if not reaches(size, other, signed)] + [size]
     return tuple(kept)
 
 
-def _reaches(high: Expr, low: Expr, signed: Collection[str]) -> bool:
+def reaches(high: Expr, low: Expr, signed: Collection[str] = ()) -> bool:
+    """True where `high` is at least `low` term by term, symbols that are not `signed` being >= 0."""
     difference = high - low
     if not difference.symbols.isdisjoint(signed):
         return False

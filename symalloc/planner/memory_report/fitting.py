@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from symalloc.analysis.call_memory import CallMemory
-from symalloc.analysis.held_moments import UnknownMemoryError, held_moments
 from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -14,7 +12,6 @@ from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition, conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, symbol
-from symalloc.size.undominated import undominated
 
 LARGEST = 2**63 - 1
 MOST_SUMS = 64  # of a formula that the prover is asked about
@@ -61,7 +58,7 @@ class FunctionFit:
 
 def fit_function(report: FunctionReport, limit: int, prover: Prover) -> FunctionFit:
     """Return where the memory of a planned function takes at most `limit` bytes, whatever is declared."""
-    sums = None if report.outcome is None else call_sums(report.outcome.planned, report.signed)
+    sums = report.held
     known = sums is not None and len(sums) <= MOST_SUMS
     return FunctionFit(
         function=report.plan.function,
@@ -75,18 +72,6 @@ def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
     lower = {n: bound if n in report.signed else max(bound, 0) for n, bound in report.lower.items()}
     domain = Domain(lower=dict.fromkeys(report.signed, -LARGEST - 1) | lower, upper=dict(report.upper))
     return prover.prove(_claim(reserved_sums(report.plan), limit), domain)
-
-
-def call_sums(memory: CallMemory, signed: Collection[str] = ()) -> tuple[Expr, ...] | None:
-    """Return the sums of bytes that a call holds together: the largest is `CallMemory.peak` with results.
-
-    Symbols are >= 0, but for those that are `signed`.  None where a size is not known, or a callee's is not
-    in the caller's symbols.
-    """
-    try:
-        return undominated((moment.size for moment in held_moments(memory)), signed)
-    except UnknownMemoryError:
-        return None
 
 
 def _claim(sums: Sequence[Expr], limit: int) -> Condition:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 
+from symalloc.analysis.held_moments import call_sums
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
@@ -133,6 +134,14 @@ class FunctionReport:
         """Every planned tensor, in the order of allocation."""
         placed = (p for arena in self.plan.arenas for p in arena.placements)
         return tuple(sorted(placed, key=lambda p: p.buffer.id))
+
+    @property
+    def held(self) -> tuple[Expr, ...] | None:
+        """Sums of bytes that a call holds together, results included: the largest is what it takes at most.
+
+        None where that is no formula.
+        """
+        return None if self.outcome is None else call_sums(self.outcome.planned, self.signed)
 
     @property
     def storages_before(self) -> int:

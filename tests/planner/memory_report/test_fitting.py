@@ -6,8 +6,9 @@ from itertools import product
 import pytest
 
 from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
+from symalloc.analysis.held_moments import call_sums
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.fitting import LARGEST, arena_proof, call_sums, fit_function
+from symalloc.planner.memory_report.fitting import LARGEST, arena_proof, fit_function
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.prover.prover import Prover

@@ -1,0 +1,59 @@
+"""`symalloc diff`: compare two plans, or the plans of two modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from symalloc.cli.bindings import parse_binding
+from symalloc.cli.output import format_option, show
+from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.errors import UsageError
+from symalloc.planner.planner_options import PlanOptions
+
+EPILOG = """\
+A and B are compared at every shape without empty dimensions within the bounds that B declares.  What is not
+proved is compared at samples.
+
+Exit status: 0 if no function takes more, 1 if a call of some function takes more at some shape, or cannot be
+compared, 2 for wrong usage, for a file that cannot be read, or for a module that cannot be planned.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@format_option("the difference")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@click.option(
+    "--bind",
+    "bindings",
+    multiple=True,
+    metavar="NAME=N,…",
+    help='Compare at these sizes, such as "n=128,b=2"; may be repeated.',
+)
+@planner_options
+@module_options
+def diff_command(
+    before: Path, after: Path, form: str, output: Path | None, bindings: tuple[str, ...], **options: Any
+) -> int:
+    """Compare what two plans of a model take: A before, B after.
+
+    Each is the JSON of `symalloc plan --format json`, or a model, which is planned: TVMScript (.py), JSON of
+    TVM, ONNX (.onnx), torch.export (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
+    """
+    from symalloc.comparing import diff_plans, plans_in
+    from symalloc.report.diff_json import plan_diff_json
+    from symalloc.report.diff_text import plan_diff_text
+
+    if str(before) == str(after) == "-":
+        raise UsageError("standard input can be one of the two, not both")
+    wanted = [parse_binding([text], "--bind") for text in bindings]
+    requests = [request_of(before, dict(options)), request_of(after, options)]
+    chosen = PlanOptions(**options)
+    old, new = (plans_in(request, chosen) for request in requests)
+    diff = diff_plans(old, new, wanted)
+    show(plan_diff_json(diff) if form == "json" else plan_diff_text(diff), output)
+    return int(diff.grew)

@@ -1,0 +1,1 @@
+"""Compares two plans of one module: what of the memory grew, and where."""

@@ -1,0 +1,138 @@
+"""The difference between two plans, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from symalloc.planner.plan_diff.compare_plans import (
+    FunctionDiff,
+    GrownAt,
+    MeasureChange,
+    PlanDiff,
+    SampleChange,
+    Trend,
+)
+from symalloc.planner.plan_diff.plan_record import Measure, TensorRecord
+from symalloc.planner.plan_diff.tensor_changes import TensorChanges
+from symalloc.report.fit_text import binding_text
+from symalloc.report.quantities import columns, human_bytes, times
+from symalloc.shown import counted
+from symalloc.size.choice import maximum
+from symalloc.size.expr import Expr
+
+MOST_ROWS = 12  # of tensors and of guards; all of them are in the JSON
+WIDEST = 60  # characters of a formula
+_TITLES: dict[Measure, str] = {
+    "call": "whole call",
+    "arenas": "arenas",
+    "floor": "floor",
+    "results": "results",
+}
+
+
+def plan_diff_text(diff: PlanDiff) -> str:
+    """Return a section for each function, and at the end where the peak of a call grew."""
+    parts = ["".join(f"{line.rstrip()}\n" for line in _function(one)) for one in diff.functions]
+    parts += [f"{name}: new\n" for name in diff.new] + [f"{name}: gone\n" for name in diff.gone]
+    return "\n".join((*parts, "".join(f"{line}\n" for line in _summary(diff))))
+
+
+def _function(one: FunctionDiff) -> Iterator[str]:
+    yield f"{one.function}:"
+    rows = [(f"  {_TITLES[m.measure]}", *_formulas(m), _trend(m)) for m in one.measures]
+    yield from columns(rows, left=(0, 1, 2, 3))
+    yield from _listed("  guard gone: ", one.guards_gone)
+    yield from _listed("  guard new: ", one.guards_new)
+    yield from _tensors(one.tensors)
+    if one.samples:
+        yield from columns([_HEADS, *map(_row, one.samples)])
+
+
+def _formulas(change: MeasureChange) -> tuple[str, str]:
+    before, after = _formula(change.before), _formula(change.after)
+    return before, "" if change.trend is Trend.SAME else f"-> {after}"
+
+
+def _formula(sums: Sequence[Expr] | None) -> str:
+    if sums is None:
+        return "no formula"
+    if not sums:
+        return "0"
+    text = str(maximum(*sums)) if len(sums) <= MOST_ROWS else ""
+    return text if 0 < len(text) <= WIDEST else f"the largest of {counted(len(sums), 'sum')}"
+
+
+def _trend(change: MeasureChange) -> str:
+    if change.grown is not None:
+        return f"more: {_grown(change.grown)}"
+    if change.trend is Trend.NEVER_MORE:
+        return "never more (proved)"
+    return f"{change.trend.value}: {change.reason}" if change.reason else change.trend.value
+
+
+def _grown(grown: GrownAt) -> str:
+    """`n = 5: 320 B, before 256 B (proved, the smallest such shape)`."""
+    at = f"{binding_text(grown.binding)}: " if grown.binding else ""
+    amount = f"{at}{grown.after} B, before {grown.before} B"
+    if not grown.proved:
+        return f"{amount} (at a sample)"
+    if grown.always:
+        return f"{amount} (proved, so at every shape)"
+    return f"{amount} (proved{', the smallest such shape' if grown.smallest else ''})"
+
+
+def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
+    yield from (f"{title}{text}" for text in texts[:MOST_ROWS])
+    if len(texts) > MOST_ROWS:
+        yield f"{title}{len(texts) - MOST_ROWS} more"
+
+
+def _tensors(changes: TensorChanges) -> Iterator[str]:
+    counts = {
+        "new": len(changes.new),
+        "gone": len(changes.gone),
+        "resized": len(changes.resized),
+        "moved": len(changes.moved),
+    }
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    yield f"  tensors: {said or 'the same'}"
+    yield from _listed("    new: ", [_tensor(one) for one in changes.new])
+    yield from _listed("    gone: ", [_tensor(one) for one in changes.gone])
+    yield from _listed("    resized: ", [f"{_tensor(a)} -> {b.size} B" for a, b in changes.resized])
+
+
+def _tensor(one: TensorRecord) -> str:
+    by = f" of {one.operator}" if one.operator else ""
+    return f"{one.name}{by}, {one.size} B"
+
+
+_HEADS = ("  at", "whole call", "now", "factor", "arenas", "now", "arena/floor", "now")
+
+
+def _row(sample: SampleChange) -> tuple[str, ...]:
+    before, after = sample.before, sample.after
+    was, now = sample.ratios()
+    return (
+        f"  {binding_text(sample.binding) or 'any shape'}",
+        human_bytes(before["call"]),
+        human_bytes(after["call"]),
+        times(sample.factor("call")),
+        human_bytes(before["arenas"]),
+        human_bytes(after["arenas"]),
+        times(was),
+        times(now),
+    )
+
+
+def _summary(diff: PlanDiff) -> Iterator[str]:
+    grown = [one for one in diff.functions if one.grew]
+    if not grown:
+        unproved = [f"`{one.function}`" for one in diff.functions if one.peak.trend is Trend.UNDECIDED]
+        doubt = f" at the samples; not proved for {', '.join(unproved)}" if unproved else ""
+        yield f"nothing grew{doubt}"
+    for one in grown:
+        what = "a call takes" if one.peak.measure == "call" else "the arenas take"
+        if one.peak.grown is None:
+            yield f"{one.function}: cannot be compared: {one.peak.reason}"
+        else:
+            yield f"{one.function}: {what} more: {_grown(one.peak.grown)}"

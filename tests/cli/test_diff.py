@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+
+import symalloc
+from symalloc.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+MODULE = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 256), "float32")) -> R.Tensor(("n", 256), "float32"):
+        a = R.exp(x)
+        b = R.add(a, x)
+        return R.multiply(a, b)
+"""
+MORE = MODULE.replace("b = R.add(a, x)", "c = R.concat([x, x])\n        b = R.add(a, R.sum(c))")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    """A model, and one that takes more."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(MODULE)
+    after.write_text(MORE)
+    return str(before), str(after)
+
+
+@contextmanager
+def _given(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
+        yield
+
+
+def test_a_model_that_takes_more(run: Run, files: tuple[str, str]) -> None:
+    status, out, err = run("diff", *files, "--bind", "n=4")
+    assert (status, err) == (1, "")
+    assert "main: a call takes more: n = 1: " in out
+    assert "(proved, so at every shape)" in out or "(proved, the smallest such shape)" in out
+    assert "    new: " in out
+    assert "n = 4" in out
+
+
+def test_a_plan_from_before_and_a_model_now(
+    run: Run, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, plan, _ = run("plan", files[0], "--format", "json")
+    kept = tmp_path / "plan.json"
+    kept.write_text(plan)
+    assert run("diff", str(kept), files[0])[0] == 0
+    status, text, _ = run("diff", str(kept), files[1], "--format", "json")
+    (function,) = json.loads(text)["functions"]
+    grown = function["measures"]["call"]["grown"]
+    assert (status, function["grew"], grown["proved"], grown["binding"]) == (1, True, True, {"n": 1})
+    with _given(plan, monkeypatch):
+        assert run("diff", files[1], "-")[0] == 0, "the other way round it takes less"
+
+
+def test_plans_in_memory(files: tuple[str, str]) -> None:
+    planned = symalloc.plan(files[0])
+    assert not symalloc.diff(planned, files[0]).grew
+    diff = symalloc.diff(planned, symalloc.plan(files[1]), bind={"n": 2})
+    assert diff.grew
+    assert str(diff).endswith("(proved, so at every shape)") or "smallest" in str(diff)
+    assert [dict(sample.binding) for sample in diff.functions[0].samples] == [{"n": 2}]
+    with pytest.raises(UsageError, match="the binding of 'n' is 'two'"):
+        symalloc.diff(files[0], files[0], bind={"n": "two"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"version": 2, "functions": []}', "a plan report of version 2, only 1 is known"),
+        ('{"version": 1, "functions": [{"function": "main"}]}', "the plan report has no 'held'"),
+        ('{"version": 1, "functions": 3}', "the plan report is not understood"),
+        ('{"version": 1, "functions": []}', "no function in common: none before, `main` after"),
+        ("{", "cannot be read"),
+    ],
+)
+def test_a_report_that_is_none(
+    run: Run, files: tuple[str, str], tmp_path: Path, content: str, said: str
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text(content)
+    status, out, err = run("diff", str(broken), files[0])
+    assert (status, out) == (2, "")
+    assert said in err and "Traceback" not in err
+
+
+def test_what_cannot_be_compared(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
+    status, _, err = run("diff", files[0], files[0], "--bind", "k=4")
+    assert status == 2 and "--bind gives no function all the symbols" in err
+    status, _, err = run("diff", "-", "-")
+    assert status == 2 and "standard input can be one of the two" in err
+    status, _, err = run("diff", files[0], str(tmp_path / "none.py"))
+    assert status == 2 and "no such file" in err

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+from symalloc.planner.plan_diff.compare_plans import PlanDiff, Trend, compare_plans
+from symalloc.planner.plan_diff.plan_record import FunctionRecord, Measure
+from symalloc.size.evaluation import highest
+from symalloc.size.expr import Expr
+from symalloc.size.parse import parse_expr
+from tests.scale import tries
+
+EXTENTS = (1, 2, 3, 5, 17, 64, 1000)
+_TERMS = ("n", "m", "n*m", "(n + 3)//4", "64", "max(n, 2*m)")
+
+
+def record(*call: str, name: str = "main", **more: object) -> FunctionRecord:
+    sums: dict[Measure, tuple[Expr, ...] | None] = dict.fromkeys(("arenas", "floor", "results"), ())
+    return FunctionRecord(name=name, sums={"call": tuple(map(parse_expr, call)), **sums}, **more)  # type: ignore[arg-type]
+
+
+def compare(before: FunctionRecord, after: FunctionRecord) -> PlanDiff:
+    return compare_plans([before], [after], [])
+
+
+def _random_sums(random: Random) -> list[str]:
+    return [
+        " + ".join(f"{64 * random.randint(1, 4)}*({term})" for term in random.sample(_TERMS, 2))
+        for _ in range(random.randint(1, 3))
+    ]
+
+
+def test_trends_agree_with_the_numbers() -> None:
+    random, met = Random(7), set()
+    for _ in range(tries(30, 1500)):
+        before, after = record(*_random_sums(random)), record(*_random_sums(random))
+        change = compare(before, after).functions[0].peak
+        met.add(change.trend)
+        if change.trend is Trend.UNCOMPARED:
+            continue
+        assert change.before is not None and change.after is not None
+        for n, m in product(EXTENTS, EXTENTS):
+            at = {"n": n, "m": m}
+            was, now = highest(change.before, at), highest(change.after, at)
+            assert was is not None and now is not None
+            if change.trend in (Trend.SAME, Trend.NEVER_MORE, Trend.UNDECIDED):
+                assert now <= was, (before, after, at)
+            elif change.grown is not None and change.grown.always:
+                assert now > was, (before, after, at)
+        if change.trend is Trend.MORE:
+            assert change.grown is not None
+            assert highest(change.after, change.grown.binding) == change.grown.after > change.grown.before
+            assert highest(change.before, change.grown.binding) == change.grown.before
+    assert {Trend.MORE, Trend.NEVER_MORE} <= met
+
+
+def test_the_smallest_shape_that_takes_more_is_proved() -> None:
+    change = compare(record("64*n + 640"), record("128*n")).functions[0].peak
+    assert change.grown is not None
+    assert (dict(change.grown.binding), change.grown.before, change.grown.after) == ({"n": 11}, 1344, 1408)
+    assert change.grown.proved and change.grown.smallest and not change.grown.always
+
+
+def test_only_shapes_within_the_declared_bounds_count() -> None:
+    diff = compare(record("64*n + 640"), record("128*n", bounds={"n": (None, 10)}))
+    assert diff.functions[0].peak.trend is Trend.NEVER_MORE
+    assert not diff.grew
+
+
+def test_an_empty_shape_does_not_count() -> None:
+    assert not compare(record("64*n"), record("64")).grew
+
+
+def test_a_scalar_may_be_negative() -> None:
+    assert compare(record("max(64*s, 0)"), record("64*max(s, -s)", signed=frozenset("s"))).grew
+    assert not compare(record("max(64*s, 0)"), record("64*max(s, -s)")).grew
+
+
+def test_what_the_prover_is_not_asked_is_seen_at_samples() -> None:
+    many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
+    before, after = record("n + m"), record(*many, samples=({"n": 3, "m": 1},))
+    grown = compare(before, after).functions[0].peak.grown
+    assert grown is not None
+    assert not grown.proved
+    assert dict(grown.binding) == {"n": 3, "m": 1}
+
+
+def test_formulas_over_other_symbols_are_not_compared() -> None:
+    diff = compare(record("64*n"), record("64*batch"))
+    assert diff.functions[0].peak.reason == "only before: `n`; only after: `batch`"
+    assert diff.grew
+    assert compare(record("64"), record("64*batch")).functions[0].peak.trend is Trend.MORE
+
+
+def test_arenas_are_compared_where_a_call_is_no_formula() -> None:
+    unknown = FunctionRecord(name="main", sums={"call": None, "arenas": (parse_expr("64"),)})
+    more = FunctionRecord(name="main", sums={"call": None, "arenas": (parse_expr("128"),)})
+    assert compare(unknown, more).functions[0].peak.measure == "arenas"
+    assert compare(unknown, more).grew
+
+
+def test_functions_of_one_side_are_told() -> None:
+    diff = compare_plans([record("64"), record("64", name="old")], [record("64"), record("99", name="new")])
+    assert (diff.new, diff.gone, diff.grew) == (("new",), ("old",), False)
+    assert repr(diff) == "<PlanDiff: nothing grew in 1 function>"
+
+
+def test_guards_are_told() -> None:
+    (found,) = compare(record("64", guards=("a", "b")), record("64", guards=("b", "c", "c"))).functions
+    assert (found.guards_gone, found.guards_new) == (("a",), ("c", "c"))

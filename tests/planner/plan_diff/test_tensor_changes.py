@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from symalloc.planner.plan_diff.plan_record import TensorRecord
+from symalloc.planner.plan_diff.tensor_changes import compare_tensors
+from symalloc.size.parse import parse_expr
+
+
+def tensor(name: str, operator: str, size: str, offset: str = "0") -> TensorRecord:
+    return TensorRecord(
+        name=name, operator=operator, callee=None, size=parse_expr(size), offset=parse_expr(offset)
+    )
+
+
+def test_a_tensor_that_another_was_put_before_is_known_again() -> None:
+    before = [tensor("alloc", "add", "64*n"), tensor("alloc1", "exp", "64*n")]
+    after = [tensor("alloc", "take", "64"), tensor("alloc1", "add", "64*n"), tensor("alloc2", "exp", "64*n")]
+    changes = compare_tensors(before, after)
+    assert [one.operator for one in changes.new] == ["take"]
+    assert not changes.gone and not changes.resized and not changes.moved
+
+
+def test_sizes_and_offsets() -> None:
+    before = [tensor("a", "add", "64*n"), tensor("b", "exp", "64", "0")]
+    after = [tensor("a", "add", "128*n"), tensor("b", "exp", "64", "128*n")]
+    changes = compare_tensors(before, after)
+    assert [(str(a.size), str(b.size)) for a, b in changes.resized] == [("64*n", "128*n")]
+    assert [b.name for _, b in changes.moved] == ["b"]
+
+
+def test_of_equal_tensors_as_many_are_gone_as_there_were_more() -> None:
+    changes = compare_tensors([tensor("a", "add", "64") for _ in range(3)], [tensor("a", "add", "64")])
+    assert (len(changes.gone), len(changes.new)) == (2, 0)
