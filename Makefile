@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h)
+NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h native/*/*/*.h native/cmake/*)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test nightly check fuzz mutation bench sanitize browser editor docs clean

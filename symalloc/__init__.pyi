@@ -14,6 +14,7 @@ from symalloc.linter.diagnostic import Fix as Fix
 from symalloc.linter.diagnostic import Report as Report
 from symalloc.linter.diagnostic import Severity as Severity
 from symalloc.linting import VerifyMemory as VerifyMemory
+from symalloc.native.library import cmake_dir as cmake_dir
 from symalloc.packing import pack as pack
 from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner

@@ -1,7 +1,8 @@
 """Every block of the documentation runs as it stands, in a folder with the files of a clone.
 
 Shell blocks: each line is a command; a comment may announce its exit status.  Python blocks run alone.  Text
-behind a paragraph that names a command is a part of what it prints.  TOML is read as configuration.
+behind a paragraph that names a command is a part of what it prints.  TOML is read as configuration.  C++ is
+compiled and run by tests/native/test_cmake_package.py.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 FILES = ("examples", "rules", "BUGS.md")  # what the blocks name
 ELSEWHERE = (
-    "make ",
-    "pip install ",
-)  # commands that other checks run: they build the environment of this one
-KNOWN = ("sh", "python", "text", "console", "toml", "yaml", "py", "lua")
+    *("make ", "pip install "),  # commands that other checks run: they build the environment of this one
+    *("python examples/serving/", "cmake ", "build/serve "),  # tests/examples/test_serving.py
+)
+KNOWN = ("sh", "python", "text", "console", "toml", "yaml", "py", "lua", "cpp", "cmake")
 
 Run = Callable[..., tuple[int, str]]
 
@@ -49,7 +50,8 @@ class Block:
         return f"{self.document}:{self.line}"
 
 
-def _blocks(*languages: str) -> Iterator[Block]:
+def blocks(*languages: str) -> Iterator[Block]:
+    """The blocks of all documents in these languages, by default in all."""
     for path in DOCUMENTS:
         text = path.read_text()
         for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
@@ -102,10 +104,15 @@ def run(clone: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_every_block_has_a_language() -> None:
-    assert [str(block) for block in _blocks() if block.language not in KNOWN] == []
+    assert [str(block) for block in blocks() if block.language not in KNOWN] == []
 
 
-@pytest.mark.parametrize("block", list(_blocks("sh", "console")), ids=str)
+def test_cmake_blocks_are_excerpts_of_the_example() -> None:
+    example = (ROOT / "examples" / "serving" / "CMakeLists.txt").read_text()
+    assert [block.text in example for block in blocks("cmake")] == [True]
+
+
+@pytest.mark.parametrize("block", list(blocks("sh", "console")), ids=str)
 def test_shell_blocks_run(block: Block, run: Run) -> None:
     need_native()
     for command in _commands(block):
@@ -115,7 +122,7 @@ def test_shell_blocks_run(block: Block, run: Run) -> None:
         assert status == command.status, f"{command}: {said}"
 
 
-@pytest.mark.parametrize("block", list(_blocks("python")), ids=str)
+@pytest.mark.parametrize("block", list(blocks("python")), ids=str)
 @pytest.mark.usefixtures("clone")
 def test_python_blocks_run(block: Block) -> None:
     need_native()
@@ -125,7 +132,7 @@ def test_python_blocks_run(block: Block) -> None:
 
 def _shown() -> Iterator[tuple[Block, list[str]]]:
     """Return the text blocks that show what a command prints about a file of the clone."""
-    for block in _blocks("text"):
+    for block in blocks("text"):
         named = [shlex.split(c) for c in re.findall(r"`symalloc ([^`]+)`", block.before)]
         yield from ((block, c) for c in named if any(map(_in_clone, c)))
 
@@ -147,7 +154,7 @@ def _shows(line: str, printed: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, line.split("…"))), printed) is not None
 
 
-@pytest.mark.parametrize("block", list(_blocks("toml")), ids=str)
+@pytest.mark.parametrize("block", list(blocks("toml")), ids=str)
 def test_toml_blocks_are_understood(block: Block, clone: Path) -> None:
     table = tomllib.loads(block.text)
     if "tool" in table:

@@ -4,7 +4,6 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/error.h>
-#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
@@ -19,7 +18,6 @@
 
 #include "bindings/pool_object.h"
 #include "bindings/tensor_placement.h"
-#include "pool/system_limits.h"
 
 namespace symalloc {
 
@@ -33,29 +31,12 @@ auto Method(Result (Pool::*method)(Arguments...)) {
   return [method](PoolRef pool, Arguments... arguments) { return (pool->pool.*method)(arguments...); };
 }
 
-// -1: the memory that the process can have, and the pool addresses for.
-void SetLimit(PoolRef pool, int64_t limit) {
-  Pool& it = pool->pool;
-  if (limit < 0) limit = std::max(std::min(MemoryBound(), it.capacity() * it.ranges()) & -it.page(), it.page());
-  it.SetLimit(limit);
-}
-
-// Python's signals, such as Ctrl-C, end a wait by the exception of their handler.
-void CheckInterrupts() {
-  if (TVMFFIEnvCheckSignals() != 0) throw ffi::EnvErrorAlreadySet();
-}
-
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
                int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
                bool guard, int64_t wait, double decay) {
   Options options{soft_numerator, soft_denominator, limit, page, bin_largest, bin_capacity, capacity,
                   separate_escaping, huge, guard, wait, CheckInterrupts, decay};
-  return Translated([&] {
-    Options checked = Checked(options);
-    PoolRef pool(ffi::make_object<PoolObj>(checked));
-    SetLimit(pool, options.limit);
-    return pool;
-  });
+  return Translated([&] { return MakePool(options); });
 }
 
 // capacity, page, limit
@@ -349,7 +330,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.reset_peak", Method(&Pool::ResetPeak))
       .def("symalloc.pool.layout", Layout)
       .def("symalloc.pool.limit", Method(&Pool::limit))
-      .def("symalloc.pool.set_limit", SetLimit)
+      .def("symalloc.pool.set_limit", SetPoolLimit)
       .def("symalloc.pool.granted", Granted)
       .def("symalloc.pool.add_watermark", AddWatermark)
       .def("symalloc.pool.remove_watermark", Method(&Pool::RemoveWatermark))

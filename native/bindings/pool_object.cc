@@ -1,14 +1,17 @@
 #include "bindings/pool_object.h"
 
 #include <dlfcn.h>
+#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "bindings/vm_hook.h"
 #include "pool/out_of_memory_report.h"
+#include "pool/system_limits.h"
 
 namespace symalloc {
 
@@ -34,6 +37,24 @@ void DeliverInterrupt(const tvm::ffi::Error& error) {
   } catch (const tvm::ffi::Error& failed) {  // Python is ending
     std::fprintf(stderr, "symalloc: %s\n", failed.what());
   }
+}
+
+PoolRef MakePool(Options options) {
+  int64_t limit = options.limit;
+  options.check_interrupts = CheckInterrupts;
+  PoolRef pool(tvm::ffi::make_object<PoolObj>(Checked(options)));
+  SetPoolLimit(pool, limit);
+  return pool;
+}
+
+void SetPoolLimit(PoolRef pool, int64_t limit) {
+  Pool& it = pool->pool;
+  if (limit < 0) limit = std::max(std::min(MemoryBound(), it.capacity() * it.ranges()) & -it.page(), it.page());
+  it.SetLimit(limit);
+}
+
+void CheckInterrupts() {
+  if (TVMFFIEnvCheckSignals() != 0) throw tvm::ffi::EnvErrorAlreadySet();
 }
 
 PoolObj::~PoolObj() {

@@ -48,6 +48,15 @@ class PoolRef : public tvm::ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(PoolRef, tvm::ffi::ObjectRef, PoolObj);
 };
 
+// A pool whose waits end by Python's signals, where there is a Python.  Throws PoolUsage for options that make no sense.
+PoolRef MakePool(Options options);
+
+// Bytes; -1: the memory that the process can have, and the pool addresses for.
+void SetPoolLimit(PoolRef pool, int64_t limit);
+
+// Has Python's signals, such as Ctrl-C, throw the exception of their handler.
+void CheckInterrupts();
+
 // What a callback has raised that is no error, such as Ctrl-C; symalloc/pool/core/interrupts.py carries it.
 inline bool IsInterrupt(const tvm::ffi::Error& error) { return error.kind() == "CallbackInterruptError"; }
 

@@ -199,6 +199,9 @@ struct Hook {
 
   void Register() {
     if (registered) return;
+    if (!ffi::Function::GetGlobal("vm.builtin.alloc_storage").has_value()) {
+      RefuseHook("TVM's runtime is not in this process: link libtvm_runtime to the program, or load it before");
+    }
     before = ffi::Function::GetGlobal(kAllocators);
     auto make = [](DLDevice device, int number) { return Hook::Global().Make(device, number); };
     ffi::Function::SetGlobal(kAllocators, ffi::Function::FromTyped(make), true);
@@ -289,18 +292,12 @@ void ReleaseVmType(int number) {
   if (!type->outlived.load()) hook.unused.push_back(type);
 }
 
-// Comparing this TVM's storages with vm_layout.h, and keeping pools for machines.
-namespace {
-
-// Has `machine`, which was made with the type of `pool`, keep the pool.
 void KeepPool(ffi::Module machine, PoolRef pool) {
   PoolType* type = TypeOf(pool->vm_type);
   if (type == nullptr || type->allocator.load(std::memory_order_acquire) == nullptr) RefuseHook(kLater);
   machine->ImportModule(PoolUse::Of(std::move(pool)));
 }
 
-// The first difference between `value`, a storage of `nbytes` bytes that the pool of `type` has served, and
-// vm_layout.h; "" where there is none.
 ffi::String StorageFault(ffi::AnyView value, int64_t type, int64_t nbytes) {
   const VmStorage* storage = AsStorage(value);
   if (storage == nullptr) return "what a program allocates is no vm.Storage but " + value.GetTypeKey();
@@ -315,6 +312,8 @@ ffi::String StorageFault(ffi::AnyView value, int64_t type, int64_t nbytes) {
   if (!pool->pool.owns(buffer.data)) return "a storage does not hold its memory where 0.27's does";
   return "";
 }
+
+namespace {
 
 // The bytes reserved by the allocator of `value`, a storage.
 int64_t ReservedFor(ffi::AnyView value) {

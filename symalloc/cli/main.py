@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from symalloc.errors import SymallocError, nearest
-from symalloc.native.library import installed_library
+from symalloc.native.library import cmake_dir, installed_library
 
 TROUBLE = 2
 # verb -> what --help says of it, so that no verb need be imported for that
@@ -77,6 +77,12 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
+def _print_cmake_dir(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(cmake_dir())
+        ctx.exit()
+
+
 @contextlib.contextmanager
 def _logged() -> Iterator[None]:
     """Show what the logger "symalloc" is told on standard error."""
@@ -105,6 +111,14 @@ def _logged() -> Iterator[None]:
     is_eager=True,
     callback=_print_version,
     help="Show the versions of symalloc and TVM.",
+)
+@click.option(
+    "--cmake-dir",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_cmake_dir,
+    help="Show the folder of the CMake package of the pool, for find_package(symalloc).",
 )
 @click.option(
     "--debug",

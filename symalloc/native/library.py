@@ -1,7 +1,8 @@
 """Finding and loading libsymalloc.so, which registers its functions with tvm-ffi.
 
 The library is part of an installed package.  It is missing where there was no C++ compiler when symalloc was
-installed; then plans are searched for in Python, and only the native pool cannot be had.
+installed; then plans are searched for in Python, and only the native pool cannot be had.  Where it failed to
+compile there is no package at all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from symalloc.errors import SymallocError
+
 LIBRARY = "libsymalloc.so"
+CMAKE_FILES = Path("share", "cmake", "symalloc")  # beside the library
 MISSING = "the native library is not installed for want of a C++ compiler; reinstall symalloc with one"
 
 
@@ -21,6 +25,17 @@ def installed_library() -> Path | None:
     spec = find_spec("symalloc.native")
     folders = spec.submodule_search_locations if spec is not None else None
     return next((f for folder in folders or () if (f := Path(folder) / LIBRARY).exists()), None)
+
+
+def cmake_dir() -> Path:
+    """The folder of symalloc-config.cmake, for `find_package(symalloc CONFIG)`.
+
+    Raises SymallocError where the native library is not installed.
+    """
+    library = installed_library()
+    if library is None:
+        raise SymallocError(MISSING)
+    return library.parent / CMAKE_FILES
 
 
 @cache

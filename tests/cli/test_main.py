@@ -10,6 +10,7 @@ import pytest
 
 import symalloc.cli.main as main_module
 from symalloc.cli.main import VERBS, cli
+from symalloc.native.library import MISSING, installed_library
 
 Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("tvm", "tvm_ffi", "sympy", "z3", "numpy")
@@ -48,6 +49,15 @@ def test_version_names_tvm(run: Run) -> None:
     status, out, _ = run("--version")
     assert status == 0
     assert out.startswith("symalloc 0") and "apache-tvm 0.27" in out
+
+
+def test_the_cmake_package_lies_beside_the_library(run: Run) -> None:
+    found = installed_library()
+    status, out, err = run("--cmake-dir")
+    if found is None:
+        assert (status, out) == (2, "") and MISSING in err
+    else:
+        assert (status, out) == (0, f"{found.parent / 'share' / 'cmake' / 'symalloc'}\n")
 
 
 @pytest.mark.parametrize(

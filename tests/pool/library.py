@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,28 +20,47 @@ SOURCES = ROOT / "native"
 BUILD = ROOT / "build" / "native-tests"
 
 
-def need_native() -> None:
-    """Load the native library; skip the test where there is none and no cmake to build it."""
+def need_native() -> Path:
+    """Load the native library and return it; skip the test where there is none and no cmake to build it."""
     found = installed_library()
     if found is not None and _current(found):
         assert load_library() is None
-        return
+        return found
     with _alone():
         if not _current(BUILD / LIBRARY):
             built("symalloc", BUILD)
     reason = load_library(BUILD / LIBRARY)
     assert reason is None, f"{reason}; the installed one is older than its sources: install symalloc again"
+    return BUILD / LIBRARY
+
+
+def package() -> Path:
+    """The folder of the library, its headers and CMake files in site-packages, or in a folder like that."""
+    library = need_native()
+    if library == installed_library():
+        return library.parent
+    site = BUILD / "site-packages"
+    with _alone():
+        _run("cmake", "--install", BUILD, "--prefix", site)
+        for name in ("tvm", "tvm_ffi"):
+            if not (site / name).exists():
+                (site / name).symlink_to(Path(find_spec(name).origin).parent)
+    return site / "symalloc" / "native"
 
 
 def built(target: str, folder: Path, *options: str) -> Path:
     """`folder`, with `target` built in it."""
     if shutil.which("cmake") is None:
         pytest.skip("there is no cmake to build the native core with")
-    configure = ["cmake", "-S", SOURCES, "-B", folder, f"-DPython_EXECUTABLE={sys.executable}"]
-    for command in ([*configure, *options], ["cmake", "--build", folder, "--target", target]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    configure = ("cmake", "-S", SOURCES, "-B", folder, f"-DPython_EXECUTABLE={sys.executable}")
+    _run(*configure, *options)
+    _run("cmake", "--build", folder, "--target", target)
     return folder
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _current(library: Path) -> bool:
@@ -49,7 +69,11 @@ def _current(library: Path) -> bool:
         return False
     sources = [
         SOURCES / "CMakeLists.txt",
-        *(f for room in ("bindings", "packer", "pool") for f in (SOURCES / room).iterdir()),
+        *(
+            f
+            for room in ("bindings", "include/symalloc", "packer", "pool")
+            for f in (SOURCES / room).iterdir()
+        ),
     ]
     return library.stat().st_mtime >= max(source.stat().st_mtime for source in sources)
 

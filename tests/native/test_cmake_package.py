@@ -1,0 +1,64 @@
+"""The package for C++: what its headers promise.  tests/examples/test_serving.py builds a program with it."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import tvm.libinfo
+import tvm_ffi.libinfo
+
+import symalloc
+from examples.serving import make_model
+from symalloc.errors import SymallocError
+from symalloc.native import library
+from tests.pool.library import need_native, package
+from tests.test_docs import blocks
+
+PROGRAM = Path(__file__).with_name("public_header.cc")
+
+
+def test_the_library_exports_what_the_header_declares() -> None:
+    text = (package() / "include" / "symalloc" / "c_api.h").read_text()
+    declared = re.findall(r"^SYMALLOC_API \w+ (\w+)\(", text, re.MULTILINE)
+    assert len(declared) == text.count("\nSYMALLOC_API ") == 9
+    exported = ctypes.CDLL(str(need_native()))
+    assert [name for name in declared if not hasattr(exported, name)] == []
+
+
+def test_the_package_lies_beside_the_library() -> None:
+    if need_native() == library.installed_library():
+        assert (symalloc.cmake_dir() / "symalloc-config.cmake").is_file()
+
+
+def test_without_the_library_there_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "installed_library", lambda: None)
+    with pytest.raises(SymallocError, match="the native library is not installed"):
+        symalloc.cmake_dir()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the program")
+def test_the_headers_keep_their_promises_and_the_documented_program_runs(tmp_path: Path) -> None:
+    """Takes 2 s: g++ reads tvm-ffi's headers, and a model is built."""
+    (documented,) = blocks("cpp")
+    (tmp_path / "documented.h").write_text(documented.text)
+    make_model.write(str(tmp_path / "model.so"))
+    libraries = [Path(tvm.libinfo.find_libtvm_runtime()), Path(tvm_ffi.libinfo.find_libtvm_ffi())]
+    libraries.append(package() / library.LIBRARY)
+    foreign = (tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path())
+    arguments = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    arguments += [f"-I{package()}/include", f"-I{tmp_path}"]
+    arguments += [f"-isystem{folder}" for folder in foreign]
+    arguments += ["-Wl,--no-as-needed", *map(str, libraries), *(f"-Wl,-rpath,{f.parent}" for f in libraries)]
+    status, said = _ran("g++", str(PROGRAM), *arguments, "-o", "program", folder=tmp_path)
+    assert status == 0, said
+    assert _ran(str(tmp_path / "program"), folder=tmp_path) == (0, "3584 bytes live\n")
+
+
+def _ran(*command: str, folder: Path) -> tuple[int, str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    return done.returncode, done.stdout + done.stderr
