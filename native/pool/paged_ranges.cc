@@ -242,18 +242,28 @@ char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int6
 
 char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
   Range& range = ranges_[which];
-  int64_t offset = FindPlace(range, size, align);
-  if (offset == kNone) return nullptr;
-  int64_t missing = range.pages.Missing(offset, size, page_);
-  range.Reach(offset + size);
-  range.Take(offset, size);  // what the block covers is not given back for it
-  Place place{offset, missing, page_};
-  if (missing > 0 && !MakeRoom(which, place, size, in_use, recycler)) {
-    range.TakeBack(offset, size);
+  Place place = LeastMissing(which, size, align, in_use);
+  if (place.offset == kNone) return nullptr;
+  range.Reach(place.offset + size);
+  range.Take(place.offset, size);  // what the block covers is not given back for it
+  if (place.missing > 0 && !MakeRoom(which, place, size, in_use, recycler)) {
+    range.TakeBack(place.offset, size);
     return nullptr;
   }
   range.Back(place, size, recycler);
-  return range.base + offset;
+  return range.base + place.offset;
+}
+
+// The place that is taken; where that would break a limit, and few intervals are free, the one that lacks the fewest
+// pages.
+PagedRanges::Place PagedRanges::LeastMissing(int which, int64_t size, int64_t align, int64_t in_use) const {
+  const Range& range = ranges_[which];
+  int64_t offset = FindPlace(range, size, align);
+  if (offset == kNone) return {};
+  Place found{offset, range.pages.Missing(offset, size, page_), page_};
+  if (Crowded(which) || !Over(found.missing, size, in_use)) return found;
+  Place least = range.Tightest(size, align, page_);
+  return PastLimbo(range, least.offset, size) == least.offset ? least : found;
 }
 
 void PagedRanges::RequirePlace(int which, int64_t size, int64_t align) const {

@@ -173,6 +173,7 @@ class PagedRanges {
 
   bool Reserve(const Options& options);
   int64_t FindPlace(const Range& range, int64_t size, int64_t align) const;
+  Place LeastMissing(int which, int64_t size, int64_t align, int64_t in_use) const;
   int64_t FindClear(const Range& range, int64_t size, int64_t align) const;
   int64_t PastLimbo(const Range& range, int64_t offset, int64_t size) const;
   void ReleaseAll();

@@ -6,7 +6,8 @@ A pool owns address ranges that are far larger than what is used of them; only p
 2. Otherwise a free interval of the range serves (`free_list.py`).  Where all its pages are backed, that is
    all.
 3. Missing pages are backed, as long as that keeps the pool within its limits.
-4. Where it would not, the cache is given up: what it held may fill the gap.
+4. Where it would not, the cache is given up: what it held may fill the gap.  And the place is taken that
+   lacks the fewest pages, as long as few intervals are free.
 5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
    from intervals that nobody fits in to where it is wanted.  Where blocks lie in nearly all pages, and the
    soft limit is clearly exceeded, the system's pages that are free within the pool's are given back too, and
@@ -22,129 +23,22 @@ blocks and the others lie in ranges of their own (`separate_escaping`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
-from mmap import PAGESIZE
 
+from symalloc.pool.core.address_range import AddressRange
 from symalloc.pool.core.decay import Decay
-from symalloc.pool.core.free_list import FreeList, round_up
+from symalloc.pool.core.free_list import round_up
 from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
 from symalloc.pool.core.page_table import PageTable
 from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError
 from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, checked_request, require_page
 from symalloc.pool.core.pool_statistics import PoolStatistics
-from symalloc.pool.core.thread_cache import Block, ThreadCache
+from symalloc.pool.core.thread_cache import Block
 
-CROWD = 128  # free intervals; beyond it, a place is chosen with care
 LEAST_SOFT = 2**21  # bytes; what little a small program saves is not worth the time
 AHEAD = 2**21  # bytes
 EXCESS = 64  # the soft limit is clearly exceeded by this share of it, and at least by LEAST_SOFT
-
-
-class _AddressRange:
-    """The free list and the page table of one address range, and what its thread caches of it."""
-
-    __slots__ = ("cache", "capacity", "free_list", "page", "pages")
-
-    def __init__(self, options: PoolOptions) -> None:
-        self.free_list = FreeList(options.range_capacity)
-        self.page, self.capacity = options.page, options.range_capacity
-        self.pages = PageTable(min(options.page, PAGESIZE))
-        self.cache = ThreadCache(bin_largest=options.bin_largest, bin_capacity=options.bin_capacity)
-
-    def decommit_free(self, nbytes: int) -> int:
-        """Give back `nbytes` bytes of free pages, or all there are, the highest first; return the bytes.
-
-        Of neighbours as many go at once as are wanted.
-        """
-        given = 0
-        for start, end in reversed(self.free_list):
-            first, last = -(-start // self.page), end // self.page
-            while first < last and given < nbytes:
-                unit = self.pages.highest_backed(first * self.page, last * self.page)
-                if unit is None:
-                    break
-                last = unit * self.pages.size // self.page + 1
-                low = last - 1
-                while low > first and given + (last - low) * self.page < nbytes and self._holds(low - 1):
-                    low -= 1
-                given += self.pages.decommit(low * self.page, last * self.page)
-                last = low
-            if given >= nbytes:
-                break
-        return given
-
-    def decommit_fragments(self, nbytes: int, kept: range) -> int:
-        """Give back `nbytes` bytes of the system's pages that are free, of pages of the pool that are not all
-        free, or all there are, the highest first, but none of the pages `kept`; return the bytes.
-
-        What is free in a page goes at once.
-        """
-        given, unit, within = 0, self.pages.size, -1
-        for start, end in reversed(self.free_list):
-            first, last = round_up(start, unit), end // unit * unit
-            while (highest := self.pages.highest_backed(first, last)) is not None:
-                page = highest * unit // self.page
-                if given >= nbytes and page != within:
-                    return given
-                last = max(page * self.page, first)
-                if page not in kept:
-                    within = page
-                    given += self.pages.decommit(last, min(end // unit * unit, (page + 1) * self.page))
-        return given
-
-    def commit_ahead(self, nbytes: int) -> None:
-        """Back up to `nbytes` bytes of whole pages at the end of the range, where no block is."""
-        start, end = next(reversed(self.free_list), (0, 0))
-        start = round_up(start, self.page)
-        nbytes = min(nbytes, end - start) // self.page * self.page
-        if nbytes > 0 and end == self.capacity:
-            self.pages.commit(start, nbytes, self.page)
-
-    def _holds(self, page: int) -> bool:
-        return self.pages.highest_backed(page * self.page, (page + 1) * self.page) is not None
-
-    def free_pages(self) -> int:
-        """Bytes of the pages that are wholly free and backed, at least in part."""
-        count, backed = 0, self.pages.end + self.page
-        for start, end in self.free_list:
-            count += sum(map(self._holds, range(-(-start // self.page), min(end, backed) // self.page)))
-        return self.page * count
-
-    def decommit_units(self) -> None:
-        """Give back all free pages of the system."""
-        unit = self.pages.size
-        for start, end in reversed(self.free_list):
-            self.pages.decommit(round_up(start, unit), end // unit * unit)
-
-    def tightest(self, size: int, align: int, grain: int) -> tuple[int, int]:
-        """The fewest bytes to commit for a block, and the lowest such place."""
-        return min((self.pages.missing(offset, size, grain), offset) for offset in self.places(size, align))
-
-    def places(self, size: int, align: int) -> Iterator[int]:
-        """The lowest multiple of `align` at which a block fits, in each free interval, and the highest where
-        something lies above.
-        """
-        for start, end in self.free_list:
-            low, high = round_up(start, align), (end - size) // align * align
-            for offset in (low,) if end == self.capacity else (low, high):
-                if start <= offset <= end - size:
-                    yield offset
-
-    def largest_free(self) -> int:
-        """Bytes of the largest free interval."""
-        return max((end - start for start, end in self.free_list), default=0)
-
-    def largest_backed(self) -> int:
-        """Bytes of the largest free piece that lies in a backed page, all wholly free pages of the system
-        having been given back.
-        """
-        page, pieces = self.pages.size, [0]
-        for start, end in self.free_list:
-            first, last = min(round_up(start, page), end), max(end // page * page, start)
-            edges = [(a, b) for a, b in ((start, first), (last, end)) if a < b]
-            pieces += [b - a for a, b in edges if not self.pages.missing(a, b - a, page)]
-        return max(pieces)
 
 
 class ReferencePool:
@@ -156,7 +50,7 @@ class ReferencePool:
     def __init__(self, options: PoolOptions | None = None) -> None:
         self.options = options or PoolOptions()
         require_page(self.options.limit, self.options.page)
-        self._ranges = [_AddressRange(self.options) for _ in range(1 + self.options.separate_escaping)]
+        self._ranges = [AddressRange(self.options) for _ in range(1 + self.options.separate_escaping)]
         self._blocks: dict[int, int] = {}  # address -> bytes asked for, of live blocks
         self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
         self.used = 0  # bytes that the ranges have handed out, to callers or caches
@@ -197,8 +91,8 @@ class ReferencePool:
         self.live -= nbytes
         self.frees += 1
         chosen = self._ranges[address // self.options.range_capacity]
-        crowded = len(chosen.free_list) > CROWD
-        self._release(chosen.cache.put(address, _block_size(nbytes), peak=self.peak_used, crowded=crowded))
+        size = _block_size(nbytes)
+        self._release(chosen.cache.put(address, size, peak=self.peak_used, crowded=chosen.crowded))
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -279,7 +173,7 @@ class ReferencePool:
         offset, grain = chosen.free_list.find(size, align), self.options.page
         if offset is None or self._over(chosen.pages.missing(offset, size, grain), size):
             self.flush()
-            offset = chosen.free_list.find(size, align)
+            offset = self._least_missing(chosen, size, align)
         if offset is None:
             raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.range_capacity))
         chosen.free_list.take(offset, size)
@@ -293,6 +187,16 @@ class ReferencePool:
         self.peak_used = max(self.peak_used, self._in_use())
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return offset
+
+    def _least_missing(self, chosen: AddressRange, size: int, align: int) -> int | None:
+        """The place that is taken; where that would break a limit, and few intervals are free, the one that
+        needs the fewest pages.
+        """
+        offset, grain = chosen.free_list.find(size, align), self.options.page
+        if offset is None or chosen.crowded:
+            return offset
+        over = self._over(chosen.pages.missing(offset, size, grain), size)
+        return chosen.tightest(size, align, grain)[1] if over else offset
 
     def _in_use(self) -> int:
         return self.used - sum(r.cache.held for r in self._ranges)
@@ -329,7 +233,7 @@ class ReferencePool:
         self._give_back(which, self.reserved + missing - hard)
         return self.reserved + missing <= hard
 
-    def _tightest(self, chosen: _AddressRange, size: int, align: int) -> tuple[int, int]:
+    def _tightest(self, chosen: AddressRange, size: int, align: int) -> tuple[int, int]:
         """The offset at which a block costs the fewest pages once all free ones are given back, and the pages
         in which it is to be backed: the system's, where the pool's are too coarse.
 
