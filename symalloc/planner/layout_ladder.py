@@ -115,7 +115,8 @@ class LayoutSearch:
                 continue
             if any(
                 _loose(group, arena, domain, loosest)
-                for (group, _), arena in zip(stacked, arenas, strict=True)
+                for (group, found), arena in zip(stacked, arenas, strict=True)
+                if not (found.certain and _exact(group, arena))
             ):
                 raise LooseError
             storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
@@ -149,6 +150,11 @@ def _too_long(stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], arenas: 
     """Return whether choices between stackings have formulas too long to be taken apart in a proof."""
     chosen = (arena for (_, found), arena in zip(stacked, arenas, strict=True) if len(found.regimes) > 1)
     return any(sum(len(e.key) for e in {p.offset for p in a.placements}) > LONGEST_CHOICE for a in chosen)
+
+
+def _exact(buffers: Sequence[Buffer], arena: Arena) -> bool:
+    """Return whether an arena is as high as its stacking: no sum was raised, nor has one to be aligned."""
+    return not arena.raised and all(c % b.alignment == 0 for b in buffers for c in b.size.terms.values())
 
 
 def _loose(buffers: Sequence[Buffer], arena: Arena, domain: Domain, loosest: float) -> bool:

@@ -253,7 +253,8 @@ class Sorted:
         c = R.sort(b)
         d = R.multiply(c, a)
         e = R.add(d, b)
-        return R.add(e, c)
+        f = R.add(e, c)
+        return R.add(f, a)
 
 
 @I.ir_module

@@ -16,6 +16,7 @@ from symalloc.planner.interference import changes_of, most_at_once
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import EffortName
+from symalloc.planner.search.certain_order import certain_order
 from symalloc.planner.search.crowded import crowded_orders
 from symalloc.planner.search.greedy import HEURISTICS, by_offset, place
 from symalloc.planner.search.grid import Ranges, Values
@@ -102,7 +103,7 @@ class SearchResult:
     `regimes` holds each with the condition under which it is taken where none before it is; the last has None
     and is taken otherwise.  `score` holds over the grid, and so does `excess`, the most bytes above the
     floor; `worst` is the worst ratio to the floor wherever that was looked at.  `representative` is a binding
-    at which the search packed; `steps` counts what was tried.
+    at which the search packed; `steps` counts what was tried.  `certain`: the floor is kept at every binding.
     """
 
     regimes: Regimes
@@ -111,6 +112,7 @@ class SearchResult:
     excess: float
     representative: Mapping[str, int]
     steps: int
+    certain: bool = False
 
 
 def search(
@@ -123,8 +125,12 @@ def search(
     `whole`, too; once that is exhausted the search ends with what it has.
     """
     whole = PlanBudget() if whole is None else whole
-    if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
-        return _any_order(buffers, ranges)
+    most = most_at_once(changes_of([b.live for b in buffers]))
+    if buffers and most in (0, 1, len(buffers)):  # the floor is their sum, or the largest
+        return _at_floor(range(len(buffers)), buffers, ranges)
+    certain = certain_order(buffers, most)
+    if certain is not None:
+        return _at_floor(certain, buffers, ranges)
     classes = folded(buffers)
     if classes is None:
         return _stacked(buffers, ranges, budget, whole)
@@ -167,18 +173,17 @@ def _spread(found: SearchResult, classes: Sequence[Sequence[int]], buffers: Sequ
     return replace(found, regimes=tuple((when, Stacking.of(order, buffers)) for when, order in regimes))
 
 
-def _any_order(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
-    """Return the answer where all are live at one position, or never two: the floor is their sum, or the
-    largest, whatever the order.
-    """
+def _at_floor(order: Sequence[int], buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
+    """Return the stacking of `order`, which is at the floor whatever the sizes."""
     names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
     return SearchResult(
-        regimes=((None, Stacking.of(range(len(buffers)), buffers)),),
+        regimes=((None, Stacking.of(order, buffers)),),
         score=Score(1.0, 1.0),
         worst=1.0,
         excess=0.0,
         representative=typical_binding(names, ranges),
         steps=1,
+        certain=True,
     )
 
 
