@@ -5,16 +5,20 @@ position.  No plan of this order can do with less.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from operator import mul
 from typing import TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.memory_plan import Buffer
+from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import ZERO, Expr
 
 Changes: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
 """What begins and what ends, at one position after the other."""
+
+MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
 
 
 def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
@@ -115,26 +119,44 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
     return tuple(sorted(sums, key=lambda e: e.key))
 
 
-def most_live(buffers: Sequence[Buffer], binding: Mapping[str, int]) -> int:
-    """Return the most bytes that are live at one position under `binding`."""
-    sizes = {size: size.evaluate(binding) for size in {b.size for b in buffers}}
-    changes: dict[int, int] = {}
-    for buffer in buffers:
-        for begin, end in buffer.live:
-            changes[begin] = changes.get(begin, 0) + sizes[buffer.size]
-            changes[end] = changes.get(end, 0) - sizes[buffer.size]
-    return max(accumulate(changes[position] for position in sorted(changes)), default=0)
+class LiveBytes:
+    """The bytes of some buffers that are live together, at one binding after the other."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        distinct: dict[Expr, int] = {}
+        known: dict[int, int] = {}  # most of what is equal is one object
+        for buffer in buffers:
+            if id(buffer.size) not in known:
+                known[id(buffer.size)] = distinct.setdefault(buffer.size, len(distinct))
+        self._sizes = tuple(distinct)
+        self._events = _events([known[id(b.size)] for b in buffers], [b.live for b in buffers])
+
+    def most(self, binding: Mapping[str, int]) -> int:
+        """Return the most bytes that are live at one position under `binding`."""
+        values = [size.evaluate(binding) for size in self._sizes]
+        if self._counts is not None:
+            return max((sum(map(mul, counts, values)) for counts in self._counts), default=0)
+        changes = (values[kind] if begins else -values[kind] for _, begins, kind in self._events)
+        return max(accumulate(changes), default=0)
+
+    @cached_property
+    def _counts(self) -> Collection[tuple[int, ...]] | None:
+        """The numbers of each size that are live together, each combination once; None for many sizes."""
+        if len(self._sizes) > MOST_KINDS:
+            return None
+        now, found = [0] * len(self._sizes), set[tuple[int, ...]]()
+        rising = False
+        for _, begins, kind in self._events:
+            if rising and not begins:
+                found.add(tuple(now))
+            now[kind] += 1 if begins else -1
+            rising = begins
+        return found
 
 
 def _largest_counts(kinds: Sequence[int], lives: Sequence[Intervals]) -> Iterator[dict[int, int]]:
     """Yield how many of each kind are live wherever one begins to be and one that was ends next."""
-    events = sorted(
-        (position, begins, kind)
-        for kind, live in zip(kinds, lives, strict=True)
-        for begin, end in live
-        if begin < end
-        for begins, position in ((False, end), (True, begin))
-    )
+    events = _events(kinds, lives)
     now: dict[int, int] = {}
     for place, (_, begins, kind) in enumerate(events):
         now[kind] = now.get(kind, 0) + (1 if begins else -1)
@@ -142,6 +164,17 @@ def _largest_counts(kinds: Sequence[int], lives: Sequence[Intervals]) -> Iterato
             del now[kind]
         if begins and (place + 1 == len(events) or not events[place + 1][1]):
             yield dict(now)
+
+
+def _events(kinds: Sequence[int], lives: Sequence[Intervals]) -> list[tuple[int, bool, int]]:
+    """Return where ranges end and begin, in order, what ends first: (position, whether it begins, kind)."""
+    return sorted(
+        (position, begins, kind)
+        for kind, live in zip(kinds, lives, strict=True)
+        for begin, end in live
+        if begin < end
+        for begins, position in ((False, end), (True, begin))
+    )
 
 
 def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:

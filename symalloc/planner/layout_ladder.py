@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeVar
 
-from symalloc.planner.interference import most_live
+from symalloc.planner.interference import LiveBytes
 from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout.dominance import PROVER_BUDGET, samples
 from symalloc.planner.layout.offsets import FormulasTooLongError
@@ -26,6 +26,7 @@ from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, Searc
 from symalloc.program.ir import Function, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.cached_property import cached_property
 
 Value = TypeVar("Value")
 
@@ -90,14 +91,15 @@ class LayoutSearch:
     def _ladder(self, buffers: Sequence[Buffer], options: PlanOptions, loosest: float) -> Iterator[Layout]:
         """Yield the layouts, whatever the memory of results would have to be; raises as `layouts` does."""
         domain, prover = self.domain, self.prover
-        stored, groups = (
-            _by_arena((b for b in buffers if b.grounded is at_start), apart=options.constants_apart)
-            for at_start in (True, False)
-        )
+        stored = _by_arena((b for b in buffers if b.grounded), apart=options.constants_apart)
+        loose = _by_arena((b for b in buffers if not b.grounded), apart=options.constants_apart)
+        groups = [_ArenaBuffers(group) for group in loose]
         _refuse(_outgrown(group, domain) for group in groups)
         ranges = _ranges(self.function, buffers)
         budget = SearchBudget.of(options.effort, seed=options.seed)
-        results = _once_each(groups, lambda group: search(group, ranges, budget, self.budget), self.known)
+        results = _once_each(
+            groups, lambda group: search(group.buffers, ranges, budget, self.budget), self.known
+        )
         if any(one.score.worst > loosest and one.excess > NOTICED for one in results):
             raise LooseError
         representative = {
@@ -116,7 +118,7 @@ class LayoutSearch:
             if any(
                 _loose(group, arena, domain, loosest)
                 for (group, found), arena in zip(stacked, arenas, strict=True)
-                if not (found.certain and _exact(group, arena))
+                if not (found.certain and _exact(group.buffers, arena))
             ):
                 raise LooseError
             storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
@@ -124,20 +126,20 @@ class LayoutSearch:
             yield Layout(arenas=(*arenas, *storages), representative=representative, rungs=rungs)
 
     def _assembled(
-        self, stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], questions: int, *, alone: bool
+        self, stacked: Sequence[tuple[_ArenaBuffers, SearchResult]], questions: int, *, alone: bool
     ) -> tuple[Arena, ...]:
         """Return an arena for each group; `alone`: with the last of several stackings."""
         regimes = {id(group): result.regimes[-1 if alone else 0 :] for group, result in stacked}
         groups = [group for group, _ in stacked]
 
-        def made(group: Sequence[Buffer]) -> Arena:
+        def made(group: _ArenaBuffers) -> Arena:
             chosen = regimes[id(group)]
             return assemble(
-                group, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
+                group.buffers, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
             )
 
         arenas = _once_each(groups, made, {})
-        return tuple(_with_buffers(arena, group) for arena, group in zip(arenas, groups, strict=True))
+        return tuple(_with_buffers(arena, group.buffers) for arena, group in zip(arenas, groups, strict=True))
 
 
 def _written(arenas: Sequence[Arena]) -> int:
@@ -146,7 +148,7 @@ def _written(arenas: Sequence[Arena]) -> int:
     return WRITTEN_EACH * sum(len(formula.terms) for formula in formulas)
 
 
-def _too_long(stacked: Sequence[tuple[Sequence[Buffer], SearchResult]], arenas: Sequence[Arena]) -> bool:
+def _too_long(stacked: Sequence[tuple[_ArenaBuffers, SearchResult]], arenas: Sequence[Arena]) -> bool:
     """Return whether choices between stackings have formulas too long to be taken apart in a proof."""
     chosen = (arena for (_, found), arena in zip(stacked, arenas, strict=True) if len(found.regimes) > 1)
     return any(sum(len(e.key) for e in {p.offset for p in a.placements}) > LONGEST_CHOICE for a in chosen)
@@ -157,17 +159,17 @@ def _exact(buffers: Sequence[Buffer], arena: Arena) -> bool:
     return not arena.raised and all(c % b.alignment == 0 for b in buffers for c in b.size.terms.values())
 
 
-def _loose(buffers: Sequence[Buffer], arena: Arena, domain: Domain, loosest: float) -> bool:
+def _loose(group: _ArenaBuffers, arena: Arena, domain: Domain, loosest: float) -> bool:
     """Return whether an arena takes noticeably more than `loosest` times its floor at a sample."""
 
     def exceeded(binding: Mapping[str, int]) -> bool:
         size = arena.size.evaluate(binding)
         if size <= NOTICED:
             return False
-        floor = most_live(buffers, binding)
+        floor = group.live.most(binding)
         return size - floor > max(NOTICED, (loosest - 1) * floor)
 
-    return loosest < inf and len(buffers) > 1 and any(_at_samples(buffers, exceeded, domain))
+    return loosest < inf and len(group.buffers) > 1 and any(_at_samples(group, exceeded, domain))
 
 
 def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
@@ -176,27 +178,42 @@ def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
     return replace(Arena.of(arena.size, placed), raised=arena.raised)
 
 
+@dataclass(frozen=True)
+class _ArenaBuffers:
+    """The buffers of one arena."""
+
+    buffers: Sequence[Buffer]
+
+    @cached_property
+    def structure(self) -> Hashable:
+        """All that stacking depends on; of live ranges the order of their ends is enough."""
+        positions = sorted({position for b in self.buffers for interval in b.live for position in interval})
+        number = {position: count for count, position in enumerate(positions)}
+        lives = tuple([tuple([(number[begin], number[end]) for begin, end in b.live]) for b in self.buffers])
+        return lives, tuple([(b.size, b.alignment) for b in self.buffers])
+
+    @cached_property
+    def live(self) -> LiveBytes:
+        """The bytes that are live together."""
+        return LiveBytes(self.buffers)
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The symbols of all sizes, in order."""
+        sizes = {id(b.size): b.size for b in self.buffers}
+        return sorted(frozenset().union(*(size.symbols for size in sizes.values())))
+
+
 def _once_each(
-    groups: Iterable[Sequence[Buffer]],
-    make: Callable[[Sequence[Buffer]], Value],
-    known: dict[Hashable, Value],
+    groups: Iterable[_ArenaBuffers], make: Callable[[_ArenaBuffers], Value], known: dict[Hashable, Value]
 ) -> list[Value]:
     """Return what `make` makes of each group, made once for those of equal structure; `known` were made."""
     found = []
     for group in groups:
-        key = _structure(group)
-        if key not in known:
-            known[key] = make(group)
-        found.append(known[key])
+        if group.structure not in known:
+            known[group.structure] = make(group)
+        found.append(known[group.structure])
     return found
-
-
-def _structure(group: Sequence[Buffer]) -> Hashable:
-    """Return all that stacking depends on; of live ranges the order of their ends is enough."""
-    positions = sorted({position for b in group for interval in b.live for position in interval})
-    number = {position: count for count, position in enumerate(positions)}
-    lives = tuple(tuple((number[begin], number[end]) for begin, end in b.live) for b in group)
-    return lives, tuple((b.size, b.alignment) for b in group)
 
 
 # -- the memory of results ---------------------------------------------------------------------------------
@@ -213,15 +230,15 @@ def _outgrows(arena: Arena) -> bool:
     return arena.result is not None and arena.size != arena.result.size
 
 
-def _outgrown(group: Sequence[Buffer], domain: Domain) -> Buffer | None:
+def _outgrown(group: _ArenaBuffers, domain: Domain) -> Buffer | None:
     """Return the result in whose memory more is live, at a sample of `domain`, than it holds.
 
     No stacking of such a group is worth the search.
     """
-    result = next((b for b in group if b.returned), None)
-    if result is None or len(group) == 1:
+    result = next((b for b in group.buffers if b.returned), None)
+    if result is None or len(group.buffers) == 1:
         return None
-    floors = _at_samples(group, lambda at: most_live(group, at) > result.size.evaluate(at), domain)
+    floors = _at_samples(group, lambda at: group.live.most(at) > result.size.evaluate(at), domain)
     return result if any(floors) else None
 
 
@@ -229,7 +246,7 @@ def _outgrown(group: Sequence[Buffer], domain: Domain) -> Buffer | None:
 
 
 def _rungs(
-    stacked: Sequence[tuple[Sequence[Buffer], SearchResult]],
+    stacked: Sequence[tuple[_ArenaBuffers, SearchResult]],
     arenas: Sequence[Arena],
     storages: Sequence[Arena],
     domain: Domain,
@@ -243,29 +260,28 @@ def _rungs(
         taken += ["search"] if result.worst > PERFECT else []
         taken += ["bounds"] if arena.raised else []
         taken += ["one stacking"] if alone and len(result.regimes) > 1 else []
-        ratio = max(_ratio(group, (arena,), domain), result.worst) if taken else 1.0
+        ratio = max(_ratio(group, arena, domain), result.worst) if taken else 1.0
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
     for one in (one for one in storages if one.raised):
-        ratio = _ratio([p.buffer for p in one.placements], (one,), domain)
+        ratio = _ratio(_ArenaBuffers([p.buffer for p in one.placements]), one, domain)
         worst["bounds"] = max(ratio, worst.get("bounds", 1.0))
     return tuple(Rung(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
 
 
-def _ratio(buffers: Sequence[Buffer], arenas: Sequence[Arena], domain: Domain) -> float:
-    """Return the largest ratio of the arenas' bytes to the floor, at the samples of the domain."""
+def _ratio(group: _ArenaBuffers, arena: Arena, domain: Domain) -> float:
+    """Return the largest ratio of an arena's bytes to the floor, at the samples of the domain."""
 
     def ratio(binding: Mapping[str, int]) -> float:
-        return sum(a.size.evaluate(binding) for a in arenas) / max(most_live(buffers, binding), 1)
+        return arena.size.evaluate(binding) / max(group.live.most(binding), 1)
 
-    return max((1.0, *_at_samples(buffers, ratio, domain)))
+    return max((1.0, *_at_samples(group, ratio, domain)))
 
 
 def _at_samples(
-    buffers: Iterable[Buffer], value: Callable[[Mapping[str, int]], Value], domain: Domain
+    group: _ArenaBuffers, value: Callable[[Mapping[str, int]], Value], domain: Domain
 ) -> Iterator[Value]:
     """Yield `value` at the samples of the domain, but for those at which a divisor is zero."""
-    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
-    for binding in samples(domain, names):
+    for binding in samples(domain, group.names):
         with suppress(ZeroDivisionError):
             yield value(binding)
 
@@ -284,6 +300,6 @@ def _by_arena(buffers: Iterable[Buffer], *, apart: bool) -> list[list[Buffer]]:
 
 def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
     """Return the declared bounds of the symbols that buffers are sized by; extents may be 0 where none is."""
-    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
+    names = _ArenaBuffers(buffers).names
     lower, upper = function.declared_lower, function.declared_upper
     return {name: (lower.get(name, 0), upper.get(name)) for name in names}
