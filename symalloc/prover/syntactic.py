@@ -2,25 +2,26 @@
 
 Nothing is searched, so a module's thousands of questions cost microseconds each.  Where terms alone do not
 show it, quotients are replaced by the bounds that rounding leaves them; a difference of sizes is a multiple
-of what divides all its coefficients, so that more than that below zero is below zero.  In one symbol it is
-evaluated up to where its growth decides.  What cannot be seen goes to the prover.
+of what divides all its coefficients, so that more than that below zero is below zero.  In one symbol, or one
+product of symbols, it is evaluated up to where its growth decides.  What cannot be seen goes to the prover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import comb, gcd, inf, lcm
+from math import comb, gcd, inf, lcm, prod
 
 from symalloc.prover.domain import Domain
 from symalloc.prover.values_at import ValuesAt
 from symalloc.size.choice import Max, Min, Select
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, Symbol, symbol
 
 MOST_ALTERNATIVES = 256
 MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
 EXTENTS = ((0,), (1,), (3, 200), (200, 3), (5000,))
 STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to stay positive
+_PRODUCT = symbol("product")
 
 
 class SyntacticOrder:
@@ -85,18 +86,25 @@ class SyntacticOrder:
         for falling in (True, False):  # what is added may be bounded by zero as well
             least, scale = _without_quotients(difference, falling=falling)
             least = least + (scale * grain - 1)
-            if self._expr(least) or (falling and self._grows(difference, least)):
+            if self.adds_up(least) or (falling and self._grows(difference, least)):
                 return True
             if not any(c > 0 and _quotient(m) for m, c in difference.terms.items()):
                 break  # the bounds would be the same
         return False
 
     def _grows(self, difference: Expr, least: Expr) -> bool:
-        """Return whether `difference`, in one symbol, is >= 0: at small values, and beyond as `least` is."""
-        if not least.is_polynomial or len(least.symbols) != 1 or difference.symbols != least.symbols:
+        """Return whether `difference`, in one symbol or one product of symbols, is >= 0: at small values, and
+        beyond as `least` is.
+        """
+        if not least.is_polynomial or difference.symbols != least.symbols:
+            return False
+        lowers = [self._domain.lower_of(name) for name in least.symbols]
+        if len(lowers) > 1 and min(lowers) >= 0:  # then their product is an integer from that of these on
+            difference, least = _in_one_product((difference, least))
+        if len(least.symbols) != 1 or difference.symbols != least.symbols:
             return False
         (name,) = least.symbols
-        low = self._domain.lower_of(name)
+        low = prod(lowers)
         powers = {m[0][1] if m else 0: c for m, c in least.terms.items()}
         coefficients = [powers.get(power, 0) for power in range(max(powers) + 1)]
         if coefficients[-1] < 0:
@@ -114,7 +122,8 @@ class SyntacticOrder:
             found = self._atoms[atom] = self._never_negative(atom)
         return found
 
-    def _expr(self, expr: Expr) -> bool:
+    def adds_up(self, expr: Expr) -> bool:
+        """Return whether no term of `expr` is ever negative, as far as that is seen."""
         return all(c >= 0 and self.never_negative(m) for m, c in expr.terms.items())
 
     def _never_negative(self, atom: Atom) -> bool:
@@ -122,15 +131,15 @@ class SyntacticOrder:
             case Symbol(name=name):
                 return self._domain.lower_of(name) >= 0
             case FloorDiv(numerator=above, denominator=below):
-                return (below.as_constant or 0) > 0 and self._expr(above)
+                return (below.as_constant or 0) > 0 and self.adds_up(above)
             case Mod(denominator=below):
                 return (below.as_constant or 0) > 0
             case Max(operands=operands):
-                return any(map(self._expr, operands)) or any(-operand in operands for operand in operands)
+                return any(map(self.adds_up, operands)) or any(-operand in operands for operand in operands)
             case Min(operands=operands):
-                return all(map(self._expr, operands))
+                return all(map(self.adds_up, operands))
             case Select(then=then, otherwise=otherwise):
-                return self._expr(then) and self._expr(otherwise)
+                return self.adds_up(then) and self.adds_up(otherwise)
         return False
 
 
@@ -190,6 +199,36 @@ def _quotient(monomial: Monomial) -> tuple[Expr, int] | None:
         return None
     divisor = monomial[0][0].denominator.as_constant or 0
     return (monomial[0][0].numerator, divisor) if divisor > 0 else None
+
+
+def _in_one_product(exprs: Sequence[Expr]) -> Sequence[Expr]:
+    """`exprs` with a symbol for the product that each of their monomials is a power of; the last has only
+    symbols.  As they are, where there is none.
+    """
+    first = next((m for m in exprs[-1].terms if m), ())
+    common = gcd(*(power for _, power in first))
+    factor = tuple((atom, power // common) for atom, power in first)
+    found = [_over_product(expr, factor) for expr in exprs]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else exprs
+
+
+def _over_product(expr: Expr, factor: Monomial) -> Expr | None:
+    """`expr` with a symbol for `factor`; None where it is no sum of powers of that and of quotients of such
+    sums by constants.
+    """
+    total = ZERO
+    for monomial, coefficient in expr.terms.items():
+        quotient = _quotient(monomial)
+        above = None if quotient is None else _over_product(quotient[0], factor)
+        if quotient is not None and above is not None:
+            total += coefficient * (above // quotient[1])
+            continue
+        power = monomial[0][1] // factor[0][1] if monomial else 0
+        if monomial != tuple((atom, power * one) for atom, one in factor if power):
+            return None
+        total += coefficient * _PRODUCT**power
+    return total
 
 
 def _shifted(coefficients: Sequence[int], offset: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from symalloc.planner.check.magnitude import Magnitudes
@@ -13,7 +13,7 @@ from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.choice import Select
+from symalloc.size.choice import Max, Select
 from symalloc.size.condition import Condition, Relation, disjunction, le, negate
 from symalloc.size.expr import Atom, Expr
 
@@ -66,6 +66,23 @@ class ObligationProver:
         hold that stand before what is `defined_by`.
         """
         return self._fits(value, self._guarded(defined_by))
+
+    def within(self, arena: Expr, offsets: Iterable[Expr], defined_by: Var | None) -> frozenset[Expr]:
+        """Return values that fit, with all sums of their terms, as `arena` does, which they never exceed:
+        offsets in it, and what a maximum in one of them, or in it, is of.
+
+        None of their terms is ever negative.  That the offsets lie in the arena is not asked here.
+        """
+        if not self.fits(arena, defined_by):
+            return frozenset()
+        pending = [value for value in dict.fromkeys((arena, *offsets)) if self.order.adds_up(value)]
+        found = set(pending)
+        for value in pending:  # which grows as it is walked
+            for operand in _in_maxima(value):
+                if operand not in found and self.order.adds_up(operand):
+                    found.add(operand)
+                    pending.append(operand)
+        return frozenset(found)
 
     def domain_of(self, obligation: Obligation) -> Domain:
         """Return the domain over which `obligation` must hold."""
@@ -162,6 +179,13 @@ class ObligationProver:
 
     def _proved(self, condition: Condition, domain: Domain) -> bool:
         return self.prover.prove(condition, domain, explain=False).holds
+
+
+def _in_maxima(value: Expr) -> Iterator[Expr]:
+    """The operands of each maximum that is a factor of its own of a term."""
+    for monomial in value.terms:
+        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
+            yield from monomial[0][0].operands
 
 
 def _chosen(sides: tuple[Side, ...], condition: Condition, value: bool) -> tuple[Side, ...]:

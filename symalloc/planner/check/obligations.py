@@ -7,7 +7,7 @@ buffers has a few dozen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,50 +105,57 @@ class ArenaObligations:
         self.kinds = list(numbers)
 
     def of_each(
-        self, *, machine: bool = True, fits: Callable[[Expr], bool] = _unknown
+        self,
+        *,
+        machine: bool = True,
+        fits: Callable[[Expr], bool] = _unknown,
+        inside: Collection[int] = (),
     ) -> Iterator[Obligation]:
         """Yield what makes the placements right, each by itself.
 
-        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.
+        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that, nor do the classes
+        `inside`, by number, need one that they end in the arena.
         """
-        yield from self._alone()
+        yield from self._alone(inside)
         yield from self._machine(fits if machine else None)
 
     def all_apart(self) -> Iterator[Obligation]:
         """Yield that any two buffers that are live together are apart."""
         met = _live_together([p.buffer for p in self.arena.placements])
-        for left, right, where in self._pairs(met, ordered=False):
+        for pair, where in self._pairs(met, ordered=False):
+            left, right = (self.kinds[number] for number in pair)
             yield _apart(where, ((left, right), (right, left)), (left.size, right.size))
 
-    def piled_up(self) -> Iterator[Obligation]:
-        """Yield that each buffer ends below what lies directly on it: all are apart where this holds, and no
-        size is negative.
+    def piled_up(self) -> Iterator[tuple[tuple[int, int], Obligation]]:
+        """Yield that each buffer ends below what lies directly on it, with the numbers of both classes: all
+        are apart where this holds, and no size is negative.
         """
-        for left, right, where in self._pairs(directly_above(self.arena.placements), ordered=True):
-            yield _apart(where, ((left, right),))
+        for pair, where in self._pairs(directly_above(self.arena.placements), ordered=True):
+            left, right = (self.kinds[number] for number in pair)
+            yield pair, _apart(where, ((left, right),))
 
-    def _alone(self) -> Iterator[Obligation]:
+    def _alone(self, inside: Collection[int]) -> Iterator[Obligation]:
         members: list[list[Names]] = [[] for _ in self.kinds]
         for placement, number in zip(self.arena.placements, self.index, strict=True):
             members[number].append((placement.buffer.name,))
-        for kind, names in zip(self.kinds, members, strict=True):
-            yield from _of_class(kind, self.arena.size, tuple(names))
+        for number, (kind, names) in enumerate(zip(self.kinds, members, strict=True)):
+            yield from _of_class(kind, None if number in inside else self.arena.size, tuple(names))
 
     def _pairs(
         self, pairs: Iterable[tuple[int, int]], *, ordered: bool
-    ) -> Iterator[tuple[_PlacementClass, _PlacementClass, tuple[Names, ...]]]:
-        """Yield the classes of `pairs` of placements, each pair of classes once with the names of all pairs.
+    ) -> Iterator[tuple[tuple[int, int], tuple[Names, ...]]]:
+        """Yield the classes of `pairs` of placements, by number, each pair of classes once with the names of
+        all pairs.
 
         Classes are `ordered` as the placements of a pair are, or else by their first ones.
         """
-        placements, index, kinds = self.arena.placements, self.index, self.kinds
+        placements, index = self.arena.placements, self.index
         met: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for pair in pairs:
             first, second = index[pair[0]], index[pair[1]]
             met.setdefault((first, second) if ordered or first < second else (second, first), []).append(pair)
-        for (left, right), found in met.items():
-            where = tuple((placements[a].buffer.name, placements[b].buffer.name) for a, b in found)
-            yield kinds[left], kinds[right], where
+        for classes, found in met.items():
+            yield classes, tuple([(placements[a].buffer.name, placements[b].buffer.name) for a, b in found])
 
     def _machine(self, fits: Callable[[Expr], bool] | None) -> Iterator[Obligation]:
         """Yield that no value leaves 64 bits, unless `fits` is None, and that no divisor is less than 1."""
@@ -169,7 +176,7 @@ class ArenaObligations:
             yield Obligation(kind="divisor", text=text, about=divisor, where=((),), sides=((ONE, divisor),))
 
 
-def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
+def _of_class(kind: _PlacementClass, arena: Expr | None, where: tuple[Names, ...]) -> Iterator[Obligation]:
     offset, size, step = kind.offset, kind.size, kind.alignment
 
     def obligation(word: str, text: str, low: Expr, high: Expr) -> Obligation:
@@ -179,7 +186,8 @@ def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> I
     yield obligation("aligned", f"its offset is no multiple of {step}", offset % step, ZERO)
     yield obligation("holds", "it holds more bytes than are set aside", kind.nbytes, size)
     yield obligation("size", "its size can be negative", ZERO, size)
-    yield obligation("inside", "it ends behind its arena", offset + size, arena)
+    if arena is not None:
+        yield obligation("inside", "it ends behind its arena", offset + size, arena)
 
 
 def _apart(

@@ -8,8 +8,9 @@ the guards nothing that is evaluated leaves 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from symalloc.planner.check.obligation_prover import ObligationProver
 from symalloc.planner.check.obligations import ArenaObligations, Obligation
@@ -18,6 +19,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +74,44 @@ def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True
 def _arena_faults(arena: Arena, judge: ObligationProver, machine: bool) -> Iterator[PlanFault]:
     """The faults of an arena; all pairs are looked at only where those directly on each other do not do."""
     claims = ArenaObligations(arena)
-    asked = claims.of_each(machine=machine, fits=lambda value: judge.fits(value, arena.defined_by))
-    each = [fault for obligation in asked for fault in _faults(obligation, judge)]
-    yield from each
-    if each or not all(judge.sees(obligation) for obligation in claims.piled_up()):
+    offsets = [kind.offset for kind in claims.kinds]
+    within = judge.within(arena.size, offsets, arena.defined_by) if machine else frozenset()
+
+    def fits(value: Expr) -> bool:
+        return value in within or judge.fits(value, arena.defined_by)
+
+    def each(inside: Collection[int]) -> list[PlanFault]:
+        asked = claims.of_each(machine=machine, fits=fits, inside=inside)
+        return [fault for obligation in asked for fault in _faults(obligation, judge)]
+
+    pairs = list(claims.piled_up())
+    seen = [pair for pair, _ in takewhile(lambda piled: judge.sees(piled[1]), pairs)]
+    carried = _carried(seen, len(claims.kinds))
+    found = each(carried)
+    if found and carried:
+        found = each(())  # all that is wrong is named
+    yield from found
+    if found or len(seen) < len(pairs):
         yield from (fault for obligation in claims.all_apart() for fault in _faults(obligation, judge))
+
+
+def _carried(piled: Iterable[tuple[int, int]], count: int) -> frozenset[int]:
+    """The classes, of `count`, each of which ends below another that lies in the arena, if the rest do.
+
+    It is one of the pairs `piled`, of which the lower one is seen to end below the upper one.  Those below
+    each other, which only tensors without bytes are, are in none.
+    """
+    below: dict[int, list[int]] = {}
+    for lower, upper in piled:
+        below.setdefault(upper, []).append(lower)
+    carried = {lower for lower, _ in piled}
+    pending = [number for number in range(count) if number not in carried]
+    reached = set(pending)
+    for upper in pending:  # which grows as it is walked
+        found = [lower for lower in below.get(upper, ()) if lower not in reached]
+        reached.update(found)
+        pending += found
+    return frozenset(carried & reached)
 
 
 def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFault]:

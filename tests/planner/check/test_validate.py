@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from symalloc.planner.check.obligation_prover import ObligationProver
+from symalloc.planner.check.obligations import obligations
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
 from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.parse import parse_condition, parse_expr
+from tests.scale import tries
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
@@ -115,3 +122,48 @@ def test_bytes_of_a_symbol_that_nothing_else_names_are_judged() -> None:
     assert validate(judged, Domain(upper={"n": 9, "m": 9}), PROVER) == ()
     (fault,) = validate(judged, Domain(upper={"n": 9, "m": 99}), PROVER)
     assert fault.problem == "it holds more bytes than are set aside"
+
+
+OFFSETS = [
+    *(constant(0), constant(64), 64 * N, 64 * M, 128 * M, 64 * N + 64 * M, 64 * N - 64, 8 * N),
+    *(maximum(64 * N, 64 * M), maximum(64 * N, 128 * M + 64), 2**40 * N),
+    *(maximum(64 * N - 64, constant(0)), maximum(64 * N, 64 * M) + 64 * M),
+]
+SIZES = [constant(0), constant(64), 64 * N, 64 * M, 64 * M - 64, maximum(64 * N, 64 * M)]
+ENDS = [*OFFSETS[:6], 192 * N + 256 * M, maximum(64 * N, 128 * M + 64) + 64 * N, 2**60 * N + 1024 * M + 1024]
+
+
+@st.composite
+def any_plans(draw: st.DrawFn) -> Plan:
+    """Plans right and wrong, mostly of tensors that lie on each other."""
+    placed, top = [], constant(0)
+    for id_ in range(draw(st.integers(1, 4))):
+        size = draw(st.sampled_from(SIZES))
+        begin = draw(st.integers(0, 3))
+        one = Buffer(
+            id=id_, name="abcd"[id_], size=size, nbytes=size, live=((begin, begin + draw(st.integers(1, 3))),)
+        )
+        offset = draw(st.sampled_from([top, top, top, *OFFSETS]))
+        placed.append(Placement(buffer=one, offset=offset))
+        top = draw(st.sampled_from([maximum(top, offset + size), offset + size]))
+    size = draw(st.sampled_from([top, top, top + 64, *ENDS]))
+    arena = Arena(device=0, scope="global", size=size, placements=tuple(placed))
+    guarded = draw(st.booleans())
+    values = [size, *(p.offset for p in placed)] if guarded else []
+    return Plan(function="f", arenas=(arena,), guards=overflow_guards(values, DOMAIN, PROVER))
+
+
+@settings(max_examples=tries(200, 5000))
+@given(any_plans())
+def test_what_need_not_be_asked_holds(planned: Plan) -> None:
+    judge = ObligationProver.of(planned, DOMAIN, PROVER)
+    right = all(judge.proof(one).verdict is Verdict.ALWAYS_VALID for one in obligations(planned))
+    assert (validate(planned, DOMAIN, PROVER) == ()) is right
+
+
+def test_tensors_below_each_other_carry_none() -> None:
+    """Without bytes two may each end where the other starts, behind the arena, too."""
+    outside = [Placement(buffer=replace(b, size=constant(0)), offset=64 * N) for b in (A, B)]
+    arena = Arena(device=0, scope="global", size=constant(64), placements=tuple(outside))
+    guards = overflow_guards([64 * N], DOMAIN, PROVER)
+    assert set(faults(Plan(function="f", arenas=(arena,), guards=guards))) >= {("a",), ("b",)}
