@@ -214,6 +214,19 @@ class FromEmpty:
 
 
 @I.ir_module
+class CastEmpty:
+    """The same of a tensor whose rows a match_cast counts."""
+
+    @R.function
+    def main(x: R.Tensor(ndim=2, dtype="float32")) -> R.Tensor((), "float32"):
+        n = T.int64()
+        _ = R.match_cast(x, R.Tensor((n, 0), "float32"))
+        a = R.full(R.shape([n, 64]), R.const(1.0, "float32"), "float32")
+        b = R.add(a, a)
+        return R.sum(b)
+
+
+@I.ir_module
 class Joined:
     @R.function
     def main(

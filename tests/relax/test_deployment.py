@@ -93,24 +93,29 @@ except Exception as error:
 """
 
 
+_OVERFLOWS = "AssertionError main: these shapes need more bytes than 64 bits count: got n (at most {most})"
+
+
 @pytest.mark.skipif(
     shutil.which("g++") is None or sys.platform != "linux",
     reason="g++ links the library",
 )
 @pytest.mark.parametrize(
-    ("guards", "said"),
+    ("name", "guards", "said"),
     [
-        ("native", "ValueError main: these shapes need more bytes than 64 bits count; need n <= {most}"),
         (
-            "assert",
-            "AssertionError main: these shapes need more bytes than 64 bits count: got n (at most {most})",
+            "FromEmpty",
+            "native",
+            "ValueError main: these shapes need more bytes than 64 bits count; need n <= {most}",
         ),
+        ("FromEmpty", "assert", _OVERFLOWS),
+        ("CastEmpty", "assert", _OVERFLOWS),
     ],
 )
 def test_guards_hold_where_there_is_no_python_function_to_call(
-    guards: GuardKind, said: str, tmp_path: Path
+    name: str, guards: GuardKind, said: str, tmp_path: Path
 ) -> None:
-    module = load_one(SCRIPT, module="FromEmpty")
+    module = load_one(SCRIPT, module=name)
     library = tmp_path / "module.so"
     relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", guards=guards)).export_library(
         str(library)

@@ -1,12 +1,13 @@
 """Guards in the module: a call that raises, a kernel's own asserts, or nothing.
 
 An assertion names the values of the symbols; it is a Python function of TVM's, looked up when the module is
-loaded.  A kernel's asserts need no Python, and their text is fixed.
+loaded.  A kernel's asserts need no Python, and their text is fixed.  An assertion carries that text, too, as
+an argument that its format does not mention: LowerGuards takes it for the kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import relax, tirx
@@ -61,15 +62,13 @@ class GuardWriter:
             complaint = f"{function}: these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
         limits = _limits(check)
-        if limits is None or self.kind == "native":
+        if not limits or self.kind == "native":
             return self._raise(check, check.conjuncts, complaint, function, prims, beside)
-        shown = ", ".join(f"{name} = {{}} {limit.text}" for name, limit in limits.items())
-        values = [
-            value
-            for name, limit in limits.items()
-            for value in (prims.variables[name], *map(prims, limit.evaluated))
-        ]
-        return _assertion(prims.condition(check), f"{complaint}: got {shown}", [*values, *beside])
+        shown = ", ".join(limit.template for limit in limits)
+        named = ", ".join(map(str, limits))
+        values = [v for it in limits for v in (prims.variables[it.symbol], *map(prims, it.evaluated))]
+        text = _Message(f"{complaint}: got {shown}", f"{complaint}: got {named}")
+        return _assertion(prims.condition(check), text, values, beside)
 
     def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
@@ -103,9 +102,8 @@ class GuardWriter:
                 tests = {f"{complaint}; need {claim}": claim for claim in claims}
             return self._kernel_call(tests, names, f"{function}_guard", prims, beside)
         values = ", ".join(f"{name} = {{}}" for name in names)
-        message = f"{complaint}: got {values}; need {wanted}"
-        symbols = (prims.variables[name] for name in names)
-        return _assertion(prims.condition(test), message, [*symbols, *beside])
+        text = _Message(f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}")
+        return _assertion(prims.condition(test), text, [prims.variables[name] for name in names], beside)
 
     def _kernel_call(
         self,
@@ -155,39 +153,64 @@ def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
 
 
-def _assertion(condition: Node, message: str, values: Sequence[Node]) -> Node:
-    arguments = [condition, StringImm(message), *values]
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """The texts of an assertion: a format for its values, and one without them."""
+
+    template: str
+    fixed: str
+
+
+def _assertion(condition: Node, text: _Message, values: Sequence[Node], beside: Sequence[VarNode]) -> Node:
+    arguments = [condition, StringImm(text.template), *values, StringImm(text.fixed), *beside]
     return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
 
 
 @dataclass(frozen=True, slots=True)
-class _Limit:
-    """The bounds that a check sets one symbol: what the message says, with a `{}` for each of `evaluated`."""
+class _Limits:
+    """The bounds that a check sets one symbol, each with the words in front of it: "at most" n // 2."""
 
-    text: str
-    evaluated: tuple[Expr, ...]
+    symbol: str
+    bounds: tuple[tuple[str, Expr], ...]
+
+    @property
+    def evaluated(self) -> tuple[Expr, ...]:
+        """The bounds that depend on other symbols: those for which `template` has a `{}`."""
+        return tuple(bound for _, bound in self.bounds if bound.as_constant is None)
+
+    @property
+    def template(self) -> str:
+        """`n = {} (at least 3, at most {})`."""
+        return f"{self.symbol} = {{}}" + self._in_brackets(
+            f"{words} {{}}" if bound.as_constant is None else f"{words} {bound}"
+            for words, bound in self.bounds
+        )
+
+    def __str__(self) -> str:
+        """`n (at least 3, at most m // 2)`."""
+        return self.symbol + self._in_brackets(f"{words} {bound}" for words, bound in self.bounds)
+
+    def _in_brackets(self, shown: Iterable[str]) -> str:
+        return f" ({', '.join(shown)})" if self.bounds else ""
 
 
-def _limits(check: Condition) -> dict[str, _Limit] | None:
-    """The bounds of each symbol of `check`, given the others; None where it is no conjunction of bounds."""
+def _limits(check: Condition) -> tuple[_Limits, ...]:
+    """The bounds of each symbol of `check`, given the others; none where it is no conjunction of bounds."""
     most: dict[str, list[Expr]] = {}
     least: dict[str, list[Expr]] = {}
     for conjunct in check.conjuncts:
         found = _bound(conjunct)
         if found is None:
-            return None
+            return ()
         name, upper, bound = found
         (most if upper else least).setdefault(name, []).append(bound)
-    limits: dict[str, _Limit] = {}
-    for name in sorted(check.symbols):
-        high = [minimum(*most[name])] if name in most else []
-        low = [maximum(*least[name])] if name in least else []
-        words = [*("at least {}" for _ in low), *("at most {}" for _ in high)]
-        given = [*low, *high]
-        shown = [w.format(b) if b.as_constant is not None else w for w, b in zip(words, given, strict=True)]
-        text = f"({', '.join(shown)})" if shown else ""
-        limits[name] = _Limit(text, tuple(b for b in given if b.as_constant is None))
-    return limits or None
+    return tuple(_limits_of(name, least.get(name, []), most.get(name, [])) for name in sorted(check.symbols))
+
+
+def _limits_of(name: str, least: Sequence[Expr], most: Sequence[Expr]) -> _Limits:
+    low = [("at least", maximum(*least))] if least else []
+    high = [("at most", minimum(*most))] if most else []
+    return _Limits(name, (*low, *high))
 
 
 def _bound(conjunct: Condition) -> tuple[str, bool, Expr] | None:

@@ -1,4 +1,4 @@
-"""LowerGuards: the check at a function's entry as a kernel, which calls into Python only where it fails.
+"""LowerGuards: checks of sizes as kernels, which call into Python only where one fails.
 
 `relax.run.assert_op` is a Python function: calling it to hear that all is well costs more than the kernel
 does, condition and all.  Stands in front of ComputePrimValue and behind the last DeadCodeElimination, which
@@ -10,53 +10,101 @@ but TVM's compiler, which comes with it.  Elsewhere the kernel asserts the same 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
-from symalloc.relax.ir_types import Node, elements
-from symalloc.relax.rewrite import free_name, with_body
+from symalloc.relax.extract.tir_form import TirForm
+from symalloc.relax.ir_types import BindingNode, Node, elements
+from symalloc.relax.rewrite import BindingRewriter, free_name, with_body
+from symalloc.size.expr import symbol
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerGuards")
 class LowerGuards:
-    """Replaces the assertion that a function begins with by a kernel that asserts the same."""
+    """Replaces assertions about sizes by kernels that assert the same."""
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its guards in kernels; nothing else changes."""
-        guarded = [(v, f, guard) for v, f in module.functions_items() if (guard := _guard(f)) is not None]
+        functions = [(v, f) for v, f in module.functions_items() if isinstance(f, relax.Function)]
+        guarded = [(v, f) for v, f in functions if _guards_within(f.body)]
         if not guarded:
             return module
         lowered = module.clone()
-        for variable, function, guard in guarded:
-            kernel, symbols = _kernel(guard)
-            taken = {v.name_hint for v in lowered.get_global_vars()}
-            name = free_name(f"{variable.name_hint}_check", taken)
-            check = relax.BlockBuilder().add_func(kernel, name)
-            lowered.update_func(check, kernel)
-            call = Call(check, symbols, ret_ty=TupleType([]))
-            lowered.update_func(variable, _with_first(function, call))
+        for variable, function in guarded:
+            lowering = _Lowering(module=lowered, function=variable.name_hint)
+            lowered.update_func(variable, with_body(function, lowering.body(function.body)))
         return lowered
 
 
-def _guard(function: Node) -> Node | None:
-    """The assertion over integers that is the first thing the function does; None where there is none."""
-    if not isinstance(function, relax.Function) or not isinstance(function.body, relax.SeqExpr):
-        return None
-    blocks = function.body.blocks
-    if not blocks or not blocks[0].bindings:
-        return None
-    call = blocks[0].bindings[0].value
-    if not isinstance(call, Call) or not isinstance(call.op, relax.ExternFunc):
-        return None
-    if call.op.global_symbol != ASSERT or _is_tensor(call.args[0]):
-        return None
-    return call if all(_is_integer(value) or _is_tensor(value) for value in call.args[2:]) else None
+@dataclass(slots=True, kw_only=True)
+class _Lowering(BindingRewriter):
+    """Replaces the guards of one function by calls of kernels, which it adds to `module`."""
+
+    module: tvm.IRModule
+    function: str
+
+    def body(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """The body of the function; nothing that stays is looked at again."""
+        blocks = [self.block(b) if any(map(_holds_guard, b.bindings)) else b for b in elements(seq.blocks)]
+        return relax.SeqExpr(blocks, seq.body, seq.span)
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        """The same, or the check in place of a guard."""
+        if _is_guard(binding.value):
+            return [relax.VarBinding(binding.var, self._check(binding.value))]
+        return [self.branches(binding) if _holds_guard(binding) else binding]
+
+    def _check(self, guard: Node) -> Call:
+        kernel, symbols = _kernel(guard)
+        taken = {v.name_hint for v in self.module.get_global_vars()}
+        check = relax.BlockBuilder().add_func(kernel, free_name(f"{self.function}_check", taken))
+        self.module.update_func(check, kernel)
+        return Call(check, symbols, ret_ty=TupleType([]))
+
+
+def _guards_within(seq: Node) -> bool:
+    """Return whether a sequence holds a guard, in a branch of an If or not."""
+    return any(
+        _holds_guard(binding) for block in elements(seq.blocks) for binding in elements(block.bindings)
+    )
+
+
+def _holds_guard(binding: BindingNode) -> bool:
+    value = binding.value
+    if type(value) is relax.If:
+        return _guards_within(value.true_branch) or _guards_within(value.false_branch)
+    return _is_guard(value)
+
+
+def _is_guard(value: Node) -> bool:
+    """Return whether `value` asserts something about sizes, and shows nothing else."""
+    if not isinstance(value, Call) or not isinstance(value.op, relax.ExternFunc):
+        return False
+    if value.op.global_symbol != ASSERT or _is_tensor(value.args[0]):
+        return False
+    condition, _, *given = elements(value.args)
+    shown = [v for v in given if not _is_text(v)]
+    if len(shown) == len(given) and any(map(_is_tensor, given)):
+        return False  # of the model's author, who may show them
+    sizes = [v for v in shown if not _is_tensor(v)]
+    return all(map(_is_integer, sizes)) and all(map(_is_size, _symbols(condition, sizes)))
 
 
 def _is_integer(value: Node) -> bool:
     return isinstance(value.ty, tvm.ir.PrimType)
+
+
+def _is_size(variable: Node) -> bool:
+    return str(variable.ty.dtype) == "int64"
+
+
+def _is_text(value: Node) -> bool:
+    return isinstance(value, StringImm)
 
 
 def _is_tensor(value: Node) -> bool:
@@ -66,33 +114,41 @@ def _is_tensor(value: Node) -> bool:
 
 def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
     """The kernel for an assertion, and the symbols that it is called with."""
-    condition, message, *given = guard.args
-    values = [value for value in given if _is_integer(value)]
-    symbols: list[Node] = []
-    for expression in (condition, *values):
-        free = tirx.analysis.undefined_vars(expression)
-        symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
-    fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), message, *values))
+    condition, template, *given = elements(guard.args)
+    values = [value for value in given if not _is_text(value) and not _is_tensor(value)]
+    fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), template, *values))
     body = tirx.IfThenElse(tirx.Not(condition), fails, None)
     if not _compiles_to_c():
         formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
         with_values = tirx.IfThenElse(tirx.Not(condition), tirx.IfThenElse(formats, fails, None), None)
-        bare = StringImm(str(message.value).replace(" = {}", "").replace("{}", "a limit of these shapes"))
-        body = tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [bare])])
+        named = StringImm(_named(str(template.value), values))
+        fixed = next(filter(_is_text, given), named)
+        body = tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [fixed])])
+    symbols = _symbols(condition, values)
     return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
+
+
+def _symbols(condition: Node, values: Sequence[Node]) -> list[Node]:
+    """The symbols of an assertion, each once."""
+    symbols: list[Node] = []
+    for expression in (condition, *values):
+        free = tirx.analysis.undefined_vars(expression)
+        symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
+    return symbols
+
+
+def _named(template: str, values: Sequence[Node]) -> str:
+    """The text of an assertion of the model's author, with the values' expressions for the values."""
+    form = TirForm(lambda variable: symbol(variable.name))
+    shown = [str(value if (known := form.expr_or_none(value)) is None else known) for value in values]
+    try:
+        said = template.format(*shown)
+    except (IndexError, KeyError, ValueError):  # a format of numbers, or none
+        said = template
+    return said or ", ".join(shown) or "Assertion Failed"
 
 
 def _compiles_to_c() -> bool:
     """Return whether the host's code is C: TVM writes nothing for the value of a packed function there."""
     target = tvm.target.Target.current(allow_none=True)
     return target is not None and (target.host or target).kind.name == "c"
-
-
-def _with_first(function: relax.Function, value: Node) -> relax.Function:
-    """`function` with another value in its first binding."""
-    first, *blocks = function.body.blocks
-    old, *bindings = elements(first.bindings)
-    kind = type(first)
-    renewed = kind([relax.VarBinding(old.var, value), *bindings])
-    body = relax.SeqExpr([renewed, *blocks], function.body.body)
-    return with_body(function, body)

@@ -63,6 +63,44 @@ def test_a_module_without_guards_stays_as_it_is() -> None:
     assert LowerGuards()(module).same_as(module)
 
 
+_ELSEWHERE = """
+@I.ir_module
+class Elsewhere:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["k"]), c: R.Tensor((), "bool")) -> R.Tensor(
+        ("n", 4), "float32"
+    ):
+        n = T.int64()
+        k = T.int64()
+        y = R.exp(x)
+        R.assert_op(n <= 2 * k, [n, 2 * k], format="got {}, of {} at most")
+        if c:
+            R.assert_op(n <= k, [k, n], format="{1} is more than {0}")
+            z = R.exp(y)
+        else:
+            R.assert_op(n <= 3 * k, [n], format="")
+            R.assert_op(n <= 4 * k, [n], format="{:d}")
+            R.assert_op(n <= 5 * k, [x], format="{}")
+            z = y
+        return z
+"""
+
+
+def test_assertions_of_the_author_are_lowered_wherever_they_stand() -> None:
+    module = lower(tvm.script.from_source(_ELSEWHERE), "llvm")
+    built = relax.build(module, "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    module = LowerGuards()(module)
+    checks = [module[f"main_check{number}"] for number in ("", "_1", "_2", "_3")]
+    texts = [str(check.body.seq[1].message_parts[0].value) for check in checks]
+    assert texts == ["got n, of 2*k at most", "n is more than k", "n", "{:d}"]
+    assert module["main"].script().count(ASSERT) == 1, "one shows a tensor"
+    main = relax.VirtualMachine(built, tvm.cpu())["main"]
+    for condition, k, said in ((True, 1, "got 3, of 2 at most"), (True, 2, "3 is more than 2")):
+        arguments = (np.zeros((3, 4), "float32"), tvm.runtime.ShapeTuple([k]), np.array(condition))
+        with pytest.raises(AssertionError, match=said):
+            main(*(a if isinstance(a, tvm.runtime.ShapeTuple) else tvm.runtime.tensor(a) for a in arguments))
+
+
 def test_an_assertion_about_values_stays() -> None:
     ok = relax.Var("ok", relax.TensorType([], "bool"))
     builder = relax.BlockBuilder()
