@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
 from symalloc.amounts import parse_amount
 from symalloc.analysis.donation import parse_donation
+from symalloc.dask_scheduler import DaskScheduler
 from symalloc.errors import RunError, UsageError, require_choice, require_whole
+from symalloc.lint_cache import LintCache
+from symalloc.lint_files import found_files
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
@@ -52,6 +56,8 @@ def lint(
     timeout: float = DEFAULT_TIMEOUT,
     jobs: int | None = None,
     budget: str | int | None = None,
+    cache: str | Path | None = None,
+    scheduler: str | None = None,
 ) -> Report:
     """Lint models in memory, and files, directories or glob patterns given as str or Path.
 
@@ -64,7 +70,9 @@ def lint(
     `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
     whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
     file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
-    a call of a function may hold at once, such as "512MiB" (SYM402).
+    a call of a function may hold at once, such as "512MiB" (SYM402).  `cache`: a folder
+    for the findings of files, which are not linted again while nothing changes.  `scheduler`: a Dask cluster
+    to lint files on, such as "dask://host:8786".
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -83,8 +91,11 @@ def lint(
         budget=parse_amount("budget", budget, least=1),
     )
     paths, modules = _sorted_out(target)
-    with LintSession(options) as session:
-        reports = [session.lint_files(session.find(paths))] if paths else []
+    with ExitStack() as stack:
+        kept = None if cache is None else LintCache(Path(cache), options, fixes=True)
+        cluster = None if scheduler is None else stack.enter_context(DaskScheduler(scheduler))
+        session = stack.enter_context(LintSession(options, cache=kept, scheduler=cluster))
+        reports = [session.lint_files(found_files(options, paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
     return reports[0] if len(reports) == 1 else Report.joined(reports)
 

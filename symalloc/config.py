@@ -11,6 +11,7 @@
     baseline = "symalloc-baseline.json"   # relative to the file
     jobs = 4
     budget = "512MiB"
+    cache = false                    # lint all files in each run
 
 The command line overlays what is read here: `select`, `stage`, `baseline`, `jobs`, `budget` replace, the
 others add.  `trust` is refused: whoever can change this file (a pull request) could otherwise make the linter
@@ -40,6 +41,7 @@ _KEYS = (
     "baseline",
     "jobs",
     "budget",
+    "cache",
 )
 
 
@@ -83,6 +85,7 @@ def load_config(file: Path) -> LintOptions:
         baseline=_path(file, "baseline", table.get("baseline")),
         jobs=_jobs(file, table.get("jobs")),
         budget=parse_amount(f"{file}: `budget`", table.get("budget"), least=1),
+        cache=_flag(file, "cache", table.get("cache", True)),
     )
 
 
@@ -127,6 +130,12 @@ def _jobs(file: Path, value: object) -> int | None:
     if value is None or (type(value) is int and value >= 1):
         return value
     raise UsageError(f"{file}: `jobs` must be a whole number of at least 1, not {value!r}")
+
+
+def _flag(file: Path, key: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise UsageError(f"{file}: `{key}` must be true or false, not {value!r}")
 
 
 def _path(file: Path, key: str, value: object) -> Path | None:

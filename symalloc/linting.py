@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from symalloc.errors import UsageError, nearest
 from symalloc.files import read_source, source_bytes
+from symalloc.lint_cache import LintCache, sendable
+from symalloc.lint_files import Scheduler
 from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
-from symalloc.linter.fixes import Relint, tried_fixes
+from symalloc.linter.fixes import tried_fixes
 from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.linted_file import LintedFile, report_of
 from symalloc.linter.linter import Linter
 from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.program.collector import no_collections
 from symalloc.program.ir import Origin
-from symalloc.program.reading import FileResult
+from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.read.find_files import FoundFiles, find
+from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.read.model_file import STDIN
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.size.condition import FALSE
@@ -52,13 +56,21 @@ class LintSession:
     Use it in a `with` statement: its worker processes are gone when that is left.
     """
 
-    def __init__(self, options: LintOptions, pool: WorkerPool | None = None) -> None:
+    def __init__(
+        self,
+        options: LintOptions,
+        pool: WorkerPool | None = None,
+        *,
+        cache: LintCache | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> None:
         """Load the rules; raises UsageError for rules, rule names, assumptions or a baseline that make no
         sense.
 
-        `pool`: the workers to read files with, left to the caller to close; None for own ones.
+        `pool`: the workers to read files with, left to the caller to close; None for own ones.  `cache` has
+        the findings of files that did not change, for `lint_files`; `scheduler` has other machines lint.
         """
-        self.options = options
+        self.options, self._cache, self._scheduler = options, cache, scheduler
         self.linter = Linter(options)
         self._baseline = Baseline.load(options.baseline) if options.baseline else None
         self._pool = pool or WorkerPool(options.jobs)
@@ -72,24 +84,27 @@ class LintSession:
 
     # -- what to lint --------------------------------------------------------------------------------------
 
-    def find(self, paths: Sequence[str]) -> FoundFiles:
-        """Find the files that `paths` name, less those excluded; raises UsageError where nothing is left."""
-        found = find(paths, trust=self.options.trust, strict=self.options.strict)
-        kept = tuple(file for file in found.files if not self.options.excludes(str(file)))
-        if found.files and not kept:
-            raise UsageError(
-                f"all {len(found.files)} files are excluded by {', '.join(self.options.exclude)}"
-            )
-        return replace(found, files=kept)
-
     def lint_files(self, found: FoundFiles, progress: Watch | None = None, *, fixes: bool = True) -> Report:
         """Lint the files `found`; `progress` is told, now and then, what is being done.
 
         With `fixes` those that help are found, which means to read and lint the changed files again.
         """
-        relint = partial(self._relint, watch=progress) if fixes else None
-        report = self._lint(self._read(found.files, progress, found.standard_input), relint)
-        return replace(report, skipped=found.skipped)
+        started = perf_counter()
+        files = list(dict.fromkeys(found.files))
+        known = {file: kept for file in files for kept in [self._kept(file)] if kept is not None}
+        missing = [file for file in files if file not in known]
+        fresh = self._linted(missing, found.standard_input, progress, fixes=fixes)
+        self._keep(fresh)
+        linted = [known[file] if file in known else fresh[file] for file in files]
+        report = report_of(linted, seconds=perf_counter() - started, skipped=found.skipped)
+        self._check_assumptions(_symbols(linted), report)
+        return report
+
+    def lint_bytes(self, file: str, data: bytes, *, fixes: bool) -> LintedFile:
+        """Lint `data`, taken as the contents of `file`, which need not exist."""
+        path = Path(file)
+        (linted,) = self._lint(self._pool.read([path], self.options, contents={path: data}), fixes)
+        return linted
 
     def lint_text(self, file: str, text: str, watch: Watch | None = None) -> LintedText:
         """Lint `text`, taken as the contents of `file`, which need not exist; no fixes are tried.
@@ -118,7 +133,7 @@ class LintSession:
             linter = self.linter.fresh()
             linter.add(read_module(module, self.options, name=name))
             report = linter.report()
-            self._check_assumptions(linter, report)
+            self._check_assumptions(linter.symbols, report)
             return report
 
     def without_known(self, report: Report) -> Report:
@@ -138,23 +153,57 @@ class LintSession:
 
     # -- the parts -----------------------------------------------------------------------------------------
 
-    def _lint(self, results: Iterable[FileResult], relint: Relint | None) -> Report:
-        """Lint what was read; offer fixes where `relint` tries them."""
-        linter = self.linter.fresh()
+    def _kept(self, file: Path) -> LintedFile | None:
+        return None if self._cache is None else self._cache.get(file)
+
+    def _keep(self, linted: Mapping[Path, LintedFile]) -> None:
+        if self._cache is not None:
+            for file, one in linted.items():
+                self._cache.put(file, one)
+            self._cache.trim()
+
+    def _linted(
+        self, files: Sequence[Path], standard_input: bytes | None, watch: Watch | None, *, fixes: bool
+    ) -> dict[Path, LintedFile]:
+        """Lint files, each once: by the scheduler what can be sent, here the others."""
+        contents = {} if standard_input is None else {STDIN: standard_input}
+        found: dict[Path, LintedFile] = {}
+        if self._scheduler is not None and files:
+            sent = {file: data for file in files for data in [sendable(file, contents)] if data is not None}
+            answers = self._scheduler.linted(sent, self.options, fixes=fixes, watch=watch)
+            found = {file: self._answered(file, answer) for file, answer in answers.items()}
+        left = [file for file in files if file not in found]
+        return found | dict(zip(left, self._read_and_lint(left, contents, watch, fixes), strict=True))
+
+    def _read_and_lint(
+        self, files: Sequence[Path], contents: Mapping[Path, bytes], watch: Watch | None, fixes: bool
+    ) -> list[LintedFile]:
+        if not files:
+            return []
+        return self._lint(self._pool.read(files, self.options, watch, contents), fixes, watch)
+
+    def _answered(self, file: Path, answer: LintedFile | str) -> LintedFile:
+        """The findings that came from elsewhere; a message becomes one."""
+        if isinstance(answer, LintedFile):
+            return answer
+        problem = ReadProblem(file=str(file), message=f"linting it on a worker failed: {answer}")
+        (linted,) = self._lint([FileResult(file=str(file), problems=(problem,))], fixes=False)
+        return linted
+
+    def _lint(
+        self, results: Iterable[FileResult], fixes: bool, watch: Watch | None = None
+    ) -> list[LintedFile]:
+        """Lint what was read, file by file; with `fixes` try those that there are."""
+        linters: list[Linter] = []
         fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
         for reading in results:
-            found = linter.add(reading)
+            linters.append(self.linter.fresh())
+            found = linters[-1].add(reading)
             is_file = reading.file != str(STDIN)
             if is_file and reading.source is not None and any(d.candidates for d in found):
                 fixable.append((reading.source, found))
-        report = linter.report()
-        self._check_assumptions(linter, report)
-        return linter.report(tried_fixes(fixable, relint)) if relint else report
-
-    def _read(
-        self, files: Sequence[Path], watch: Watch | None = None, standard_input: bytes | None = None
-    ) -> Iterator[FileResult]:
-        return self._pool.read(files, self.options, watch, standard_input)
+        good = tried_fixes(fixable, partial(self._relint, watch=watch)) if fixes else {}
+        return [linter.linted(good) for linter in linters]
 
     def _relint(
         self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
@@ -168,24 +217,25 @@ class LintSession:
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """Lint `text`, taken as the contents of `file`; offer fixes."""
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return self._lint(self._read_changed([(file, text)], folder), self._relint).diagnostics
+            (linted,) = self._lint(self._read_changed([(file, text)], folder), fixes=True)
+            return linted.report.diagnostics
 
     def _read_changed(
         self, changes: Sequence[tuple[str, str]], folder: str, watch: Watch | None = None
     ) -> Iterator[FileResult]:
         """Read each changed text from a copy below `folder`, under the name of its file."""
         copies = [_written(Path(folder) / str(i), file, text) for i, (file, text) in enumerate(changes)]
-        for (file, _), reading in zip(changes, self._read(copies, watch), strict=True):
+        for (file, _), reading in zip(changes, self._pool.read(copies, self.options, watch), strict=True):
             problems = tuple(replace(problem, file=file) for problem in reading.problems)
             yield replace(reading, file=file, problems=problems)
 
-    def _check_assumptions(self, linter: Linter, report: Report) -> None:
+    def _check_assumptions(self, symbols: Mapping[str, Collection[Origin]], report: Report) -> None:
         """Refuse assumptions about symbols that no function has, and those that no dimension can meet."""
         names = frozenset().union(*(c.symbols for c in self.linter.assume))
-        missing = sorted(names - linter.symbols.keys())
+        missing = sorted(names - symbols.keys())
         if missing and not report.unread:
-            raise UsageError(_unknown_symbol(missing[0], sorted(linter.symbols)))
-        scalars = {name for name in names if Origin.SCALAR in linter.symbols.get(name, ())}
+            raise UsageError(_unknown_symbol(missing[0], sorted(symbols)))
+        scalars = {name for name in names if Origin.SCALAR in symbols.get(name, ())}
         self._refuse_contradiction(Domain(lower=dict.fromkeys(scalars, INT64_MIN)))
 
     def _refuse_contradiction(self, domain: Domain) -> None:
@@ -251,6 +301,14 @@ def _written(folder: Path, file: str, text: str) -> Path:
     copy = folder / Path(file).name
     copy.write_bytes(source_bytes(text))
     return copy
+
+
+def _symbols(linted: Iterable[LintedFile]) -> Mapping[str, Collection[Origin]]:
+    found: dict[str, set[Origin]] = {}
+    for one in linted:
+        for name, origins in one.symbols.items():
+            found.setdefault(name, set()).update(origins)
+    return found
 
 
 def _unknown_symbol(name: str, known: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from types import FrameType
 
@@ -61,6 +62,9 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
+_NUMBERS = count()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files instead of comparing"
@@ -93,6 +97,12 @@ def _forked_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     """Fork symalloc's child processes from a server that has imported TVM."""
     if not request.node.get_closest_marker("real_process"):
         monkeypatch.setattr(subprocess, "Popen", ForkingPopen)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the findings of `symalloc lint` where no other test looks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache{next(_NUMBERS)}"))
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ per-file-ignores = { "tests/*" = ["SYM2", "SYM3"] }
 baseline = "known.json"
 jobs = 3
 budget = "2MiB"
+cache = false
 """,
     )
     assert load_config(file) == LintOptions(
@@ -44,6 +45,7 @@ budget = "2MiB"
         baseline=tmp_path / "known.json",
         jobs=3,
         budget=2 * 2**20,
+        cache=False,
     )
 
 
@@ -58,6 +60,7 @@ budget = "2MiB"
         ("[tool.symalloc]\nstage = 'later'", ["`stage` must be one of auto, as-is, planned, all"]),
         ("[tool.symalloc]\njobs = 0", ["`jobs` must be a whole number of at least 1, not 0"]),
         ("[tool.symalloc]\njobs = true", ["`jobs` must be a whole number of at least 1, not True"]),
+        ("[tool.symalloc]\ncache = 'here'", ["`cache` must be true or false, not 'here'"]),
         ("[tool.symalloc]\nbudget = 0", ["`budget` is 0; it must be a whole number of at least 1"]),
         ("[tool.symalloc]\nbudget = 'much'", ["`budget`: `much` is no amount of memory"]),
         ("[tool.symalloc]\nbaseline = 3", ["`baseline` must be the name of a file, not 3"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,17 +15,20 @@ from symalloc.cli.output import OneOf, colour_wanted, rules_option, show, termin
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
+from symalloc.lint_cache import LintCache, default_folder
+from symalloc.lint_files import found_files
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, PipelineName, is_stage
+from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 from symalloc.shown import counted
 
 if TYPE_CHECKING:
+    from symalloc.dask_scheduler import DaskScheduler
     from symalloc.linter.diagnostic import Report
     from symalloc.linter.rewriting import Rewrite
     from symalloc.linting import LintSession
-    from symalloc.relax.read.find_files import FoundFiles
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
@@ -188,10 +192,31 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Print the JSON Schema of --format json and exit.",
 )
 @click.option(
+    "--cache",
+    "cache_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep findings in this folder for the next run, in place of ~/.cache/symalloc.",
+)
+@click.option("--no-cache", is_flag=True, help="Lint files that did not change, too; keep nothing.")
+@click.option(
+    "--scheduler",
+    metavar="dask://HOST:PORT",
+    help="Have the workers of an existing Dask cluster lint the files.",
+)
+@click.option(
     "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
 )
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
-def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, **given: Any) -> int:
+def lint_command(
+    paths: tuple[str, ...],
+    config: Path | None,
+    no_config: bool,
+    cache_folder: Path | None,
+    no_cache: bool,
+    scheduler: str | None,
+    **given: Any,
+) -> int:
     """Verify the memory of Relax modules.
 
     PATHS are directories, glob patterns, or models: TVMScript (.py), JSON of TVM (.json, .json.gz), ONNX
@@ -210,17 +235,37 @@ def lint_command(paths: tuple[str, ...], config: Path | None, no_config: bool, *
     options = (load_config(file) if file else LintOptions()).overlaid(**given)
     if shown.write_baseline:
         options = replace(options, baseline=None)
-    with WorkerPool(options.jobs) as pool:
-        pool.start()  # it imports TVM while rules are loaded here
+    if cache_folder and no_cache:
+        raise click.UsageError("--cache and --no-cache exclude each other")
+    found = found_files(options, paths)
+    cache = None if no_cache else _cache(cache_folder, options, shown)
+    with ExitStack() as stack:
+        pool = stack.enter_context(WorkerPool(options.jobs))
+        if scheduler is None and not (cache and all(map(cache.has, found.files))):
+            pool.start()  # it imports TVM while rules are loaded here
         from symalloc.linting import LintSession
 
-        return _lint(LintSession(options, pool), paths, shown)
+        session = LintSession(options, pool, cache=cache, scheduler=_connected(scheduler, stack))
+        return _lint(session, found, shown)
 
 
-def _lint(session: LintSession, paths: tuple[str, ...], output: _Output) -> int:
+def _cache(folder: Path | None, options: LintOptions, output: _Output) -> LintCache | None:
+    """The cache in the folder that was given, or in the user's own; None where neither is wanted."""
+    place = folder or (default_folder() if options.cache else None)
+    return None if place is None else LintCache(place, options, fixes=output.needs_fixes)
+
+
+def _connected(scheduler: str | None, stack: ExitStack) -> DaskScheduler | None:
+    if scheduler is None:
+        return None
+    from symalloc.dask_scheduler import DaskScheduler
+
+    return stack.enter_context(DaskScheduler(scheduler))
+
+
+def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:
     from symalloc.cli.progress import Progress
 
-    found = session.find(paths)
     with Progress("linting", shown=not output.quiet) as progress:
         report = session.lint_files(found, progress, fixes=output.needs_fixes)
     if output.diff:

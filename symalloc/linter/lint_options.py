@@ -23,7 +23,8 @@ class LintOptions(ReadOptions):
     of further rules.  `exclude` holds glob patterns of files and folders.  `strict`: what could not be
     decided or understood is an error.  `baseline` is a file with known findings, which are left out.
     `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
-    a call of a function may hold at once, None where that is not asked.
+    a call of a function may hold at once, None where that is not asked.  `cache`: whether findings
+    are kept from one run of the command line to the next.
 
     Raises UsageError for a stage that does not exist, and for a timeout, jobs or a budget that are not
     positive.
@@ -39,6 +40,7 @@ class LintOptions(ReadOptions):
     baseline: Path | None = None
     jobs: int | None = None
     budget: int | None = None
+    cache: bool = True
 
     def __post_init__(self) -> None:
         if not is_stage(self.stage):

@@ -11,6 +11,7 @@ from symalloc.linter.deduplicator import Deduplicator
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.linter.engine import check
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
+from symalloc.linter.linted_file import LintedFile
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program.ir import Origin, Program
 from symalloc.program.printed_script import NumberedPlace
@@ -96,6 +97,11 @@ class Linter:
             files=tuple(self._files),
             sources={file: source for file, source in self._sources.items() if file in shown},
         )
+
+    def linted(self, fixes: Mapping[int, tuple[Fix, ...]] | None = None) -> LintedFile:
+        """The report, see `report`, with the symbols found so far, each with its origins in order."""
+        ordered = ((name, sorted(origins, key=str)) for name, origins in self.symbols.items())
+        return LintedFile(report=self.report(fixes), symbols={name: tuple(found) for name, found in ordered})
 
     # -- checking ------------------------------------------------------------------------------------------
 

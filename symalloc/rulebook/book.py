@@ -60,14 +60,14 @@ def load_rules(extra: Sequence[Path] = ()) -> Rulebook:
         return shipped_rules()
     rules = list(shipped_rules().rules)
     for place in extra:
-        rules += [read_rule(file) for file in _files_at(place)]
+        rules += [read_rule(file) for file in rule_files(place)]
     return _rulebook(rules)
 
 
 @lru_cache(maxsize=1)
 def shipped_rules() -> Rulebook:
     """The rules that come with the package; read once a process."""
-    return _rulebook([read_rule(file) for file in _files_at(_shipped_folder())])
+    return _rulebook([read_rule(file) for file in rule_files(_shipped_folder())])
 
 
 def _shipped_folder() -> Path:
@@ -81,7 +81,7 @@ def _shipped_folder() -> Path:
     )
 
 
-def _files_at(place: Path) -> list[Path]:
+def rule_files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():

@@ -10,11 +10,12 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 from symalloc.program.reading import (
@@ -26,7 +27,6 @@ from symalloc.program.reading import (
     ReadProblem,
     result_of,
 )
-from symalloc.relax.read.model_file import STDIN
 from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, how_it_ended, last_lines
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
@@ -162,17 +162,15 @@ class WorkerPool:
         files: Sequence[Path],
         options: ReadOptions,
         watch: Watch | None = None,
-        standard_input: bytes | None = None,
+        contents: Mapping[Path, bytes] = MappingProxyType({}),
     ) -> Iterator[FileResult]:
         """Read `files`, each once; results come in their order, each as soon as it can.
 
         When the iterator is closed or left by an exception, what is still being read is given up.  `watch`
         is told how many of how many files are read and what is done now, at least twice a second.
-        `standard_input` is the content of the file STDIN.
+        `contents` are those of files that need not exist, such as STDIN.
         """
-        readings = [
-            FileReading(str(file), standard_input if file == STDIN else None) for file in dict.fromkeys(files)
-        ]
+        readings = [FileReading(str(file), contents.get(file)) for file in dict.fromkeys(files)]
         batch = _Batch(self._workers, self._size, readings, options, watch)
         try:
             yield from batch.results()

@@ -1,0 +1,212 @@
+"""The results of linting, kept from one run to the next: what did not change is not linted again.
+
+An entry is found by a hash of all that its findings depend on: the bytes and the name of the file, the
+options, the rules, the versions of symalloc and of TVM.  It is JSON, and no code: whoever can write to the
+folder can make findings disappear, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from symalloc.files import write_atomically
+from symalloc.linter.lint_options import LintOptions
+from symalloc.relax.read.model_file import STDIN, model_function
+from symalloc.rulebook.book import rule_files
+
+if TYPE_CHECKING:
+    from symalloc.linter.linted_file import LintedFile
+
+VERSION = 1
+MOST_BYTES = 256 * 2**20
+_KEPT = 0.8  # of MOST_BYTES, where entries are removed
+_TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# This folder is a cache of symalloc lint: https://bford.info/cachedir/\n"
+)
+_ANYTHING = {"trust", "jobs", "timeout", "exclude", "baseline", "cache"}  # options that no finding depends on
+_LOG = logging.getLogger("symalloc")
+_NAMED_ELSEWHERE = b"location"  # in an ONNX model whose tensors lie in other files
+
+
+def default_folder() -> Path | None:
+    """Return the folder for caches that the user has by the XDG convention; None without a home."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):
+        return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "symalloc"
+    return None
+
+
+class LintCache:
+    """The findings of files linted before with the same `options`, in `folder`.
+
+    `fixes`: whether fixes were tried.  What cannot be read there counts as missing, and what cannot be
+    written is not kept: a cache is no reason to fail.
+    """
+
+    def __init__(self, folder: Path, options: LintOptions, *, fixes: bool) -> None:
+        self._folder, self._options, self._fixes = folder, options, fixes
+        self._asked: dict[Path, str | None] = {}
+        self._wrote = False
+
+    def has(self, file: Path) -> bool:
+        """Return whether there seems to be an entry; it may turn out to be none."""
+        key = self._key(file)
+        return key is not None and self._entry(key).is_file()
+
+    def get(self, file: Path) -> LintedFile | None:
+        """Return the findings of `file` as it is now; None where they are not known."""
+        from symalloc.linter.linted_file import restored
+
+        key = self._asked[file] = self._key(file)
+        if key is None:
+            return None
+        entry = self._entry(key)
+        try:
+            document = json.loads(entry.read_bytes())
+            text = document["linted"]
+            if document["version"] != VERSION or document["sum"] != _sum(text):
+                raise ValueError("another version, or another sum")
+            found = restored(json.loads(text))
+            os.utime(entry)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            _LOG.debug("the cache's entry for %s is of no use: %s", file, error)
+            return None
+        _LOG.debug("the findings of %s are known from %s", file, self._folder)
+        return found
+
+    def put(self, file: Path, linted: LintedFile) -> None:
+        """Keep the findings of `file`, unless linting it again could give others.
+
+        It was changed meanwhile where it is not as it was when `get` was asked.
+        """
+        from symalloc.linter.linted_file import stored
+
+        key = self._key(file) if linted.is_complete else None
+        if key is None or key != self._asked.get(file, key):
+            return
+        text = json.dumps(stored(linted), ensure_ascii=False)
+        document = {"version": VERSION, "sum": _sum(text), "linted": text}
+        try:
+            self._prepare()
+            write_atomically(self._entry(key), json.dumps(document).encode())
+            self._wrote = True
+        except (OSError, UnicodeEncodeError) as error:
+            _LOG.debug("nothing is kept in %s: %s", self._folder, error)
+
+    def trim(self) -> None:
+        """Remove the entries that were used longest ago, where there are too many bytes."""
+        if not self._wrote:
+            return
+        with suppress(OSError):
+            entries = sorted(_entries(self._folder), key=lambda found: found[1].st_mtime_ns)
+            left = sum(status.st_size for _, status in entries)
+            if left <= MOST_BYTES:
+                return
+            for path, status in entries:
+                if left <= MOST_BYTES * _KEPT:
+                    break
+                with suppress(FileNotFoundError):
+                    path.unlink()
+                left -= status.st_size
+
+    def _entry(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _prepare(self) -> None:
+        """Make the folder, marked as a cache for programs that copy, and for git."""
+        if (self._folder / "CACHEDIR.TAG").is_file():
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._folder / ".gitignore", b"*\n")
+        write_atomically(self._folder / "CACHEDIR.TAG", _TAG.encode())
+
+    def _key(self, file: Path) -> str | None:
+        """Return the name of an entry for the bytes that a file has now; None where there is more to it."""
+        data = None if self._options.trust or file == STDIN else sendable(file)
+        return None if data is None else _hash(self._context, os.fsencode(file), data)
+
+    @cached_property
+    def _context(self) -> bytes:
+        """All that the findings of every file depend on."""
+        options = {name: value for name, value in _items(self._options) if name not in _ANYTHING | {"rules"}}
+        files = [path for place in self._options.rules for path in rule_files(place)]
+        rules = [(str(path), _sum_of_file(path)) for path in files]
+        versions = (sys.version, _version("symalloc"), _version("apache-tvm"), _version("z3-solver"))
+        parts = (VERSION, versions, list(_package()), rules, sorted(options.items()), self._fixes)
+        return repr(parts).encode()
+
+
+def sendable(file: Path, contents: Mapping[Path, bytes] = MappingProxyType({})) -> bytes | None:
+    """Return the bytes that are all of a model, from `contents` or from the file.
+
+    None for a function of a file, for ONNX that keeps tensors elsewhere, and for what cannot be read.
+    """
+    if file in contents:
+        return contents[file]
+    data = None if model_function(file) else _read(file)
+    return None if data is None or (file.suffix == ".onnx" and _NAMED_ELSEWHERE in data) else data
+
+
+def _items(options: LintOptions) -> Iterator[tuple[str, str]]:
+    for name in options.__dataclass_fields__:
+        value = getattr(options, name)
+        yield name, repr(sorted(value.items()) if isinstance(value, Mapping) else value)
+
+
+def _package() -> Iterator[tuple[str, int, int]]:
+    """The files of this package: a version says nothing of an editable install."""
+    root = Path(__file__).parent
+    for folder in (root, root / "rules", root.parent / "rules"):
+        for path in sorted(folder.rglob("*.py" if folder == root else "*.toml")):
+            status = path.stat()
+            yield str(path), status.st_size, status.st_mtime_ns
+
+
+def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in folder.glob("*.json"):
+        with suppress(FileNotFoundError):
+            yield path, path.stat()
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _hash(*parts: bytes) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "big"))
+        found.update(part)
+    return found.hexdigest()
+
+
+def _sum(text: str) -> str:
+    return _hash(text.encode(errors="replace"))
+
+
+def _sum_of_file(path: Path) -> str:
+    return _hash(_read(path) or b"")

@@ -1,0 +1,95 @@
+"""Files linted on a Dask cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import symalloc
+from symalloc.cli.main import main
+from symalloc.dask_scheduler import DaskScheduler, Setup, lint_on_worker
+from symalloc.errors import UsageError
+from symalloc.linter.lint_options import LintOptions
+from symalloc.rulebook.book import load_rules
+from tests.scale import NIGHTLY
+
+Run = Callable[..., tuple[int, str, str]]
+FAULTY = Path(__file__).parents[1] / "examples" / "issue_17322.py"
+SOUND = Path(__file__).parents[1] / "examples" / "mlp.py"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+def test_without_dask_one_line_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    status, out, err = run("lint", str(SOUND), "--scheduler", "dask://127.0.0.1:1")
+    assert (status, out) == (2, "")
+    assert err == "error: --scheduler dask://127.0.0.1:1 needs Dask: pip install 'symalloc[dask]'\n"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "dask://", "8786"])
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="expected dask://HOST:PORT"):
+        DaskScheduler(address)
+    with pytest.raises(UsageError, match="expected dask://HOST:PORT"):
+        symalloc.lint(SOUND, scheduler=address)
+
+
+def test_a_scheduler_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("symalloc.dask_scheduler._SECONDS", 0.2)
+    status, out, err = run("lint", str(SOUND), "--scheduler", "dask://127.0.0.1:1")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: no Dask scheduler answers at dask://127.0.0.1:1: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("warm_workers")
+def test_a_worker_lints_what_it_is_sent(tmp_path: Path) -> None:
+    import pickle
+
+    from symalloc.dask_scheduler import _setup
+
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    rule = load_rules().get("SYM114").file.read_text()
+    (rules / "mine.toml").write_text(rule.replace("SYM114", "SYM901X").replace("SYM901X", "HOUSE1"))
+    setup = _setup(LintOptions(rules=(), select=("SYM101",), jobs=7), fixes=True)
+    assert isinstance(setup, Setup)
+    here = symalloc.lint(FAULTY, select="SYM101")
+    there = lint_on_worker(pickle.dumps(setup), str(FAULTY), FAULTY.read_bytes())
+    assert there.report.diagnostics == here.diagnostics
+    assert there.report.files == here.files
+    gone = lint_on_worker(pickle.dumps(setup), "elsewhere/model.py", FAULTY.read_bytes())
+    assert [d.span and d.span.file for d in gone.report] == ["elsewhere/model.py"]
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="starts a cluster")
+@pytest.mark.real_process
+@pytest.mark.filterwarnings("ignore")
+def test_two_workers_say_what_this_process_says(run: Run, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    for rule in load_rules().rules:
+        for number, example in enumerate((*rule.bad, *rule.good)):
+            (tmp_path / f"{rule.id}_{number}.py").write_text(example.module)
+    (tmp_path / "broken.py").write_text("@I.ir_module\nclass Module\n")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster:
+        address = f"dask://{cluster.scheduler_address.removeprefix('tcp://')}"
+        for form in ("text", "sarif", "github", "junit", "concise"):
+            arguments = ("lint", str(tmp_path), "-q", "--no-cache", "--format", form)
+            here = run(*arguments, "--jobs", "1")
+            assert run(*arguments, "--scheduler", address) == here
+            assert here[0] == 2

@@ -1,0 +1,283 @@
+"""Findings kept from one run to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import symalloc.lint_cache as lint_cache
+from symalloc.cli.main import main
+from symalloc.lint_cache import LintCache, default_folder
+from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.linted_file import LintedFile, restored, stored
+from symalloc.linting import LintSession
+from symalloc.relax.read.find_files import FoundFiles
+from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.rulebook.book import load_rules
+
+Run = Callable[..., tuple[int, str, str]]
+SOUND = Path(__file__).parents[1] / "examples" / "mlp.py"
+FAULTY = Path(__file__).parents[1] / "examples" / "issue_17322.py"
+
+
+@pytest.fixture(scope="module")
+def linted(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> list[LintedFile]:
+    """Reports with findings of several rules, with fixes."""
+    folder, files = tmp_path_factory.mktemp("rules"), []
+    for rule in load_rules().rules[::3]:
+        files.append(folder / f"{rule.id}.py")
+        files[-1].write_text(rule.bad[0].module)
+    session = LintSession(LintOptions(), kept_pool)
+    return session._read_and_lint([*files, FAULTY], {}, None, True)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], warm_workers: None) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have every process fail that is started from the call on."""
+
+    def forbid() -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise AssertionError("a file was read")
+
+        monkeypatch.setattr(WorkerPool, "read", fail)
+        monkeypatch.setattr(WorkerPool, "start", fail)
+
+    return forbid
+
+
+def test_what_is_stored_comes_back_whole(linted: list[LintedFile]) -> None:
+    assert sum(len(one.report) for one in linted) > 8
+    assert any(d.fixes for one in linted for d in one.report)
+    for one in linted:
+        again = restored(json.loads(json.dumps(stored(one))))
+        assert again == one
+        assert stored(again) == stored(one)
+
+
+def test_nothing_else_is_taken_for_a_report(linted: list[LintedFile]) -> None:
+    whole = stored(linted[-1])
+    for broken in _broken(whole):
+        with pytest.raises((TypeError, ValueError)):
+            restored(broken)
+
+
+def _broken(whole: dict[str, object]) -> Iterable[object]:
+    yield None
+    yield []
+    yield {}
+    yield {**whole, "more": 1}
+    yield {name: value for name, value in whole.items() if name != "symbols"}
+    yield {**whole, "symbols": {"n": ["nowhere"]}}
+    yield {**whole, "symbols": {"n": "scalar"}}
+    report = whole["report"]
+    assert isinstance(report, dict)
+    yield {**whole, "report": {**report, "diagnostics": [{}]}}
+    yield {**whole, "report": {**report, "skipped": "3"}}
+    yield {**whole, "report": {**report, "skipped": True}}
+
+
+def test_a_second_run_reads_no_file(run: Run, no_workers: Callable[[], None], tmp_path: Path) -> None:
+    arguments = ("lint", str(FAULTY), str(SOUND), "--cache", str(tmp_path / "cache"), "-q")
+    first = run(*arguments)
+    no_workers()
+    assert run(*arguments) == first
+    assert first[0] == 1
+    for form in ("sarif", "github", "junit", "concise"):
+        wants_fixes = form in ("sarif", "junit")
+        if wants_fixes:
+            assert run(*arguments, "--format", form)[0] == 1
+
+
+def test_the_cache_is_the_users_own(run: Run, no_workers: Callable[[], None], tmp_path: Path) -> None:
+    first = run("lint", str(FAULTY), "-q")
+    folder = default_folder()
+    assert folder is not None and str(folder).startswith(os.environ["XDG_CACHE_HOME"])
+    assert (folder / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    assert (folder / ".gitignore").read_text() == "*\n"
+    no_workers()
+    assert run("lint", str(FAULTY), "-q") == first
+    assert run("lint", str(FAULTY), "-q", "--no-cache")[0] == 2
+
+
+def test_a_project_can_do_without(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.symalloc]\ncache = false\n")
+    model = tmp_path / "model.py"
+    model.write_text(FAULTY.read_text())
+    run("lint", str(model), "-q")
+    folder = default_folder()
+    assert folder is not None and not folder.exists()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    file = tmp_path / "model.py"
+    file.write_text(FAULTY.read_text())
+    return file
+
+
+def _cache(folder: Path, fixes: bool = True, **options: object) -> LintCache:
+    return LintCache(folder / "cache", LintOptions(**options), fixes=fixes)  # type: ignore[arg-type]
+
+
+def test_what_findings_depend_on_is_in_the_key(
+    model: Path, tmp_path: Path, linted: list[LintedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    _cache(tmp_path).put(model, linted[-1])
+    assert _cache(tmp_path).get(model) == linted[-1]
+    assert _cache(tmp_path, jobs=3, timeout=7.0, exclude=("x",)).get(model) == linted[-1]
+    others: list[dict[str, object]] = [
+        {"assume": ("n <= 3",)},
+        {"select": ("SYM1",)},
+        {"ignore": ("SYM101",)},
+        {"strict": True},
+        {"stage": "planned"},
+        {"target": "cuda"},
+        {"pipeline": "target"},
+        {"budget": 4096},
+        {"per_file_ignores": {"a": ("SYM1",)}},
+        {"trust": True},
+    ]
+    for other in others:
+        assert not _cache(tmp_path, **other).has(model), other
+    assert not _cache(tmp_path, fixes=False).has(model)
+    (rules / "mine.toml").write_text("one")
+    with_rules = _cache(tmp_path, rules=(rules,))
+    with_rules.put(model, linted[-1])
+    (rules / "mine.toml").write_text("other")
+    assert not _cache(tmp_path, rules=(rules,)).has(model)
+    versions = {"symalloc": "9", "apache-tvm": "9"}
+    monkeypatch.setattr(lint_cache, "_version", lambda package: versions.get(package, ""))
+    assert not _cache(tmp_path).has(model)
+
+
+def test_a_change_of_the_file_counts(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
+    cache = _cache(tmp_path)
+    assert cache.get(model) is None
+    model.write_text(model.read_text() + "# changed while it was linted\n")
+    cache.put(model, linted[-1])
+    assert not _cache(tmp_path).has(model)
+    other = model.with_name("other.py")
+    other.write_bytes(model.read_bytes())
+    _cache(tmp_path).put(model, linted[-1])
+    assert _cache(tmp_path).has(model)
+    assert not _cache(tmp_path).has(other), "the name stands in the findings"
+
+
+def test_a_file_that_could_not_be_read_is_read_again(run: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text(FAULTY.read_text().replace("R.shape([16])", "R.shape([16)"))
+    arguments = ("lint", str(broken), "--cache", str(tmp_path / "cache"), "-q")
+    assert run(*arguments)[0] == 2
+    assert not list((tmp_path / "cache").glob("*.json"))
+
+
+def test_what_was_not_decided_is_not_kept(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
+    report = linted[-1].report
+    undecided = replace(linted[-1], report=replace(report, summary=replace(report.summary, unknown=1)))
+    _cache(tmp_path).put(model, undecided)
+    assert not _cache(tmp_path).has(model)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 1}', b"\xff\xfe", b"[" * 100_000, None])
+def test_a_damaged_entry_is_ignored(
+    model: Path, tmp_path: Path, linted: list[LintedFile], damage: bytes | None
+) -> None:
+    _cache(tmp_path).put(model, linted[-1])
+    (entry,) = (tmp_path / "cache").glob("*.json")
+    data = entry.read_bytes()
+    entry.write_bytes(data.replace(b"SYM101", b"SYM102") if damage is None else damage)
+    assert _cache(tmp_path).get(model) is None
+    _cache(tmp_path).put(model, linted[-1])
+    assert _cache(tmp_path).get(model) == linted[-1]
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(run: Run, tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    status, out, err = run("lint", str(SOUND), "--cache", str(occupied / "cache"))
+    assert (status, err) == (0, "")
+    assert "always valid" in out
+
+
+def test_models_of_several_files_are_not_kept(tmp_path: Path) -> None:
+    for name, data, kept in (("a.onnx", b"..location..", False), ("b.onnx", b"..", True)):
+        (tmp_path / name).write_bytes(data)
+        assert (lint_cache.sendable(tmp_path / name) is not None) is kept
+
+
+def test_the_entries_used_longest_ago_go_first(
+    model: Path, tmp_path: Path, linted: list[LintedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = _cache(tmp_path)
+    for number in range(6):
+        entry = tmp_path / "cache" / f"{number}.json"
+        entry.parent.mkdir(exist_ok=True)
+        entry.write_bytes(b" " * 1000)
+        os.utime(entry, (number, number))
+    monkeypatch.setattr(lint_cache, "MOST_BYTES", 4000)
+    cache.trim()
+    assert len(list((tmp_path / "cache").glob("*.json"))) == 6, "nothing was written"
+    monkeypatch.setattr(lint_cache, "MOST_BYTES", 10_000)
+    cache.put(model, linted[0])
+    monkeypatch.setattr(lint_cache, "MOST_BYTES", 4000)
+    cache.trim()
+    left = {path.stem for path in (tmp_path / "cache").glob("*.json")}
+    assert {"0", "1", "2"}.isdisjoint(left)
+    assert _cache(tmp_path).has(model)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from symalloc.lint_cache import LintCache
+from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.linted_file import restored
+import json
+cache, file = LintCache(Path(sys.argv[1]), LintOptions(), fixes=True), Path(sys.argv[2])
+linted = restored(json.loads(Path(sys.argv[3]).read_text()))
+for _ in range(40):
+    cache.put(file, linted)
+    assert cache.get(file) == linted
+"""
+
+
+@pytest.mark.real_process
+def test_two_writers_do_not_disturb_each_other(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
+    given = tmp_path / "linted.json"
+    given.write_text(json.dumps(stored(linted[-1])))
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "cache"), str(model), str(given)]
+    writers = [subprocess.Popen(command) for _ in range(2)]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert [p.name for p in (tmp_path / "cache").iterdir() if p.suffix not in (".json", ".TAG")] == [
+        ".gitignore"
+    ]
+
+
+def test_a_file_that_goes_meanwhile_is_no_fault(kept_pool: WorkerPool, tmp_path: Path, model: Path) -> None:
+    cache = _cache(tmp_path)
+    session = LintSession(LintOptions(), kept_pool, cache=cache)
+    report = session.lint_files(FoundFiles(files=(model, model), skipped=2))
+    assert (report.files, report.skipped) == ((str(model),), 2)
+    again = LintSession(LintOptions(), kept_pool, cache=_cache(tmp_path))
+    kept = again.lint_files(FoundFiles(files=(model,), skipped=2))
+    assert replace(kept, summary=report.summary) == report
