@@ -75,14 +75,15 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
 RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "ir_types": set(),
     "rewrite": {"ir_types"},
+    "source_spans": {"ir_types", "rewrite"},
     "tvm_error": set(),
     "extract": {"ir_types"},
-    "read": {"ir_types", "tvm_error"},
+    "read": {"ir_types", "source_spans", "tvm_error"},
     "emit": {"extract", "ir_types", "rewrite"},
     "donation": {"emit", "extract", "ir_types", "rewrite"},
-    "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "tvm_error"},
+    "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "source_spans", "tvm_error"},
     "workers": {"extract", "ir_types", "passes", "read", "tvm_error"},
-    "files": {"emit", "extract", "ir_types", "passes", "read", "tvm_error"},
+    "files": {"emit", "extract", "ir_types", "passes", "read", "source_spans", "tvm_error"},
     "run": {"extract", "files", "ir_types", "passes", "tvm_error", "workers"},
     "": set(),
 }

@@ -1,4 +1,4 @@
-"""The operator that a tensor comes from: what writes it first, and the name of its value in the source."""
+"""The origin of a tensor: what writes it first, the name of its value, and the place in the source."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from symalloc.program import ir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorOrigin:
-    """The kernel or function that writes a tensor first, and the variable of the source that holds it.
+    """The kernel or function that writes a tensor first, the variable of the source that holds it, and the
+    place of the source that it is computed for, such as `layers.0 at model.py:12`.
 
-    Either is empty where it is not known.
+    Each is empty where it is not known.
     """
 
     operator: str = ""
     variable: str = ""
+    source: str = ""
 
     def __str__(self) -> str:
         """`softmax`, or `y = softmax` where the variable is known."""
@@ -50,8 +52,13 @@ def operator_calls(analysis: FunctionAnalysis) -> Iterator[OperatorCall]:
             yield OperatorCall(point=point, operator=name, touches=touches)
 
 
-def tensor_origins(analysis: FunctionAnalysis) -> Mapping[ir.Var, TensorOrigin]:
-    """Return the origin of each storage and tensor that the function allocates or that a call in it makes."""
+def tensor_origins(
+    analysis: FunctionAnalysis, sources: Mapping[ir.Var, str] = {}
+) -> Mapping[ir.Var, TensorOrigin]:
+    """Return the origin of each storage and tensor that the function allocates or that a call in it makes.
+
+    That of a storage is its first tensor's.  `sources` are the places of what variables are bound to.
+    """
     points_to = analysis.points_to
     writers: dict[ir.Var, str] = {}
     for point, instruction in analysis.cfg.instructions:
@@ -59,16 +66,19 @@ def tensor_origins(analysis: FunctionAnalysis) -> Mapping[ir.Var, TensorOrigin]:
         if name is None:
             continue
         for number in members(points_to.resolve(effect.written)):
-            var = points_to.regions[points_to.regions[number].root].var
-            if var is not None:
-                writers.setdefault(var, name)
+            region = points_to.regions[number]
+            for var in (region.var, points_to.regions[region.root].var):
+                if var is not None:
+                    writers.setdefault(var, name)
     names: dict[ir.Var, str] = {}
     for _, alias in analysis.cfg.of_type(ir.Alias):
         if isinstance(alias.source, ir.Var) and alias.var.name != alias.source.name:
             names.setdefault(alias.source, alias.var.name)
     return {
-        var: TensorOrigin(operator=writers.get(var, ""), variable=names.get(var, ""))
-        for var in dict.fromkeys((*writers, *names))
+        var: TensorOrigin(
+            operator=writers.get(var, ""), variable=names.get(var, ""), source=sources.get(var, "")
+        )
+        for var in dict.fromkeys((*writers, *names, *sources))
     }
 
 

@@ -91,10 +91,14 @@ def each(array: Node) -> Iterator[Any]:
 
 
 def typed_call(
-    op: Node, arguments: Sequence[Node], type_: TypeNode, ty_args: Sequence[TypeNode] = ()
+    op: Node,
+    arguments: Sequence[Node],
+    type_: TypeNode,
+    ty_args: Sequence[TypeNode] = (),
+    span: Node | None = None,
 ) -> Node:
     """The call of `op` whose type is known: a builder has nothing to infer from it."""
-    return _call(type_, op, arguments, None, ty_args, None)
+    return _call(type_, op, arguments, None, ty_args, span)
 
 
 def typed_var(name: str, type_: TypeNode) -> VarNode:

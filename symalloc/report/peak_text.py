@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
-from symalloc.report.quantities import columns, human_bytes
+from symalloc.report.quantities import columns, cut_front, human_bytes
 from symalloc.size.evaluation import highest
 
 MOST_ROWS = 12  # tensors; all of them are in the JSON
@@ -28,8 +28,10 @@ def _peak(
     where = f" at {at}" if at else ""
     runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
     yield f"  peak{where}: {human_bytes(peak.nbytes)} of tensors{runs}"
-    rows = [(_named(t), human_bytes(t.nbytes), _until(t)) for t in peak.tensors[:MOST_ROWS]]
-    heading, *lines = columns([("tensor", "bytes", "held until"), *rows], left=(0, 2))
+    rows = [(_named(t), human_bytes(t.nbytes), _until(t), _source(t)) for t in peak.tensors[:MOST_ROWS]]
+    sourced = any(source for *_, source in rows)
+    table = [("tensor", "bytes", "held until", "from" if sourced else ""), *rows]
+    heading, *lines = columns(table, left=(0, 2, 3))
     yield f"    {heading}"
     yield from (f"    {line}" for line in lines)
     if len(peak.tensors) > MOST_ROWS:
@@ -46,6 +48,10 @@ def _named(tensor: PeakTensor) -> str:
     origin = str(tensor.origin)
     text = f"{tensor.name} ({origin})" if origin else tensor.name
     return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 1]}…"
+
+
+def _source(tensor: PeakTensor) -> str:
+    return cut_front(tensor.origin.source, WIDEST_CELL)
 
 
 def _until(tensor: PeakTensor) -> str:

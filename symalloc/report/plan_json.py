@@ -132,6 +132,7 @@ def _buffer(placement: Placement, origins: Mapping[Var, TensorOrigin]) -> dict[s
         "callee": buffer.callee,
         "operator": origin.operator or None,
         "variable": origin.variable or None,
+        "source": origin.source or None,
         "offset": placement.offset,
         "bytes": buffer.size,
         "live": buffer.live,
@@ -204,6 +205,7 @@ def _peak(peak: CallPeak) -> dict[str, Any]:
                 "bytes": tensor.nbytes,
                 "operator": tensor.origin.operator or None,
                 "variable": tensor.origin.variable or None,
+                "source": tensor.origin.source or None,
                 "until": tensor.until or None,
                 "idle": tensor.idle,
             }

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from symalloc.analysis.tensor_origin import NO_ORIGIN
+from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Buffer, Guard
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.report.peak_text import peak_lines
-from symalloc.report.quantities import columns, human_bytes, percent, times
+from symalloc.report.quantities import columns, cut_front, human_bytes, percent, times
 from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
 from symalloc.size.evaluation import evaluated
@@ -127,12 +127,15 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
             *([str(number[p.buffer.id])] if len(arenas) > 1 else []),
             _cut(p.offset, WIDEST_CELL),
             " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
+            cut_front(_origin(p.buffer, report).source, WIDEST_CELL),
         )
         for p in report.placements
     ]
     if not rows:
         return
-    names = ("tensor", "bytes", *(["arena"] if len(arenas) > 1 else []), "offset", "live")
+    sourced = any(row[-1] for row in rows[:MOST_ROWS])
+    ours = ["arena"] if len(arenas) > 1 else []
+    names = ("tensor", "bytes", *ours, "offset", "live", "from" if sourced else "")
     heading, *lines = columns([names, *rows[:MOST_ROWS]], left=range(len(names)))
     yield "  where the tensors lie:"
     yield f"    {heading}"
@@ -143,8 +146,12 @@ def _named(buffer: Buffer, report: FunctionReport) -> str:
     """Return the name of a buffer with the operator that writes it first."""
     if buffer.callee is not None:
         return f"{buffer.callee}()"
-    origin = NO_ORIGIN if buffer.var is None else report.origins.get(buffer.var, NO_ORIGIN)
+    origin = _origin(buffer, report)
     return f"{buffer.name} ({origin.operator})" if origin.operator else buffer.name
+
+
+def _origin(buffer: Buffer, report: FunctionReport) -> TensorOrigin:
+    return NO_ORIGIN if buffer.var is None else report.origins.get(buffer.var, NO_ORIGIN)
 
 
 # -- bytes at sample bindings ------------------------------------------------------------------------------

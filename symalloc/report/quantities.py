@@ -41,3 +41,8 @@ def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
         ).rstrip()
         for row in rows
     ]
+
+
+def cut_front(text: str, width: int) -> str:
+    """The end of `text`, where it is wider than `width` columns."""
+    return text if len(text) <= width else f"…{text[1 - width :]}"

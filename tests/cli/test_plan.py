@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,8 +152,9 @@ def test_a_sample_shows_what_makes_the_peak(capsys: pytest.CaptureFixture[str]) 
     file = Path(__file__).parents[2] / "examples" / "mlp.py"
     status, out, _ = symalloc(capsys, "plan", file, "--sample", "n=128")
     assert status == 0
+    shown = os.path.relpath(file)
     assert "  peak at n = 128: 384.0 KiB of tensors, in call 4 of 7, `gelu`\n" in out
-    assert "    alloc1 (b = gelu)     128.0 KiB  add, idle here\n" in out
+    assert f"    alloc1 (b = gelu)     128.0 KiB  add, idle here  {shown}:16\n" in out
     assert "    `gelu` takes 128.0 KiB of workspace besides\n" in out
     assert "    without alloc1 (b = gelu) it is 256.0 KiB: it waits for `add`\n" in out
     assert "    alloc5 (matmul2)  256*n " in out

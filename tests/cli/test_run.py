@@ -184,14 +184,15 @@ def test_a_limit_that_is_too_small_names_who_holds_the_memory(capsys: pytest.Cap
     assert "REFUSED by the pool at n = 100000: " in out and "under the limit of 1048576" in out
     assert out.startswith("main(n = 100) returns")
     status, out, _ = run(capsys, "module.py", "--bind", "n=2000", "--limit", "300KiB", "--plan", "none")
-    assert status == 1 and "`main.a float32[n, 16]` 128000 bytes in 1 block" in out
+    assert status == 1 and "`main.a float32[n, 16] (tir_exp, module.py:8)` 128000 bytes in 1 block" in out
 
 
 @pytest.mark.usefixtures("pool")
 def test_a_tensor_that_outgrows_its_storage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, _issue(16, "m"), "--sweep", "m=3..1025", "--pool")
     assert (status, err) == (1, "")
-    assert "REFUSED by the pool at m = 5: tensor `main.alloc`, float32[5], needs 20 bytes" in out
+    tensor = "tensor `main.alloc (fill, issue.py:17)`, float32[5], needs 20 bytes"
+    assert f"REFUSED by the pool at m = 5: {tensor}" in out
 
 
 @pytest.mark.usefixtures("pool")
@@ -200,7 +201,8 @@ def test_an_overrun_is_named_in_guard_mode(m: int, capsys: pytest.CaptureFixture
     status, out, err = run(capsys, _issue(4096, "m + 1"), "--bind", f"m={m}", "--guard")
     assert (status, err) == (1, "")
     assert out.startswith("REFUSED by the pool") and f"m = {m}" in out
-    assert f"`main.alloc` of {4 * m} bytes " in out and "overrun: byte 0 past its end " in out
+    assert f"`main.alloc (fill, issue.py:17)` of {4 * m} bytes " in out
+    assert "overrun: byte 0 past its end " in out
 
 
 @pytest.mark.usefixtures("pool")

@@ -74,7 +74,8 @@ def test_one_float_too_many_is_named_at_byte_0_every_time() -> None:
     pool = InstrumentedPool(guard=True)
     program = relax.build(NameTensors()(OneTooMany), target="llvm")
     machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
-    named = re.compile(r"symalloc: `main\.small` of (\d+) bytes (is|was) overrun: byte 0 past its end")
+    tensor = r"`main\.small \(fill, .*test_guard_mode\.py:\d+\)`"
+    named = re.compile(rf"symalloc: {tensor} of (\d+) bytes (is|was) overrun: byte 0 past its end")
     found = [named.search(_try(machine, pool, m)) for m in range(1, TRIES + 1)]
     assert [int(f[1]) for f in found if f is not None] == [4 * m for m in range(1, TRIES + 1)]
 

@@ -2,7 +2,7 @@
 
 with symalloc.pool.statistics() as counted:
     step()
-print(counted.peak_live, counted.tags["main.attention float32[n, 64]"].peak)
+print(counted.peak_live, counted.tags["main.a float32[n, 64] (matmul, model.py:14)"].peak)
 """
 
 from __future__ import annotations

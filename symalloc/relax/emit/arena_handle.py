@@ -40,11 +40,19 @@ class ArenaHandle:
     var: VarNode
     brought: bool = False
 
-    def place(self, offset: PrimNode, shape: Node, dtype: Node, device: PrimNode, type_: TypeNode) -> Node:
-        """The call that gives the tensor of `type_` at `offset` bytes."""
+    def place(
+        self,
+        offset: PrimNode,
+        shape: Node,
+        dtype: Node,
+        device: PrimNode,
+        type_: TypeNode,
+        span: Node | None = None,
+    ) -> Node:
+        """The call that gives the tensor of `type_` at `offset` bytes; `span`: the place it comes from."""
         if self.brought:
-            return typed_call(VIEWED, [self.var, shape, dtype, offset], type_, [type_])
-        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_)
+            return typed_call(VIEWED, [self.var, shape, dtype, offset], type_, [type_], span)
+        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_, span=span)
 
 
 def reserved(size: PrimNode, device: int, scope: str) -> BindingNode:

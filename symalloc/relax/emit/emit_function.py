@@ -282,7 +282,7 @@ class _FunctionWriter(BindingRewriter):
         shape, dtype, device = first_three(value.args)
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
-        placed = self.arenas[index].place(offset, shape, dtype, device, value.ty)
+        placed = self.arenas[index].place(offset, shape, dtype, device, value.ty, value.span)
         if var not in self.context.needs_zero_offset:
             return [*written, bound(binding.var, placed)]
         return [*written, *self.at_zero_offset(binding.var, placed, placement.offset)]

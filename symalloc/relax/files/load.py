@@ -15,6 +15,7 @@ from symalloc.program.reading import PipelineName, UnreadableError
 from symalloc.program.span import Span
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.requests import PlanRequest
+from symalloc.relax.files.script_places import with_script_places
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
@@ -61,9 +62,13 @@ def from_script(file: str, data: bytes, *, trust: bool = False, module: str | No
 def _chosen_module(file: str, opened: ModelFile, module: str | None) -> Node:
     if opened.source is None and module is not None:
         raise RunError(f"{file} is one module, which has no name: leave out --module {module}")
-    read = opened.read(_chosen(file, [entry.name for entry in opened.entries], module))
+    index = _chosen(file, [entry.name for entry in opened.entries], module)
+    read = opened.read(index)
     if read.mod is not None:
-        return read.mod
+        entry = opened.entries[index]
+        if opened.source is None:
+            return read.mod
+        return with_script_places(read.mod, opened.source, entry.line or entry.name)
     problem = read.problems[0]
     raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
 

@@ -120,7 +120,7 @@ def memory_reports(
                 outcome=_outcome(planned, emitted, analyses, name),
                 comparison=comparison.get(name),
                 target=target_report(planned, name, target),
-                origins=tensor_origins(planned.analyses[name]),
+                origins=tensor_origins(planned.analyses[name], planned.sources(name)),
                 wanted=samples,
             )
             for name, plan in planned.plans.items()

@@ -12,6 +12,7 @@ from tvm.target import Target
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.passes.keep_conditions import KeepConditions
+from symalloc.relax.passes.keep_places import keeping_places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.name_tensors import NameTensors
@@ -42,14 +43,14 @@ def pipeline(
     def planning(before: Sequence[Pass], after: Sequence[Pass]) -> list[Pass]:
         return [*before, PlanMemory(options), *_with_ours(after, names=names)]
 
-    return _with_passes(planning, target, pipeline)
+    return _with_passes(planning, target, pipeline, places=names)
 
 
 def lower(
     module: tvm.IRModule, target: str | Target, *, pipeline: PipelineName | Pass = "default"
 ) -> tvm.IRModule:
-    """`module` as it is where memory is planned: behind CallTIRRewrite."""
-    return _with_passes(lambda before, _: before, target, pipeline)(module)
+    """`module` as it is where memory is planned: behind CallTIRRewrite, with the places of its calls."""
+    return _with_passes(lambda before, _: before, target, pipeline, places=True)(module)
 
 
 def finishing_pipeline(
@@ -59,15 +60,20 @@ def finishing_pipeline(
 
     `names`: with NameTensors.
     """
-    return _with_passes(lambda _, after: [*_with_ours(after, names=names)], target, pipeline)
+    return _with_passes(lambda _, after: [*_with_ours(after, names=names)], target, pipeline, places=names)
 
 
 def _with_passes(
     chosen: Callable[[Sequence[Pass], Sequence[Pass]], Sequence[Pass]],
     target: str | Target | None,
     pipeline: PipelineName | Pass,
+    *,
+    places: bool,
 ) -> Pass:
-    """The passes that `chosen` makes of those in front of TVM's planner and those behind it, as one."""
+    """The passes that `chosen` makes of those in front of TVM's planner and those behind it, as one.
+
+    `places`: what is allocated keeps the place that it comes from, up to NameTensors.
+    """
     fixed = None if target is None else Target(target)
 
     @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
@@ -75,8 +81,13 @@ def _with_passes(
         now = fixed or Target.current(allow_none=True) or Target("llvm")
         whole = pipeline if isinstance(pipeline, Pass) else tvm_pipeline(now, pipeline)
         with now, as_tvm_has_them():
-            passes = chosen(*around_planner(passes_of(whole, module, now)))
-            return Sequential(list(passes))(module)
+            passes = list(chosen(*around_planner(passes_of(whole, module, now))))
+            if not places:
+                return Sequential(passes)(module)
+            behind = 1 + next(
+                (i for i, one in enumerate(passes) if one.info.name == "NameTensors"), len(passes)
+            )
+            return Sequential(passes[behind:])(keeping_places(passes[:behind], module))
 
     return run
 

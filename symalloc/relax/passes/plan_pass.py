@@ -25,6 +25,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.passes.device_memory import DeviceMemory, device_memory
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
+from symalloc.relax.source_spans import source_of
 from symalloc.shown import rendered
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
@@ -43,6 +44,11 @@ class PlannedModule:
     analyses: Mapping[str, FunctionAnalysis]
     flavour: Flavour
     memory: DeviceMemory
+
+    def sources(self, function: str) -> Mapping[Var, str]:
+        """The places that the calls of a function come from, by the variables that they are bound to."""
+        found = ((one.var, source_of(one.handle)) for _, one in self.analyses[function].cfg.instructions)
+        return {var: place for var, place in found if place}
 
     def __repr__(self) -> str:
         return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"

@@ -13,10 +13,12 @@ from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, Op
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
 from symalloc.program.ir import Alias, AllocTensor, Var
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, CallNode, Node
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
+from symalloc.relax.source_spans import source_of
 
 MEMORY_STORAGE, VM_STORAGE = (Op.get(f"relax.{room}.alloc_storage") for room in ("memory", "vm"))
 BYTE = GenericConst(DataType("uint8"), relax.AnyType())
@@ -55,6 +57,7 @@ class StorageRewriter(BindingRewriter, ABC):
             function.attrs and function.attrs.get("relax.force_pure", False)
         )
         self.instructions = by_binding(analysis.cfg)
+        self.origins = tensor_origins(analysis)
         self.names: dict[Var, str] = {}
         self.tensors: dict[Var, list[AllocTensor]] = {}
         for _, instruction in analysis.cfg.instructions:
@@ -79,13 +82,22 @@ class StorageRewriter(BindingRewriter, ABC):
         return with_body(self.given, self.sequence(self.given.body)) if seq else self.given
 
     def tag(self, binding: BindingNode) -> str:
-        """`function.variable`; for a storage with one tensor that one's name and shape."""
+        """`function.variable (operator, place)`; for a storage with one tensor that one's name and shape."""
         found = self.instructions[binding.__chandle__()].var
         tensors = self.tensors.get(found, [])
         if len(tensors) != 1:
-            return f"{self.name}.{self.names.get(found, found.name)}"
+            return f"{self._name(found)}{'' if tensors else self._origin(found, binding)}"
         (tensor,) = tensors
-        return f"{self.name}.{self.names.get(tensor.var, tensor.var.name)} {_shape_text(tensor)}"
+        return f"{self._name(tensor.var)} {_shape_text(tensor)}{self._origin(tensor.var, tensor.handle)}"
+
+    def _name(self, var: Var) -> str:
+        return f"{self.name}.{self.names.get(var, var.name)}"
+
+    def _origin(self, var: Var, binding: object) -> str:
+        """The operator that writes `var` first, and the place that its binding comes from."""
+        origin = self.origins.get(var, NO_ORIGIN)
+        known = [text for text in (origin.operator, source_of(binding)) if text]
+        return f" ({', '.join(known)})" if known else ""
 
     def escapes(self, binding: BindingNode) -> bool:
         """Return whether what lies in the variable bound may outlive the call."""

@@ -15,6 +15,8 @@ from symalloc.relax.ir_types import Node
 from symalloc.relax.read.dimension_names import DimensionNames, is_plain, names_in, size_of
 from symalloc.relax.read.extras import require_extra
 from symalloc.relax.read.importing import quietly, refusal
+from symalloc.relax.read.sourced_builder import SourcedBuilder
+from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ def import_onnx(model: onnx.ModelProto) -> Node:
     with quietly(), refusal("the graph"):
         graph = _inlined(model).graph
         _require_one_maker(graph)
-        return _importer(graph).from_onnx(graph, opset)
+        importer = _importer(graph)
+        return importer.bb.placed(importer.from_onnx(graph, opset))
 
 
 def _require_version(ir_version: int, opset: int) -> None:
@@ -88,17 +91,22 @@ def _importer(graph: onnx.GraphProto) -> Any:
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
     class OnnxImporter(ONNXGraphImporter):  # type: ignore[misc]
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.bb = SourcedBuilder()
+
         def _parse_graph_input(self, graph: Any) -> None:
             super()._parse_graph_input(SimpleNamespace(input=[_without_names(each) for each in graph.input]))
 
         def _construct_nodes(self, graph: Any) -> None:
             for node in graph.node:
-                with refusal(_described(node.op_type, node)):
+                with refusal(_described(node.op_type, node)), self.bb.at(place_span(_place(node))):
                     _require_inputs(node, self._nodes)
                     super()._construct_nodes(SimpleNamespace(node=[node]))
 
         def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Node:
-            with refusal(_operator(op_name, attrs["tvm_custom"]["name"])):
+            name = attrs["tvm_custom"]["name"]
+            with refusal(_operator(op_name, name)), self.bb.at(place_span(name) if name else None):
                 return super()._convert_operator(op_name, inputs, attrs, opset)
 
         def _check_for_unsupported_ops(self, graph: Any) -> None:
@@ -115,8 +123,16 @@ def _require_inputs(node: onnx.NodeProto, known: Mapping[str, Node]) -> None:
 
 
 def _described(operator: str, node: onnx.NodeProto) -> str:
-    name = node.name or next((f"that makes {output}" for output in node.output if output), "")
-    return _operator(operator, name)
+    return _operator(operator, node.name or _makes(node))
+
+
+def _place(node: onnx.NodeProto) -> str:
+    """The name of a node; without one its operator and what it makes."""
+    return node.name or f"{node.op_type} {_makes(node)}".rstrip()
+
+
+def _makes(node: onnx.NodeProto) -> str:
+    return next((f"that makes {output}" for output in node.output if output), "")
 
 
 def _operator(operator: str, name: str) -> str:

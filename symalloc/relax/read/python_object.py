@@ -10,6 +10,7 @@ import tvm
 from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.importing import refusal
+from symalloc.relax.read.nn_module import export_sourced
 
 KINDS = (
     "an IRModule, an onnx.ModelProto, a torch.export.ExportedProgram, "
@@ -62,7 +63,7 @@ def _is_spec_pair(value: object) -> bool:
 def _from_spec(network: Node, spec: object) -> Node:
     """The module that an nn.Module of TVM exports; its weights are inputs, because it holds none."""
     with refusal(f"{type(network).__name__}.export_tvm"):
-        exported = network.export_tvm(spec)
-    if not isinstance(exported[0], tvm.IRModule):
+        exported = export_sourced(network, spec)
+    if not isinstance(exported, tvm.IRModule):
         raise ImportRefusedError(f"{type(network).__name__}.export_tvm gave no IRModule")
-    return exported[0]
+    return exported

@@ -18,7 +18,9 @@ from symalloc.relax.ir_types import Node
 from symalloc.relax.read.dimension_names import DimensionNames, names_in, size_of
 from symalloc.relax.read.extras import require_extra
 from symalloc.relax.read.importing import quietly, refusal
+from symalloc.relax.read.sourced_builder import SourcedBuilder
 from symalloc.relax.read.torch_archive import guarded
+from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ def import_torch(program: ExportedProgram) -> Node:
         with refusal("torch cannot decompose it"):
             decomposed = program if _is_sparse(program) else program.run_decompositions()
         with refusal("the program"):
-            return _importer(names).from_exported_program(decomposed, False, False, False, None)
+            importer = _importer(names)
+            module = importer.from_exported_program(decomposed, False, False, False, None)
+            return importer.block_builder.placed(module)
 
 
 def _is_sparse(program: ExportedProgram) -> bool:
@@ -82,12 +86,22 @@ def _importer(names: Mapping[str, str]) -> Any:
     """TVM's importer, which tells where it fails."""
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+    builder = SourcedBuilder()
+
     class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.convert_map: dict[str, Callable[..., Node]] = {
-                key: _placed(convert) for key, convert in self.create_convert_map().items()
+                key: _placed(convert, builder) for key, convert in self.create_convert_map().items()
             }
+
+        @property
+        def block_builder(self) -> SourcedBuilder:
+            return builder
+
+        @block_builder.setter
+        def block_builder(self, other: object) -> None:
+            """TVM's importer makes one without places."""
 
         def _check_unsupported_func_type(self, nodes: Sequence[Any]) -> None:
             _require_known(nodes, self.convert_map)
@@ -98,12 +112,18 @@ def _importer(names: Mapping[str, str]) -> Any:
     return TorchImporter()
 
 
-def _placed(convert: Callable[..., Node]) -> Callable[..., Node]:
+def _placed(convert: Callable[..., Node], builder: SourcedBuilder) -> Callable[..., Node]:
     def at_place(node: Any, *rest: Any) -> Node:
-        with refusal(_described(node)):
+        with refusal(_described(node)), builder.at(_span(node)):
             return convert(node, *rest)
 
     return at_place
+
+
+def _span(node: Any) -> Node:
+    """`layers.0 at model.py`, and the line there; the name of the node where neither is known."""
+    path, (file, line) = _module_path(node), _source_line(node)
+    return place_span(path, file, line) if path or file else place_span(str(node.name))
 
 
 def _require_known(nodes: Sequence[Any], known: Mapping[str, object]) -> None:
@@ -121,16 +141,25 @@ def _require_known(nodes: Sequence[Any], known: Mapping[str, object]) -> None:
 
 def _described(node: Any) -> str:
     """`operator aten.foo.default (node `foo`, module `layers.0`, model.py:12)`."""
+    path, (file, line) = _module_path(node), _source_line(node)
     places = [f"node `{node.name}`"]
-    inner = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
-    if inner:
-        places.append(f"module `{inner[-1]}`")
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if frames:
-        own = [frame for frame in frames if "/torch/" not in frame[0]]
-        file, line = (own or frames)[-1]
-        places.append(f"{file}:{line}")
+    places += [f"module `{path}`"] if path else []
+    places += [f"{file}:{line}"] if file else []
     return f"operator {node.target} ({', '.join(places)})"
+
+
+def _module_path(node: Any) -> str:
+    """The path of the innermost nn.Module that a node was traced in; "" in the outermost."""
+    inner = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
+    return str(inner[-1]) if inner else ""
+
+
+def _source_line(node: Any) -> tuple[str, int]:
+    """The file and the line that a node was traced at, outside of torch where it can be; ("", 0) for none."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if "/torch/" not in frame[0]]
+    file, line = (own or frames or [("", 0)])[-1]
+    return file, int(line)
 
 
 # -- inputs and their dimensions -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,10 @@ def test_a_tensor_that_outgrows_its_storage_is_refused_by_name() -> None:
         assert len(machine["main"](tvm.runtime.tensor(np.zeros(m, "float32"))).numpy()) == m
     with pytest.raises(BoundsError) as refused:
         machine["main"](tvm.runtime.tensor(np.zeros(5, "float32")))
+    place = f"{os.path.relpath(ISSUE)}:18"
     assert str(refused.value) == (
-        "tensor `main.alloc`, float32[5], needs 20 bytes at offset 0 on a storage of 16 bytes: it would end "
-        "4 bytes behind it"
+        f"tensor `main.alloc (fill, {place})`, float32[5], needs 20 bytes at offset 0 on a storage of 16 "
+        "bytes: it would end 4 bytes behind it"
     )
 
 

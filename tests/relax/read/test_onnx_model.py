@@ -14,7 +14,9 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError, UnreadableError
+from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.read.onnx_model import import_onnx, load_onnx
+from symalloc.relax.source_spans import source_of
 
 Dims = Sequence[int | str | None]
 
@@ -34,6 +36,34 @@ def relu(*dims: int | str | None) -> onnx.ModelProto:
 
 def shape(mod: tvm.IRModule, index: int = 0) -> list[str]:
     return [re.sub(r"T\.int64\((\d+)\)", r"\1", str(e)) for e in mod["main"].params[index].ty.shape.values]
+
+
+def test_calls_name_the_node_that_they_come_from() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "x"], ["a"], name="/layers.0/MatMul"),
+        helper.make_node("Gelu", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "b"], ["y"], name="add"),
+    ]
+    mod = import_onnx(model(nodes, value("x", ["n", "n"]), opset=20))
+    found = [(str(b.value.op.name), source_of(b)) for b in bindings_in(mod["main"].body) if source_of(b)]
+    assert found[0] == ("relax.matmul", "/layers.0/MatMul")
+    assert found[-1] == ("relax.add", "add")
+    assert {place for _, place in found[1:-1]} == {"Gelu that makes b"}
+    assert all(source_of(b) for b in bindings_in(mod["main"].body) if isinstance(b.value, tvm.ir.Call))
+
+
+def test_calls_in_a_branch_name_their_own_node() -> None:
+    def branch(operator: str) -> Any:
+        node = helper.make_node(operator, ["x"], ["z"], name=f"the {operator}")
+        return helper.make_graph([node], operator, [], [value("z", None)])
+
+    nodes = [
+        helper.make_node(
+            "If", ["c"], ["y"], name="either", then_branch=branch("Relu"), else_branch=branch("Tanh")
+        )
+    ]
+    mod = import_onnx(model(nodes, value("x", ["n"]), value("c", [], TensorProto.BOOL)))
+    assert {source_of(b) for b in bindings_in(mod["main"].body)} - {""} == {"the Relu", "the Tanh"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 import tvm
 
 from symalloc.program.reading import ImportRefusedError, UnreadableError
+from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.read.torch_program import import_torch, load_torch
+from symalloc.relax.source_spans import source_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra `torch`)")
 Dim = torch.export.Dim
@@ -64,6 +66,33 @@ def test_dimensions_keep_names_and_ranges_in_memory_and_are_called_after_inputs_
     first = str(read["main"].params[0].name)
     assert [extents[:2] for extents in shapes(read)] == [[f"{first}_dim0", f"{first}_dim1"]] * 2
     assert set(bounds(read).values()) == {(1, 64), (2, 512)}
+
+
+class Layers(torch.nn.Module):  # type: ignore[misc]
+    """Two layers of one class, and something in the outermost module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
+
+    def forward(self, x: Any) -> Any:
+        """The softmax of what both layers make."""
+        for layer in self.layers:
+            x = layer(x)
+        return torch.softmax(x, -1)
+
+
+def test_calls_name_the_module_and_the_line_that_they_come_from(tmp_path: Path) -> None:
+    program = torch.export.export(Layers().eval(), (torch.randn(3, 4),), dynamic_shapes=({0: BATCH},))
+    first = Layers.forward.__code__.co_firstlineno
+    file = "tests/relax/read/test_torch_program.py"
+    for mod in (import_torch(program), from_file(program, tmp_path)):
+        calls = [b for b in bindings_in(mod["main"].body) if isinstance(b.value, tvm.ir.Call)]
+        found = [(str(b.value.op.name), source_of(b)) for b in calls]
+        for layer in ("layers.0", "layers.1"):
+            within = {operator for operator, place in found if place == f"{layer} at {file}:{first + 3}"}
+            assert {"relax.matmul", "relax.add"} <= within
+        assert found[-1] == ("relax.nn.softmax", f"{file}:{first + 4}")
 
 
 def test_derived_dimensions_are_sizes(tmp_path: Path) -> None:

@@ -262,8 +262,9 @@ def test_what_a_pool_refuses_ends_a_sweep() -> None:
     issue = load_one(SCRIPT.parents[2] / "examples" / "issue_17322.py")
     report = sweep(Runner(issue, pool=InstrumentedPool()), [{"m": m} for m in (3, 4, 5, 1025)])
     assert not report.ok and report.refused_at == {"m": 5} and len(report.results) == 2
-    assert report.refused is not None and report.refused.startswith("tensor `main.alloc`, float32[5], ")
-    with pytest.raises(SymallocError, match=r"tensor `main\.alloc`, float32"):
+    assert report.refused is not None and report.refused.startswith("tensor `main.alloc (fill, ")
+    assert "issue_17322.py:18)`, float32[5], " in report.refused
+    with pytest.raises(SymallocError, match=r"tensor `main\.alloc \(fill, .*, float32"):
         symalloc.run(issue, {"m": 5}, pool=symalloc.Pool())
 
 

@@ -1,0 +1,98 @@
+"""The places in an author's model that calls come from, as spans of TVM's on the calls themselves.
+
+A script's calls have theirs from TVM's parser.  An imported model has no text: the span is named after the
+part of the model, such as a node or the path of a module, and has the line of a source file or none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, SourceName, Span
+
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound
+from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
+
+_call = tvm_ffi.get_global_func("ir.Call")
+_INSTALLED = "/site-packages/"
+
+
+def place_span(part: str, file: str = "", line: int = 0) -> Node:
+    """A span for the place `part` of a model, in that line of `file`; either may be ""."""
+    name = f"{part} at {file}" if part and file else part or file
+    return Span(SourceName(name), line, line, 0, 0)
+
+
+def place_text(span: Node | None) -> str:
+    """The place at `span` for a person: `model.py:12`, `layers.0 at model.py:12`, `node_7`; "" for None."""
+    if span is None:
+        return ""
+    name, line = str(span.source_name.name), int(span.line)
+    if line <= 0:
+        return name
+    part, at, file = name.rpartition(" at ")
+    return f"{part}{at}{_short(file, str(Path.cwd()))}:{line}"
+
+
+def at_place(call: CallNode, span: Node, arguments: Sequence[Node] | None = None) -> CallNode:
+    """`call` with that span, and with other `arguments` of the same types; its own type is kept."""
+    given = call.args if arguments is None else arguments
+    made: CallNode = _call(call.ty, call.op, given, call.attrs, call.ty_args, span)
+    return made
+
+
+def place_of(value: Node | None) -> Node | None:
+    """The span of `value` where it is a call that has one."""
+    return value.span if isinstance(value, Call) else None
+
+
+def source_of(binding: object) -> str:
+    """The place of what `binding` binds, for a person; "" where none is known."""
+    return place_text(place_of(getattr(binding, "value", None)))
+
+
+@lru_cache(maxsize=256)
+def _short(file: str, here: str) -> str:
+    """`file` relative to the directory `here`, or to where packages are installed, if it lies there."""
+    if _INSTALLED in file:
+        return file.rpartition(_INSTALLED)[2]
+    return os.path.relpath(file, here) if Path(file).is_relative_to(here) else file
+
+
+Finder = Callable[[VarNode, CallNode], Node | None]
+"""The span for a call that is bound to a variable; None where it has one, or nothing is known."""
+
+
+def map_places(module: tvm.IRModule, find: Finder) -> tvm.IRModule:
+    """`module` with the spans that `find` gives for its calls; nothing else changes."""
+
+    def rewrite(_: str, function: relax.Function) -> relax.Function | None:
+        rewriter = _PlaceWriter(find=find)
+        if not isinstance(function.body, relax.SeqExpr):
+            return None
+        body = rewriter.sequence(function.body)
+        return with_body(function, body) if rewriter.changed else None
+
+    return map_functions(module, rewrite)
+
+
+@dataclass(slots=True, kw_only=True)
+class _PlaceWriter(BindingRewriter):
+    find: Finder
+    changed: bool = False
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        value = binding.value
+        if type(binding) is relax.VarBinding and type(value) is Call:
+            span = self.find(binding.var, value)
+            if span is not None:
+                self.changed = True
+                return [bound(binding.var, at_place(value, span))]
+        return BindingRewriter.rewrite(self, binding)
