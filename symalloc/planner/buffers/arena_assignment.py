@@ -240,7 +240,7 @@ class ArenaAssignment:
             simple = [*lone, *fewest_arenas(timeline, planned)]
             return simple, timeline.spread(simple)
         simple = [*lone, *by_definition(columns, planned)]
-        if self.whole:
+        if self.whole or len(simple) == len(members):  # each by itself, which is what the limit is
             return simple, 1.0
         bound = self.bound(columns)
         if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):

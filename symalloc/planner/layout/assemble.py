@@ -19,7 +19,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum, select
 from symalloc.size.condition import Condition, negate
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr
 
 MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences for a stacking, and more for each of its buffers
 
@@ -43,6 +43,8 @@ def assemble(
     """
     if not regimes or regimes[-1][0] is not None:
         raise ValueError("the last regime must hold for every shape that is left")
+    if len(buffers) == 1:
+        return Arena.of(buffers[0].size, [Placement(buffers[0], ZERO)])
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
     layouts, raised = [], 0
     for stacking, case in _cases(regimes, domain):
