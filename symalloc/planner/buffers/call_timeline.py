@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from symalloc.planner.buffers.branch_limits import least_on_paths
-from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes
+from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes, bounds_of
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
@@ -71,9 +71,13 @@ class CallTimeline:
 
     def _of(self, others: Sequence[HeldBytes]) -> Values:
         """The bytes at each column of what is no tenant."""
-        table, held = self._table, HeldColumns.of([one.held for one in others])
-        everyone = np.arange(len(others))
-        return self._summed(held, everyone, table.rows_of([one.size for one in others]), table.values)
+        table = self._table
+        if len(others) > FEW:
+            held, everyone = HeldColumns.of([one.held for one in others]), np.arange(len(others))
+            return self._summed(held, everyone, table.rows_of([one.size for one in others]), table.values)
+        found = np.zeros((self.offsets[-1], table.values.shape[1]))
+        _add(found, ((table.values[table.rows[one.size]], one.held) for one in others))
+        return found
 
     def _limit(self, need: Values, apart: Values) -> Values:
         limit = need.copy()
@@ -113,10 +117,7 @@ class CallTimeline:
             return self._summed(self.columns.held_columns, numbers, kinds, self._table.values, first, last)
         last = self.offsets[-1] if last is None else last
         found = np.zeros((last - first, self.bytes.shape[1]))
-        for i in chosen:
-            size = self.bytes[i]
-            for _, begin, end in self.held[i]:
-                found[begin - first : end - first] += size
+        _add(found, ((self.bytes[i], self.held[i]) for i in chosen), first)
         return found
 
     # -- arenas --------------------------------------------------------------------------------------------
@@ -130,7 +131,10 @@ class CallTimeline:
         return self._heights[key]
 
     def _height(self, members: Sequence[int]) -> Values:
-        within = self.columns.held_columns.bounds(np.array(members, dtype=np.int64))
+        if len(members) > FEW:
+            within = self.columns.held_columns.bounds(np.array(members, dtype=np.int64))
+        else:
+            within = bounds_of(one for i in members for one in self.held[i])
         found: Values = self.load(members, *within).max(0, initial=0.0)
         return found
 
@@ -147,9 +151,7 @@ class CallTimeline:
         if len(shared) > FEW:
             every = np.arange(len(shared))
             return found + self._summed(HeldColumns.of(held), every, every, np.array(heights))
-        for height, spans in zip(heights, held, strict=True):
-            for _, begin, end in spans:
-                found[begin:end] += height
+        _add(found, zip(heights, held, strict=True))
         return found
 
     def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
@@ -196,6 +198,13 @@ class CallTimeline:
             begin, end = self.offsets[path], self.offsets[path + 1]
             found[row] = bytes_at[begin:end].max(axis=0, initial=0.0)
         return found
+
+
+def _add(found: Values, held: Iterable[tuple[Values, Sequence[Held]]], first: int = 0) -> None:
+    """Add each size while it is held to `found`, whose first column is `first`."""
+    for size, spans in held:
+        for _, begin, end in spans:
+            found[begin - first : end - first] += size
 
 
 @dataclass(frozen=True)
