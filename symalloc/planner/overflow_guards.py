@@ -57,7 +57,8 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     signed = frozenset(name for bound in needed for name in bound.symbols if domain.lower_of(name) < 0)
     checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
     wanted = _not_implied(checks, joint, domain)
-    settled = len(wanted) > MOST_COMPARED or all(_needed(check, wanted, domain) for check in wanted)
+    alone = len(wanted) == 1 and not domain.assumptions
+    settled = alone or len(wanted) > MOST_COMPARED or all(_needed(c, wanted, domain) for c in wanted)
     fewest = wanted if settled else prover.minimise(wanted, domain)
     return tuple(Guard(condition=c, check=checks[c]) for c in fewest)
 

@@ -45,6 +45,8 @@ class SyntacticOrder:
             return True
         if self.compared > self._most:
             return False
+        if self._rounded_at_most(low, high):
+            return True
         nodes, _, known = _expanded(high)
         if any(self._terms_at_most(low.terms, node.terms) for node in nodes[1:]):
             return True
@@ -52,6 +54,23 @@ class SyntacticOrder:
         if all(part in known or self._below(part, nodes) for part in parts):
             return True
         return len(parts) > 1 and any(self._roughly_at_most(low, node) for node in nodes)
+
+    def _rounded_at_most(self, low: Expr, high: Expr) -> bool:
+        """Return whether `low` is seen to be at most `high`, which is rounded up to multiples of a constant.
+
+        This is what most questions are about, and needs no look at points.
+        """
+        if len(high.terms) != 1:
+            return False
+        ((monomial, step),) = high.terms.items()
+        quotient = _quotient(monomial)
+        if quotient is None or step <= 0 or step % quotient[1]:
+            return False
+        above, divisor = quotient
+        times = step // divisor
+        least = {m: times * c for m, c in above.terms.items()}
+        least[()] = least.get((), 0) - times * (divisor - 1)
+        return self._terms_at_most(low.terms, least)
 
     def _below(self, low: Expr, nodes: Sequence[Expr]) -> bool:
         """Return whether one of `nodes` is seen to be at least `low`; the last of them are the simplest."""
