@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.search.grid import Values
 
 FEW = 3
+FEW_AT_ONCE = 3  # arenas that are looked at one by one
 MOST_TRIED = 8  # arenas that one tensor is tried in, the latest first
 MOST_WORK = 20_000_000  # sums of bytes at one column and binding, for a whole function
 TRIAL = 2000  # what one trial of an arena counts, however short
@@ -99,12 +101,10 @@ class _FirstFit:
         keeps the limit.
         """
         best: tuple[float, _Group, Values, tuple[Held, ...]] | None = None
-        tried = 0
-        for group in reversed(self.groups):
-            if not group.open or tried == MOST_TRIED:
-                continue
-            tried += 1
-            found = self.joined(group, i, np.inf if best is None else best[0])
+        tried = list(islice((group for group in reversed(self.groups) if group.open), MOST_TRIED))
+        for group, full in zip(tried, self.full(tried, i), strict=True):
+            self.work += TRIAL
+            found = None if full else self.joined(group, i, np.inf if best is None else best[0])
             if found is not None:
                 best = (found[0], group, found[1], found[2])
                 if found[0] <= 0:
@@ -130,12 +130,26 @@ class _FirstFit:
                 fine = fine and not (room[begin:end] < -0.5).any()
         return fine
 
+    def full(self, groups: Sequence[_Group], i: int) -> Sequence[bool]:
+        """Return for each of some groups whether its arena cannot even become as large as a tensor where it
+        is first held, and the tensor is not.
+        """
+        if not self.memory.straight or len(groups) < FEW_AT_ONCE:
+            return [False] * len(groups)
+        ((_, begin, end),) = self.memory.held[i]
+        firsts = [group.spans[0].begin for group in groups]
+        kept = np.array([group.kept for group in groups])
+        left = np.where(kept[:, None], 0.0, np.minimum(self.room[firsts], self.spare[firsts]))
+        more = self.memory.bytes[i] - np.array([group.height for group in groups])
+        full = np.logical_or.reduce(more > left + 0.5, axis=1)
+        apart = (group.kept or not begin <= first < end for group, first in zip(groups, firsts, strict=True))
+        return [one and other for one, other in zip(full.tolist(), apart, strict=True)]
+
     def joined(self, group: _Group, i: int, less: float) -> tuple[float, Values, tuple[Held, ...]] | None:
         """By how much the group would grow, its height and spans then; None where that takes too much, or is
         not `less`.
         """
         memory, size = self.memory, self.memory.bytes[i]
-        self.work += TRIAL
         if group.kept and not self.before(group, i):
             return None
         height = group.height

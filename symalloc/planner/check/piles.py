@@ -21,6 +21,8 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     """Yield the pairs of indices (lower, upper), each once, that are live at one position at which nothing
     lies between them.
     """
+    if len(placements) == 1:
+        return
     order = _from_below(placements)
     events = sorted(
         (position, begins, number)
