@@ -58,6 +58,7 @@ def lint(
     budget: str | int | None = None,
     cache: str | Path | None = None,
     scheduler: str | None = None,
+    baseline: str | Path | None = None,
 ) -> Report:
     """Lint models in memory, and files, directories or glob patterns given as str or Path.
 
@@ -72,7 +73,8 @@ def lint(
     file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
     a call of a function may hold at once, such as "512MiB" (SYM402).  `cache`: a folder
     for the findings of files, which are not linted again while nothing changes.  `scheduler`: a Dask cluster
-    to lint files on, such as "dask://host:8786".
+    to lint files on, such as "dask://host:8786".  `baseline`: a file with findings
+    to leave out, which `symalloc lint --write-baseline` wrote.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -89,15 +91,17 @@ def lint(
         timeout=timeout,
         jobs=jobs,
         budget=parse_amount("budget", budget, least=1),
+        baseline=_path("baseline", baseline),
     )
     paths, modules = _sorted_out(target)
     with ExitStack() as stack:
-        kept = None if cache is None else LintCache(Path(cache), options, fixes=True)
+        folder = _path("cache", cache)
+        kept = None if folder is None else LintCache(folder, options, fixes=True)
         cluster = None if scheduler is None else stack.enter_context(DaskScheduler(scheduler))
         session = stack.enter_context(LintSession(options, cache=kept, scheduler=cluster))
         reports = [session.lint_files(found_files(options, paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
-    return reports[0] if len(reports) == 1 else Report.joined(reports)
+        return session.without_known(reports[0] if len(reports) == 1 else Report.joined(reports))
 
 
 def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
@@ -267,6 +271,12 @@ def _condition(claim: Claim) -> Condition:
 def _is_sympy(value: object) -> bool:
     """True where `value` comes from sympy, which is not imported to find out."""
     return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
+
+
+def _path(name: str, value: object) -> Path | None:
+    if not isinstance(value, str | Path | None):
+        raise UsageError(f"{name} is {value!r}; it must be a path")
+    return None if value is None else Path(value)
 
 
 def _texts(value: str | Sequence[str]) -> tuple[str, ...]:

@@ -112,6 +112,10 @@ def test_paths_and_modules(tmp_path: Path) -> None:
         (SOUND, {"select": "SYM777"}, "unknown rule `SYM777`"),
         (SOUND, {"jobs": 0}, "jobs is 0; it must be a whole number of at least 1"),
         (SOUND, {"jobs": True}, "jobs is True"),
+        (SOUND, {"cache": True}, "cache is True; it must be a path"),
+        (SOUND, {"baseline": 3}, "baseline is 3; it must be a path"),
+        (SOUND, {"baseline": "none.json"}, "baseline none.json: cannot be read"),
+        (SOUND, {"scheduler": "tcp://x"}, "expected dask://HOST:PORT"),
         (SOUND, {"stage": "later"}, "unknown stage 'later'"),
     ],
 )

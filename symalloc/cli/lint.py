@@ -20,6 +20,7 @@ from symalloc.lint_files import found_files
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, PipelineName, is_stage
 from symalloc.relax.read.find_files import FoundFiles
+from symalloc.relax.read.model_file import STDIN_ARGUMENT
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 from symalloc.shown import counted
@@ -229,6 +230,8 @@ def lint_command(
     shown = _Output(**{field.name: given.pop(field.name) for field in fields(_Output)})
     if shown.unsafe_fixes and not (shown.apply_fixes or shown.diff):
         raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
+    if (shown.apply_fixes or shown.diff) and STDIN_ARGUMENT in paths:
+        raise click.UsageError("--fix and --diff need files; `-` is standard input")
     if shown.write_baseline and (given["baseline"] or shown.diff):
         raise click.UsageError("--write-baseline goes without --baseline and --diff")
     file = config or (None if no_config else find_config(paths))

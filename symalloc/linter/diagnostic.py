@@ -243,6 +243,13 @@ class Report:
         return tuple(dict.fromkeys(d.file for d in self if d.rule == CANNOT_BE_READ))
 
     @property
+    def known_remarks(self) -> tuple[str, ...]:
+        """The findings of the baseline that are left out, and those that are gone, in words."""
+        left_out = (f"{counted(self.known, 'known finding')} left out",) if self.known else ()
+        gone = (f"{counted(self.stale, 'finding')} of the baseline gone",) if self.stale else ()
+        return left_out + gone
+
+    @property
     def ok(self) -> bool:
         """True where there is neither an error nor a warning."""
         return all(d.severity is Severity.NOTE for d in self.diagnostics)

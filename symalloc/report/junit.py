@@ -12,11 +12,13 @@ from symalloc.report.text import text_of
 def render_junit(report: Report) -> str:
     """Render the report; notes are cases that pass, a file without findings is one, too.
 
-    A file that cannot be read is an error.
+    A file that cannot be read is an error.  Findings that the baseline left out are a suite without cases.
     """
     root = Element("testsuites", name="symalloc")
     for file in dict.fromkeys((*report.files, *(_file(d) for d in report))):
         _suite(root, file, [d for d in report if _file(d) == file], report)
+    if report.known_remarks:
+        _baseline(root, report)
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, 0)) for suite in root)))
     indent(root)
@@ -31,6 +33,13 @@ def _suite(root: Element, file: str, findings: list[Diagnostic], report: Report)
         SubElement(suite, "testcase", classname=_text(file), name="memory")
     for kind, found in (("tests", "testcase"), ("failures", ".//failure"), ("errors", ".//error")):
         suite.set(kind, str(len(suite.findall(found))))
+
+
+def _baseline(root: Element, report: Report) -> None:
+    suite = SubElement(root, "testsuite", name="baseline", tests="0", failures="0", errors="0")
+    properties = SubElement(suite, "properties")
+    for name, count in (("known", report.known), ("stale", report.stale)):
+        SubElement(properties, "property", name=name, value=str(count))
 
 
 def _case(suite: Element, file: str, finding: Diagnostic, report: Report) -> None:

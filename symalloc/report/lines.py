@@ -24,8 +24,13 @@ def _concise(diagnostic: Diagnostic, report: Report) -> str:
 
 
 def render_github(report: Report) -> str:
-    """Render all findings, one workflow command each; GitHub annotates the pull request with them."""
-    return "".join(f"{_command(d, report)}\n" for d in report)
+    """Render all findings, one workflow command each; GitHub annotates the pull request with them.
+
+    What the baseline left out is a notice without a place.
+    """
+    known = ", ".join(report.known_remarks)
+    notice = f"::notice title=symalloc baseline::{_data(known)}\n" if known else ""
+    return "".join(f"{_command(d, report)}\n" for d in report) + notice
 
 
 def _command(diagnostic: Diagnostic, report: Report) -> str:

@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import Any
 
-from symalloc.linter.diagnostic import Dependent, Diagnostic, LintSummary, Report
+from symalloc.linter.diagnostic import Dependent, Diagnostic, Report
 
 VERSION = 1
 VERDICTS = ("always_valid", "always_invalid", "runtime_check")
@@ -19,7 +19,7 @@ def render_json(report: Report) -> str:
         "version": VERSION,
         "files": list(report.files),
         "diagnostics": [_diagnostic(d, report) for d in report],
-        "summary": _summary(report.summary),
+        "summary": _summary(report),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -65,6 +65,7 @@ def _place(one: Dependent, report: Report) -> dict[str, Any]:
     }
 
 
-def _summary(s: LintSummary) -> dict[str, Any]:
+def _summary(report: Report) -> dict[str, Any]:
+    s, baseline = report.summary, {"known": report.known, "stale": report.stale}
     solvers = {"by_solver": {"cascade": 0, "z3": 0, **s.by_solver}}
-    return {name: getattr(s, name) for name in COUNTS} | solvers | {"seconds": round(s.seconds, 6)}
+    return {name: getattr(s, name) for name in COUNTS} | baseline | solvers | {"seconds": round(s.seconds, 6)}

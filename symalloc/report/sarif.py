@@ -42,10 +42,12 @@ class _SarifRun:
             "version": metadata.version("symalloc"),
             "rules": [_rule(rule) for rule in self.rules],
         }
+        counts = {"knownFindings": self.report.known, "staleFindings": self.report.stale}
         return {
             "tool": {"driver": driver},
             "columnKind": "unicodeCodePoints",
             "artifacts": [{"location": self.artifact(f)} for f in self.report.files if _is_file(f)],
+            "properties": {name: count for name, count in counts.items() if count},
             "results": [
                 self.result(d, key) for d, key in zip(self.report, fingerprints(self.report), strict=True)
             ],

@@ -15,7 +15,6 @@ from symalloc.program.span import Span
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.cells import visible
 from symalloc.report.excerpt import Row, Underline, excerpt
-from symalloc.shown import counted
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 FRAME = "bold blue"
@@ -57,8 +56,7 @@ def render_summary(report: Report) -> str:
         (more, f"{more}{' more' if fixable else ''} with --fix --unsafe-fixes"),
         (0 if nothing else failed, f"{_files(failed)} could not be read in full"),
         (skipped, f"{_files(skipped)} without Relax modules skipped"),
-        (report.known, f"{counted(report.known, 'known finding')} left out"),
-        (report.stale, f"{counted(report.stale, 'finding')} of the baseline gone"),
+        *((1, remark) for remark in report.known_remarks),
     ]
     counts = f"nothing verified: {_files(failed)} could not be read." if nothing else _counts(report.summary)
     return f"{counts} {', '.join(text for count, text in remarks if count)}".rstrip()

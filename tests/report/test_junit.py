@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
 from symalloc.linter.diagnostic import Severity
@@ -34,3 +35,12 @@ def test_a_file_without_findings_is_a_case_that_passes() -> None:
     cases = fromstring(render_junit(report)).findall("testsuite/testcase")
     assert [case.get("classname") for case in cases] == list(report.files)
     assert not any(len(case) for case in cases)
+
+
+def test_what_a_baseline_left_out_is_counted_in_a_suite_of_its_own() -> None:
+    root = fromstring(render_junit(replace(samples.report(), known=3, stale=1)))
+    found = root.findall("testsuite[@name='baseline']/properties/property")
+    assert [(one.get("name"), one.get("value")) for one in found] == [("known", "3"), ("stale", "1")]
+    without = fromstring(render_junit(samples.report()))
+    assert root.get("tests") == without.get("tests")
+    assert without.find("testsuite[@name='baseline']") is None

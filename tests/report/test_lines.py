@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from symalloc.report.lines import render_concise, render_github
 from tests.report import samples
@@ -41,3 +42,11 @@ def test_a_place_in_a_printed_script_is_no_line_of_the_file() -> None:
 
 def test_nothing_found_is_nothing_written() -> None:
     assert render_concise(samples.report()) == render_github(samples.report()) == ""
+
+
+def test_what_a_baseline_left_out_is_a_notice_without_a_place() -> None:
+    known = replace(samples.report(), known=3, stale=1)
+    assert render_github(known) == (
+        "::notice title=symalloc baseline::3 known findings left out, 1 finding of the baseline gone\n"
+    )
+    assert render_github(samples.report()) == ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import jsonschema
 
@@ -26,6 +27,8 @@ DIAGNOSTIC_KEYS = [
 SUMMARY_KEYS = [
     *("functions", "constraints", "always_valid", "always_invalid", "runtime_check", "guarded", "unknown"),
     "data_dependent",
+    "known",
+    "stale",
     *("by_solver", "seconds"),
 ]
 
@@ -68,3 +71,8 @@ def test_a_place_in_a_printed_script_has_no_line() -> None:
 def test_safe_fixes_come_first() -> None:
     (row,) = json.loads(render_json(samples.report(samples.OUTGROWN)))["diagnostics"]
     assert row["fix"] == {"title": samples.GROWN.title, "safe": True}
+
+
+def test_what_a_baseline_left_out_is_counted() -> None:
+    summary = json.loads(render_json(replace(samples.report(), known=3, stale=1)))["summary"]
+    assert (summary["known"], summary["stale"]) == (3, 1)

@@ -85,3 +85,9 @@ def test_a_fingerprint_does_not_depend_on_other_files() -> None:
     alone = _results(samples.report(samples.OUTGROWN))
     both = _results(samples.report(replace(samples.OUTGROWN, file="first.py"), samples.OUTGROWN))
     assert both[1]["partialFingerprints"] == alone[0]["partialFingerprints"]
+
+
+def test_what_a_baseline_left_out_is_counted() -> None:
+    document = json.loads(render_sarif(replace(samples.report(), known=3, stale=1), rules=RULES))
+    assert document["runs"][0]["properties"] == {"knownFindings": 3, "staleFindings": 1}
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))

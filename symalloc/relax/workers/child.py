@@ -7,12 +7,14 @@ the jobs do.
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from typing import IO, Any
 
 from symalloc.errors import RunError, SymallocError
 
+_LOGGER = "symalloc"
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[2]); "
     "from symalloc.relax.workers.child import serve; serve(int(sys.argv[1]))"
@@ -39,7 +42,7 @@ class Job:
     """A call of `function`, written `module:name`.
 
     `tells`: it is given a function, as `tell=`, that sends the parent whatever it is called with.  Relative
-    file names start from `folder`.
+    file names start from `folder`.  What the child logs from `log_level` on is logged by the parent.
     """
 
     function: str
@@ -47,6 +50,7 @@ class Job:
     named: Mapping[str, object] | None = None
     tells: bool = False
     folder: str | None = None
+    log_level: int = logging.WARNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,24 @@ class JobFailure:
 
     message: str
     expected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A line that the child logged, for the logger `name` of the parent."""
+
+    name: str
+    level: int
+    text: str
+
+    def pass_on(self) -> None:
+        """Log the line here."""
+        logging.getLogger(self.name).log(self.level, "%s", self.text)
+
+
+def level_of_log() -> int:
+    """The level from which on this process wants to hear."""
+    return logging.getLogger(_LOGGER).getEffectiveLevel()
 
 
 class CrashError(RunError):
@@ -116,10 +138,8 @@ def call_in_child(
     """
     child = ChildProcess()
     try:
-        child.pipe.send(Job(function, arguments, named))
-        if not child.pipe.poll(timeout):
-            raise RunError(f"{what} took longer than {timeout:g} seconds")
-        answer = child.pipe.recv()
+        child.pipe.send(Job(function, arguments, named, log_level=level_of_log()))
+        answer = _answer(child, what, timeout)
     except (EOFError, OSError):
         status, said = child.process.wait(), child.said()
         raise CrashError(_death(what, status, said), said) from None
@@ -128,6 +148,18 @@ def call_in_child(
     if isinstance(answer, JobFailure):
         raise RunError(answer.message) if answer.expected else RuntimeError(answer.message)
     return answer.value
+
+
+def _answer(child: ChildProcess, what: str, timeout: float | None) -> JobResult | JobFailure:
+    """Wait for the end of the job; what is logged on the way is logged here."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        if not child.pipe.poll(None if end is None else max(0.0, end - time.monotonic())):
+            raise RunError(f"{what} took longer than {timeout:g} seconds")
+        message: LogEntry | JobResult | JobFailure = child.pipe.recv()
+        if not isinstance(message, LogEntry):
+            return message
+        message.pass_on()
 
 
 def _death(what: str, status: int, said: str) -> str:
@@ -159,12 +191,27 @@ def serve(descriptor: int) -> None:
     _prepare()
     os.dup2(2, 1)  # whatever TVM prints goes where the parent keeps it
     pipe = Connection(descriptor)
+    logger = logging.getLogger(_LOGGER)
+    logger.addHandler(_Forwarding(pipe.send))
+    logger.propagate = False
     while True:
         try:
             job: Job = pipe.recv()
         except EOFError:
             return
+        logger.setLevel(job.log_level)
         pipe.send(_done(job, pipe.send))
+
+
+class _Forwarding(logging.Handler):
+    """Sends the parent what is logged."""
+
+    def __init__(self, send: Callable[[object], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._send(LogEntry(record.name, record.levelno, record.getMessage()))
 
 
 def _done(job: Job, tell: Callable[[object], None]) -> JobResult | JobFailure:

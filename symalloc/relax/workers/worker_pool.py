@@ -27,7 +27,16 @@ from symalloc.program.reading import (
     ReadProblem,
     result_of,
 )
-from symalloc.relax.workers.child import ChildProcess, Job, JobFailure, JobResult, how_it_ended, last_lines
+from symalloc.relax.workers.child import (
+    ChildProcess,
+    Job,
+    JobFailure,
+    JobResult,
+    LogEntry,
+    how_it_ended,
+    last_lines,
+    level_of_log,
+)
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
@@ -98,7 +107,7 @@ class Worker(ChildProcess):
             self.step = "reading"
         self.deadline = time.monotonic() + (options.timeout if self.ready else _STARTUP_SECONDS)
         arguments = (Path(reading.file), options, reading.begun, reading.data)
-        self.pipe.send(Job(_READ_JOB, arguments, tells=True, folder=_folder()))
+        self.pipe.send(Job(_READ_JOB, arguments, tells=True, folder=_folder(), log_level=level_of_log()))
 
     def enters(self, step: str, options: ReadOptions) -> None:
         """Note what it does now; the time for a file counts from its first sign of life."""
@@ -271,7 +280,7 @@ class _Batch:
 
     def _receive(self, worker: Worker) -> None:
         try:
-            message: Message | JobResult | JobFailure = worker.pipe.recv()
+            message: Message | LogEntry | JobResult | JobFailure = worker.pipe.recv()
         except (EOFError, OSError):
             self._bury(worker)
             return
@@ -279,6 +288,8 @@ class _Batch:
         if reading is None:
             return
         match message:
+            case LogEntry():
+                message.pass_on()
             case ReadingStep(text=text):
                 worker.enters(text, self._options)
             case JobResult() | JobFailure():
