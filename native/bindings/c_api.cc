@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,11 @@
 struct SymallocPool {
   symalloc::PoolRef pool;
   tvm::ffi::Module use;
+};
+
+struct SymallocSession {
+  symalloc::PoolRef pool;
+  std::shared_ptr<symalloc::Session> session;
 };
 
 namespace symalloc {
@@ -146,6 +152,11 @@ SymallocPoolStatistics StatisticsOf(const PoolRef& pool) {
   return statistics;
 }
 
+SymallocSessionStatistics StatisticsOf(const SymallocSession& it) {
+  SessionStatistics now = it.pool->pool.ReadSession(it.session.get());
+  return {sizeof(SymallocSessionStatistics), now.limit, now.live, now.peak_live, now.allocs, now.frees, now.refused};
+}
+
 ffi::Tensor EmptyOf(const PoolRef& pool, ffi::ShapeView shape, DLDataType dtype, const char* tag) {
   if (Bytes(shape, dtype) < 0) {
     throw ffi::Error("BoundsError", "a tensor, " + Text(shape, dtype) +
@@ -210,6 +221,31 @@ int symalloc_pool_trim(SymallocPool* pool, int64_t* freed) {
 int symalloc_pool_statistics(SymallocPool* pool, SymallocPoolStatistics* statistics) {
   return Run([&] {
     SymallocPoolStatistics now = symalloc::StatisticsOf(Given(pool, "pool").pool);
+    symalloc::Copy(now, Given(statistics, "statistics").nbytes, statistics);
+  });
+}
+
+int symalloc_session_open(SymallocPool* pool, const char* name, int64_t limit, SymallocSession** session) {
+  return Run([&] {
+    symalloc::PoolRef owner = Given(pool, "pool").pool;
+    auto made = owner->pool.OpenSession(&Given(name, "name"), symalloc::BytesOrNone(limit, "limit"));
+    Given(session, "session") = new SymallocSession{owner, made};
+  });
+}
+
+void symalloc_session_release(SymallocSession* session) { delete session; }
+
+int symalloc_session_enter(SymallocSession* session) {
+  return Run([&] { Given(session, "session").pool->pool.EnterSession(session->session); });
+}
+
+int symalloc_session_leave(SymallocSession* session) {
+  return Run([&] { Given(session, "session").pool->pool.LeaveSession(session->session.get()); });
+}
+
+int symalloc_session_statistics(SymallocSession* session, SymallocSessionStatistics* statistics) {
+  return Run([&] {
+    SymallocSessionStatistics now = symalloc::StatisticsOf(Given(session, "session"));
     symalloc::Copy(now, Given(statistics, "statistics").nbytes, statistics);
   });
 }

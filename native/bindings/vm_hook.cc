@@ -133,7 +133,7 @@ PoolType* TypeOf(int number) {
 
 constexpr const char* kLater =
     "another library has registered the global function `DeviceAllocator.` after symalloc, and does not hand on the "
-    "types that it does not know; load that library before the first symalloc.memory_cfg of the process";
+    "types that it does not know; load that library before the first pool of the process serves a machine";
 
 // The number that this thread asks the registered function about; 0: none.
 thread_local int asked = 0;

@@ -106,6 +106,32 @@ void BlocksComeAndGo() {
   Expect(pool.Trim() > 0 && pool.Statistics().reserved == 0, "Trim gives all pages back");
 }
 
+void SessionsAreBudgets(const std::string& file) {
+  symalloc::Pool pool;
+  ffi::Module machine = Machine(file);
+  pool.Serve(machine);
+  ffi::Tensor x = Zeros(&pool, 5);
+  symalloc::Session session(pool, "request 17", 4096), counting(pool, "all");
+  std::optional<ffi::Tensor> y;
+  {
+    symalloc::Session::Scope within(session);
+    y = pool.Empty({100}, kFloat);
+    Refuses([&] { Call(machine, x); }, "OutOfMemoryError", "the session `request 17`");
+    Refuses([&] { pool.Empty({1000}, kFloat); }, "OutOfMemoryError", "the session `request 17`");
+  }
+  Expect(session.Statistics().live == 400 && session.Statistics().refused == 2, "a session counts");
+  y.reset();
+  symalloc::SessionStatistics now = session.Statistics();
+  Expect(now.live == 0 && now.peak_live >= 400 && now.peak_live <= now.limit, "until it is freed, wherever");
+  {
+    symalloc::Session::Scope within(counting);
+    Call(machine, x);
+  }
+  Expect(counting.Statistics().allocations > 1, "what a machine allocates is charged");
+  Expect(session.Statistics().allocations == now.allocations, "outside nothing is charged");
+  Refuses([&] { symalloc::Session(pool, "none", -2); }, "PoolUsageError", "`limit` is a number of bytes, or -1");
+}
+
 void TensorsKeepTheirPool() {
   ffi::Tensor left = symalloc::Pool().Empty({4}, kFloat);
   static_cast<float*>(left.data_ptr())[3] = 1;
@@ -162,5 +188,6 @@ int main() {
   MachinesKeepTheirPool(file);
   MachinesOnSeveralDevices(file);
   OnlyMachinesAreServed(file);
+  SessionsAreBudgets(file);
   return broken == 0 ? 0 : 1;
 }

@@ -6,6 +6,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import symalloc
 from examples.serving import make_model
 from symalloc.errors import SymallocError
 from symalloc.native import library
-from tests.pool.library import need_native, package
+from tests.pool.library import ROOT, need_native, package
 from tests.test_docs import blocks
 
 PROGRAM = Path(__file__).with_name("public_header.cc")
@@ -25,7 +26,7 @@ PROGRAM = Path(__file__).with_name("public_header.cc")
 def test_the_library_exports_what_the_header_declares() -> None:
     text = (package() / "include" / "symalloc" / "c_api.h").read_text()
     declared = re.findall(r"^SYMALLOC_API \w+ (\w+)\(", text, re.MULTILINE)
-    assert len(declared) == text.count("\nSYMALLOC_API ") == 9
+    assert len(declared) == text.count("\nSYMALLOC_API ") == 14
     exported = ctypes.CDLL(str(need_native()))
     assert [name for name in declared if not hasattr(exported, name)] == []
 
@@ -39,6 +40,25 @@ def test_without_the_library_there_is_no_package(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(library, "installed_library", lambda: None)
     with pytest.raises(SymallocError, match="the native library is not installed"):
         symalloc.cmake_dir()
+
+
+_NO_RUNTIME = """
+import sys, tvm_ffi
+sys.modules["tvm"] = None
+from symalloc.native.library import load_library
+assert load_library(*sys.argv[1:]) is None
+create = tvm_ffi.get_global_func("symalloc.pool.create")
+pool = create(11, 10, -1, 65536, 65536, 2097152, 0, False, True, False, 0, 0.0)
+try:
+    tvm_ffi.get_global_func("symalloc.pool.vm_type")(pool)
+except Exception as error:
+    print(error)
+"""
+
+
+def test_without_tvms_runtime_the_pool_says_so() -> None:
+    status, said = _ran(sys.executable, "-c", _NO_RUNTIME, str(need_native()), folder=ROOT)
+    assert status == 0 and "TVM's runtime is not in this process" in said, said
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the program")

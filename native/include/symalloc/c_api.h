@@ -47,6 +47,19 @@ typedef struct {
   int64_t refused;  // allocations that did not fit
 } SymallocPoolStatistics;
 
+typedef struct SymallocSession SymallocSession;
+
+// Fields are only ever added at the end.
+typedef struct {
+  uint64_t nbytes;    // sizeof(SymallocSessionStatistics)
+  int64_t limit;      // bytes; -1: none but the pool's
+  int64_t live;       // bytes asked for and not freed
+  int64_t peak_live;  // bytes
+  int64_t allocations;
+  int64_t frees;
+  int64_t refused;  // allocations that did not fit into the session
+} SymallocSessionStatistics;
+
 // The options by default, into `options`, whose `nbytes` is set.
 SYMALLOC_API int symalloc_pool_options(SymallocPoolOptions* options);
 
@@ -73,6 +86,19 @@ SYMALLOC_API int symalloc_pool_trim(SymallocPool* pool, int64_t* freed);
 
 // Fills the fields that `statistics->nbytes` says are there.
 SYMALLOC_API int symalloc_pool_statistics(SymallocPool* pool, SymallocPoolStatistics* statistics);
+
+// A budget of `limit` bytes within the pool; -1: none, the session only counts.  It lies within the session that the
+// calling thread is in.  `name` stands in errors.
+SYMALLOC_API int symalloc_session_open(SymallocPool* pool, const char* name, int64_t limit, SymallocSession** session);
+
+// What was charged to it stays so until it is freed.
+SYMALLOC_API void symalloc_session_release(SymallocSession* session);
+
+// What the calling thread allocates from now on, and the machines that it runs, is charged to the session.
+SYMALLOC_API int symalloc_session_enter(SymallocSession* session);
+SYMALLOC_API int symalloc_session_leave(SymallocSession* session);
+
+SYMALLOC_API int symalloc_session_statistics(SymallocSession* session, SymallocSessionStatistics* statistics);
 
 #ifdef __cplusplus
 }

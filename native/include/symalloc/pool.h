@@ -34,6 +34,7 @@ struct PoolOptions : SymallocPoolOptions {
 };
 
 using PoolStatistics = SymallocPoolStatistics;
+using SessionStatistics = SymallocSessionStatistics;
 
 // Thread-safe.  It lives as long as this object, the machines that it serves, and its tensors.
 class Pool {
@@ -81,6 +82,8 @@ class Pool {
   }
 
  private:
+  friend class Session;
+
   static SymallocPool* Created(const PoolOptions& options) {
     SymallocPool* made;
     TVM_FFI_CHECK_SAFE_CALL(symalloc_pool_create(&options, &made));
@@ -88,10 +91,50 @@ class Pool {
   }
 
   static TVMFFIObjectHandle Handle(const tvm::ffi::Module& machine) {
+    if (!machine.defined()) return nullptr;  // it was moved from
     return tvm::ffi::details::ObjectUnsafe::TVMFFIObjectPtrFromObjectRef(machine);
   }
 
   std::shared_ptr<SymallocPool> pool_;
+};
+
+// A budget within a pool.  What a thread allocates in a Scope, and the machines that it runs, is charged to the session
+// until it is freed, by whomever; beyond the budget it is an OutOfMemoryError, although the pool has room.
+class Session {
+ public:
+  // `limit`: bytes; -1: the session only counts.
+  Session(const Pool& pool, const std::string& name, int64_t limit = -1)
+      : session_(Opened(pool, name, limit), symalloc_session_release) {}
+
+  // The thread is in the session for as long as this lives; several threads may be.
+  class Scope {
+   public:
+    explicit Scope(const Session& session) : session_(session.session_) {
+      TVM_FFI_CHECK_SAFE_CALL(symalloc_session_enter(session_.get()));
+    }
+    ~Scope() { symalloc_session_leave(session_.get()); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::shared_ptr<SymallocSession> session_;
+  };
+
+  SessionStatistics Statistics() {
+    SessionStatistics statistics{};
+    statistics.nbytes = sizeof(statistics);
+    TVM_FFI_CHECK_SAFE_CALL(symalloc_session_statistics(session_.get(), &statistics));
+    return statistics;
+  }
+
+ private:
+  static SymallocSession* Opened(const Pool& pool, const std::string& name, int64_t limit) {
+    SymallocSession* made;
+    TVM_FFI_CHECK_SAFE_CALL(symalloc_session_open(pool.pool_.get(), name.c_str(), limit, &made));
+    return made;
+  }
+
+  std::shared_ptr<SymallocSession> session_;
 };
 
 }  // namespace symalloc
