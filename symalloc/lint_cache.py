@@ -153,7 +153,8 @@ class LintCache:
 def sendable(file: Path, contents: Mapping[Path, bytes] = MappingProxyType({})) -> bytes | None:
     """Return the bytes that are all of a model, from `contents` or from the file.
 
-    None for a function of a file, for ONNX that keeps tensors elsewhere, and for what cannot be read.
+    None for a function of a file, for what is very large, for ONNX that keeps tensors elsewhere, and for what
+    cannot be read.
     """
     if file in contents:
         return contents[file]
@@ -184,7 +185,7 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def _read(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return file.read_bytes() if file.stat().st_size <= MOST_BYTES else None
     except OSError:
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,10 @@ from symalloc.cli.main import main
 from symalloc.dask_scheduler import DaskScheduler, Setup, lint_on_worker
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.linted_file import LintedFile
+from symalloc.linting import LintSession
+from symalloc.relax.read.find_files import FoundFiles
+from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
 from tests.scale import NIGHTLY
 
@@ -64,16 +68,35 @@ def test_a_worker_lints_what_it_is_sent(tmp_path: Path) -> None:
 
     rules = tmp_path / "rules"
     rules.mkdir()
-    rule = load_rules().get("SYM114").file.read_text()
-    (rules / "mine.toml").write_text(rule.replace("SYM114", "SYM901X").replace("SYM901X", "HOUSE1"))
-    setup = _setup(LintOptions(rules=(), select=("SYM101",), jobs=7), fixes=True)
+    mine = load_rules().get("SYM101").file.read_text()
+    (rules / "mine.toml").write_text(
+        mine.replace("SYM101", "HOUSE101").replace("tensor-exceeds", "house-exceeds")
+    )
+    setup = _setup(LintOptions(rules=(rules,), select=("SYM101", "HOUSE101"), jobs=7), fixes=True)
     assert isinstance(setup, Setup)
-    here = symalloc.lint(FAULTY, select="SYM101")
+    here = symalloc.lint(FAULTY, select=["SYM101", "HOUSE101"], rules=rules)
+    assert [d.rule for d in here] == ["HOUSE101", "SYM101"]
     there = lint_on_worker(pickle.dumps(setup), str(FAULTY), FAULTY.read_bytes())
     assert there.report.diagnostics == here.diagnostics
     assert there.report.files == here.files
     gone = lint_on_worker(pickle.dumps(setup), "elsewhere/model.py", FAULTY.read_bytes())
-    assert [d.span and d.span.file for d in gone.report] == ["elsewhere/model.py"]
+    assert [d.span and d.span.file for d in gone.report] == ["elsewhere/model.py"] * 2
+
+
+class _Dying:
+    """A scheduler on which the workers of some files die."""
+
+    def linted(
+        self, contents: Mapping[Path, bytes], *_: object, **__: object
+    ) -> dict[Path, LintedFile | str]:
+        return dict.fromkeys(contents, "KilledWorker: attempted to run on 3 workers")
+
+
+def test_a_worker_that_dies_is_a_finding(kept_pool: WorkerPool) -> None:
+    session = LintSession(LintOptions(), kept_pool, scheduler=_Dying())
+    report = session.lint_files(FoundFiles(files=(FAULTY, SOUND), skipped=0))
+    assert report.unread == (str(FAULTY), str(SOUND))
+    assert "linting it on a worker failed: KilledWorker" in report.diagnostics[0].message
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="starts a cluster")

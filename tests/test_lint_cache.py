@@ -225,6 +225,12 @@ def test_models_of_several_files_are_not_kept(tmp_path: Path) -> None:
         assert (lint_cache.sendable(tmp_path / name) is not None) is kept
 
 
+def test_very_large_files_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").write_bytes(b"." * 101)
+    monkeypatch.setattr(lint_cache, "MOST_BYTES", 100)
+    assert lint_cache.sendable(tmp_path / "a.py") is None
+
+
 def test_the_entries_used_longest_ago_go_first(
     model: Path, tmp_path: Path, linted: list[LintedFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
