@@ -12,7 +12,7 @@ from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.search.grid import Values
 
 FEW = 3
-FEW_AT_ONCE = 3  # arenas that are looked at one by one
+FEW_AT_ONCE = 4  # arenas that are looked at one by one
 MOST_TRIED = 8  # arenas that one tensor is tried in, the latest first
 MOST_WORK = 20_000_000  # sums of bytes at one column and binding, for a whole function
 TRIAL = 2000  # what one trial of an arena counts, however short
@@ -89,7 +89,7 @@ class _FirstFit:
         self.spare = memory.floor - memory.own(there)  # what arenas may take more that lie in no result
         self.counted = frozenset(beside)
         self.spread = 0
-        self.scale = memory.scale
+        self.scale, self.paths = memory.scale, frozenset(memory.paths)
         self.work = 0
 
     def members(self) -> list[list[int]]:
@@ -134,15 +134,15 @@ class _FirstFit:
         """Return for each of some groups whether its arena cannot even become as large as a tensor where it
         is first held, and the tensor is not.
         """
-        if not self.memory.straight or len(groups) < FEW_AT_ONCE:
+        if len(groups) < FEW_AT_ONCE:
             return [False] * len(groups)
-        ((_, begin, end),) = self.memory.held[i]
-        firsts = [group.spans[0].begin for group in groups]
+        firsts = [next((begin for path, begin, _ in g.spans if path in self.paths), -1) for g in groups]
         kept = np.array([group.kept for group in groups])
         left = np.where(kept[:, None], 0.0, np.minimum(self.room[firsts], self.spare[firsts]))
         more = self.memory.bytes[i] - np.array([group.height for group in groups])
         full = np.logical_or.reduce(more > left + 0.5, axis=1)
-        apart = (group.kept or not begin <= first < end for group, first in zip(groups, firsts, strict=True))
+        held = self.memory.held[i]
+        apart = (first >= 0 and not any(begin <= first < end for _, begin, end in held) for first in firsts)
         return [one and other for one, other in zip(full.tolist(), apart, strict=True)]
 
     def joined(self, group: _Group, i: int, less: float) -> tuple[float, Values, tuple[Held, ...]] | None:

@@ -43,14 +43,17 @@ class _Meetings:
         """Return an order of `members`; None where none is seen."""
         found: list[int] = []
         for part in self.parts(members):
-            bottom = sorted(
-                i for i in part if self.single and len(part & self.neighbours[i]) == len(part) - 1
-            )
-            order = self.order(part.difference(bottom)) if bottom else self.layers(part)
+            order = self.layers(part) or self.above(part)
             if order is None:
                 return None
-            found += [*bottom, *order]
+            found += order
         return found
+
+    def above(self, part: frozenset[int]) -> list[int] | None:
+        """Return what meets all the others, and an order of these behind it; None where none is seen."""
+        bottom = sorted(i for i in part if self.single and len(part & self.neighbours[i]) == len(part) - 1)
+        rest = self.order(part.difference(bottom)) if bottom else None
+        return None if rest is None else [*bottom, *rest]
 
     def parts(self, members: frozenset[int]) -> Iterator[frozenset[int]]:
         """Yield what is joined by neighbours among `members`."""
