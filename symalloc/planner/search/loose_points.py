@@ -30,6 +30,8 @@ class LoosePoints(NamedTuple):
 
 def loose_points(problem: SearchInstance, regimes: Regimes, ranges: Ranges) -> LoosePoints:
     """Return the points found at which `regimes` are above the floor, the worst first."""
+    if len(problem.sizes) == 1:
+        return LoosePoints((), 1.0)  # all points are alike
     names = problem.grid.names
     lows = [max(ranges.get(name, (0, None))[0], 0) for name in names]
     worst = [1.0]

@@ -72,7 +72,7 @@ class _Choosing:
         """Return the best found for the points of `rest` with at most `most` candidates."""
         single = self.best(rest)
         best = Split(conditions=(), choices=(single,), values=self.table[single])
-        if most == 1 or Score.of(best.values[rest]).worst <= 1 or self.budget.exhausted:
+        if most == 1 or not self.gains(best.values, rest) or self.budget.exhausted:
             return best
         for number in self.promising(rest):
             mask = self.truths[number] & rest
@@ -86,6 +86,10 @@ class _Choosing:
                     values=values,
                 )
         return best
+
+    def gains(self, values: Values, rest: Truths) -> bool:
+        """Return whether the best candidate at each point of `rest` would be better than `values`."""
+        return Score.of(self.table[:, rest].min(axis=0)) < Score.of(values[rest])
 
     def best(self, mask: Truths) -> int:
         """The candidate with the least score over the points of `mask`."""
