@@ -6,7 +6,7 @@ touches anything in it; results are held to the end.  So frees TVM's virtual mac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -23,6 +23,7 @@ from symalloc.program.ir import (
     CallPacked,
     If,
     Instruction,
+    Kill,
     Ownership,
     Program,
     Var,
@@ -207,7 +208,7 @@ def _straight(
 
 
 def _last_touched(analysis: FunctionAnalysis, roots: Collection[int]) -> Mapping[int, int]:
-    """Return the last program point that touches a root or anything in it, or hands it to a function.
+    """Return the last point that touches a root or anything in it, hands it to a function, or kills it.
 
     A caller keeps what it hands over until the call returns, whether the function looks at it or not.
     """
@@ -218,9 +219,10 @@ def _last_touched(analysis: FunctionAnalysis, roots: Collection[int]) -> Mapping
         root = regions[part].root
         last[root] = max(last.get(root, 0), found.last)
     points_to = analysis.points_to
-    for point, call in analysis.cfg.of_type(CallFunction):
-        for argument in call.arguments:
-            for root in points_to.roots(points_to.regions_of(argument)):
+    held: Sequence[tuple[int, CallFunction | Kill]] = analysis.cfg.of_type(CallFunction, Kill)
+    for point, one in held:
+        for operand in one.arguments if isinstance(one, CallFunction) else (one.target,):
+            for root in points_to.roots(points_to.regions_of(operand)):
                 last[root] = max(last.get(root, 0), point)
     return last
 

@@ -234,7 +234,7 @@ _KINDS = (
         description="the most that a call of a function holds at once, where a budget is given (--budget)",
         quantities={"held": _B, "budget": _B},
         # amount: the formula of `held`, or of how many sums it is the largest
-        texts=("amount",),
+        texts=("what", "amount"),
     ),
     SiteKind(
         name="declared-bound",

@@ -105,6 +105,24 @@ def test_the_two_sides_of_an_if_are_not_held_together() -> None:
     assert found[0].path == "`c` is false"
 
 
+def test_memory_is_held_until_it_is_killed() -> None:
+    function = """
+        @R.function(pure=False)
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            n = T.int64()
+            a = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            Module.fill(a)
+            {early}
+            b = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            Module.fill(b)
+            {late}
+            return b
+        """
+    kill = "R.memory.kill_tensor(a)"
+    assert lint(function.format(early=kill, late=""), 4096)[0].precondition == "n <= 1024"
+    assert lint(function.format(early="", late=kill), 4096)[0].precondition == "n <= 512"
+
+
 CALLS = """
 @R.function(private=True, pure=False)
 def inner(x: R.Tensor(("k",), "float32")) -> R.Tensor((1,), "float32"):

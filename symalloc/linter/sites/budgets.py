@@ -87,7 +87,7 @@ def _site(
         instruction=instruction,
         span=context.function.span if instruction is None else None,
         quantities=quantities,
-        texts={"amount": amount} if amount else {},
+        texts={"what": "memory", "amount": amount} if amount else {"what": "memory"},
         path=frozenset() if at is None else at.path,
         unknown=unknown,
         uncertainty=uncertainty,
