@@ -143,7 +143,8 @@ class CallTimeline:
         index, are held all the while.
         """
         alone = [group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent]
-        found = self.load(alone) + self.beside
+        found = self.load(alone)
+        found += self.beside
         shared = [i for i, group in enumerate(groups) if len(group) > 1 or i in lent]
         always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths if lent]
         held = [always if i in lent else self.reserved(groups[i]) for i in shared]

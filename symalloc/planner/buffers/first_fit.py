@@ -90,6 +90,7 @@ class _FirstFit:
         self.counted = frozenset(beside)
         self.spread = 0
         self.scale, self.paths = memory.scale, frozenset(memory.paths)
+        self.fine = min(self.room.min(initial=0.0), self.spare.min(initial=0.0)) >= -0.5
         self.work = 0
 
     def members(self) -> list[list[int]]:
@@ -113,8 +114,9 @@ class _FirstFit:
         if best is None or (len(self.groups) < self.spread and best[0] >= own - 1e-9):
             self.groups.append(_Group(self.memory, [i], open_to=True))
             return i in self.counted or self.alone(i)
-        _, group, height, spans = best
-        self.change(group, i, height, spans)
+        growth, group, height, spans = best
+        if not self.unchanged(group, i, growth, spans):
+            self.change(group, i, height, spans)
         group.members.append(i)
         for _, begin, end in self.memory.held[i]:
             group.load[begin:end] += self.memory.bytes[i]
@@ -163,12 +165,18 @@ class _FirstFit:
         if growth >= less or not memory.may_join(group.members, i):
             return None
         spans = memory.extended(group.spans, group.members, i)
+        if self.fine and self.unchanged(group, i, growth, spans):
+            return growth, height, spans
         for (begin, end), more in self.changed(group, i, height, spans):
             room = self.room[begin:end]
             more -= room if group.kept else np.minimum(room, self.spare[begin:end])
             if np.maximum.reduce(more, axis=None, initial=0.0) > 0.5:
                 return None
         return growth, height, spans
+
+    def unchanged(self, group: _Group, i: int, growth: float, spans: Sequence[Held]) -> bool:
+        """Return whether as much is taken at each column where a tensor joins a group, which grows so much."""
+        return growth == 0.0 and i not in self.counted and spans == group.spans
 
     def before(self, group: _Group, i: int) -> bool:
         """Return whether a tensor ends before the result whose memory the group lies in is made."""
