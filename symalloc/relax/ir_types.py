@@ -21,6 +21,7 @@ _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _size = tvm_ffi.get_global_func("ffi.ArraySize")
 _call = tvm_ffi.get_global_func("ir.Call")
 _var = tvm_ffi.get_global_func("ir.Var")
+_buffer = tvm_ffi.get_global_func("tirx.BufferType")
 _binding = tvm_ffi.get_global_func("relax.VarBinding")
 _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
 _mutate = tvm_ffi.get_global_func("ffi.StructuralMutate")
@@ -109,6 +110,13 @@ def typed_var(name: str, type_: TypeNode) -> VarNode:
 def bound(var: VarNode, value: Node) -> BindingNode:
     """The binding of `value`, whose type is known, to `var`."""
     return _binding(var, value, None)
+
+
+def at_offset(type_: TypeNode, offset: VarNode, factor: int) -> TypeNode:
+    """The type of a buffer with another element offset, a multiple of `factor`."""
+    shape, strides, address = type_.shape, type_.strides, type_.allocated_addr
+    scope, alignment = type_.storage_scope, type_.data_alignment
+    return _buffer(scope, type_.dtype, shape, strides, offset, alignment, factor, type_.layout, address, None)
 
 
 def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> Node:

@@ -175,7 +175,7 @@ class _FirstFit:
         return growth, height, spans
 
     def unchanged(self, group: _Group, i: int, growth: float, spans: Sequence[Held]) -> bool:
-        """Return whether as much is taken at each column where a tensor joins a group, which grows so much."""
+        """Return whether no column takes more or less where a tensor joins a group, which has this growth."""
         return growth == 0.0 and i not in self.counted and spans == group.spans
 
     def before(self, group: _Group, i: int) -> bool:

@@ -21,6 +21,7 @@ from symalloc.relax.ir_types import (
     Node,
     TypeNode,
     VarNode,
+    at_offset,
     elements,
     typed_var,
     with_parameters,
@@ -82,10 +83,12 @@ def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.Prim
     for position in positions:
         old, name = params[position], names[position]
         type_ = old.ty
-        if not _is_zero(type_.elem_offset):
+        step = _elements(type_)
+        if step is None or not _is_zero(type_.elem_offset):
             continue
         one = f"{name}{position}" if names.count(name) > 1 else name  # of one name TVM prints in any order
-        params[position] = typed_var(name, _with_offset(one, type_))
+        offset = typed_var(f"{one}_offset", _INDEX)
+        params[position] = typed_var(name, at_offset(type_, offset, step))
         replaced.append((old, params[position]))
     return with_parameters(kernel, params, with_variables(kernel.body, replaced))
 
@@ -111,17 +114,3 @@ def _elements(type_: TypeNode) -> int | None:
 
 def _is_zero(offset: Node) -> bool:
     return type(offset) is tirx.IntImm and int(offset.value) == 0
-
-
-def _with_offset(name: str, old: Node) -> BufferType:
-    return BufferType(
-        old.dtype,
-        old.storage_scope,
-        old.shape,
-        old.strides,
-        typed_var(f"{name}_offset", _INDEX),
-        old.data_alignment,
-        _elements(old),
-        old.layout,
-        old.allocated_addr,
-    )

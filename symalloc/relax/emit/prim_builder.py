@@ -14,7 +14,7 @@ from tvm.ir.prim import expr as prim
 from symalloc.program.ir import Function
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.extract.tir_form import NotASizeError
-from symalloc.relax.ir_types import Node, PrimNode
+from symalloc.relax.ir_types import Node, PrimNode, elements
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -135,7 +135,11 @@ def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Node
     Variables may share a name in TVM, so they are paired by where they stand in the parameters' types.
     """
     found: dict[str, Node] = {}
-    for param, var in zip(function.params, seen.params, strict=True):
+    known: set[int] = set()  # weights share few types
+    for param, var in zip(elements(function.params), seen.params, strict=True):
+        if id(var.type) in known:
+            continue
+        known.add(id(var.type))
         found.update(paired(param.ty, var.type))
         if isinstance(var.type, ScalarType) and var.type.value is not None:
             name = var.type.value.as_symbol

@@ -76,7 +76,7 @@ class BufferAccesses:
         self.leaves_early = True
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def buffer_accesses(body: Node) -> BufferAccesses:
     """The accesses in the body of a PrimFunc; kept, for extraction and emission both ask for them."""
     found = BufferAccesses()
