@@ -24,7 +24,7 @@ from symalloc.size.expr import ZERO, Expr
 ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
 
 
-@record()
+@record(kw_only=False)
 class Buffer:
     """Memory that is needed for a while: the one record that planning passes on, from candidate to placement.
 

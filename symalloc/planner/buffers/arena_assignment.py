@@ -62,7 +62,7 @@ TOLERABLE_AT_LAST = 0.02  # beyond the limit: the last choice of many tensors
 MOST_LENT = 32  # arenas that are tried one by one
 
 
-@record()
+@record(kw_only=False)
 class Candidate:
     """A buffer that may be planned.
 
@@ -83,32 +83,30 @@ class Candidate:
 
     def living(self, number: int, time: LiveRange) -> Candidate:
         """Return the same with its number and its live range."""
-        return Candidate(
-            buffer=self.buffer, definition=self.definition, made=self.made, number=number, time=time
-        )
+        return Candidate(self.buffer, self.definition, self.made, number, time)
 
     def placed(self, number: int, arena: int, defined_by: Var | None, *, lendable: bool) -> Buffer:
         """Return the buffer with the id `number` in an arena of that number."""
         time, buffer = self.time, self.buffer
         assert time is not None
-        return Buffer(  # field by field: `replace` takes as long as the rest of this
-            id=number,
-            name=buffer.name,
-            size=buffer.size,
-            live=time.live,
-            nbytes=buffer.nbytes,
-            device=buffer.device,
-            scope=buffer.scope,
-            var=buffer.var,
-            alignment=buffer.alignment,
-            callee=buffer.callee,
-            defined_by=defined_by,
-            steps=(time.first, time.last),
-            grounded=buffer.grounded,
-            lent=buffer.lent,
-            arena=arena,
-            returned=buffer.returned,
-            lendable=lendable,
+        return Buffer(  # by position: keywords, or `replace`, take as long as the rest of this
+            number,
+            buffer.name,
+            buffer.size,
+            time.live,
+            buffer.nbytes,
+            buffer.device,
+            buffer.scope,
+            buffer.var,
+            buffer.alignment,
+            buffer.callee,
+            defined_by,
+            (time.first, time.last),
+            buffer.grounded,
+            buffer.lent,
+            arena,
+            buffer.returned,
+            lendable,
         )
 
     def unplanned(self, reason: str) -> Unplanned:
@@ -125,16 +123,16 @@ class Candidate:
         if buffer.returned and size.as_constant is not None:
             size = round_up(buffer.nbytes, ALIGNMENT)  # no more is reserved for a result
         return Tenant(
-            number=self.number,
-            size=size,
-            made=self.made,
-            known=known,
-            kept=buffer.returned,
-            lent=buffer.callee is not None,
-            grounded=buffer.grounded,
-            fixed=apart and buffer.size.as_constant is not None,
-            live=() if self.time is None else self.time.live,
-            least=_least(size, domain) if buffer.returned else 0,
+            self.number,
+            size,
+            self.made,
+            known,
+            buffer.returned,
+            buffer.callee is not None,
+            buffer.grounded,
+            apart and buffer.size.as_constant is not None,
+            () if self.time is None else self.time.live,
+            _least(size, domain) if buffer.returned else 0,
         )
 
 

@@ -38,7 +38,7 @@ class HeldBytes(NamedTuple):
     held: tuple[Held, ...]
 
 
-@record()
+@record(kw_only=False)
 class Tenant:
     """A tensor as it counts here: its `number` in the lifetimes, the point `made` of its allocation, and the
     point behind which its size is known (-1 at entry).

@@ -19,7 +19,7 @@ from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
 from symalloc.planner.buffers.sample_shapes import ExtentBounds
 from symalloc.planner.buffers.sizing import Sized, Sizes
-from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
+from symalloc.planner.memory_plan import ALIGNMENT, Buffer, Plan, Unplanned
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
@@ -181,23 +181,15 @@ class _CandidateFinder:
         lent: int = 0,
         returned: bool = False,
     ) -> None:
-        buffer = Buffer(
-            id=len(self.found),
-            name=var.name if callee is None else f"{callee}()",
-            size=sized.size,
-            nbytes=sized.nbytes,
-            device=device,
-            scope=scope,
-            var=var,
-            callee=callee,
-            lent=lent,
-            returned=returned,
-            grounded=self.grounded is not None
-            and not returned  # in whose own memory it starts
-            and (callee is not None or var in self.grounded),
-        )
+        wanted = self.grounded is not None and (callee is not None or var in self.grounded)
+        name = var.name if callee is None else f"{callee}()"
+        grounded = wanted and not returned  # in whose own memory it starts
+        number, size = len(self.found), sized.size
+        buffer = Buffer(number, name, size, (), sized.nbytes, device, scope, var, ALIGNMENT, callee)
+        if grounded or lent or returned:
+            buffer = replace(buffer, grounded=grounded, lent=lent, returned=returned)
         made = self.analysis.cfg.starts[var]
-        self.found.append(Candidate(buffer=buffer, definition=sized.definition, made=made))
+        self.found.append(Candidate(buffer, sized.definition, made))
 
     def sizes_at(self, call: CallFunction) -> list[Sized] | str:
         """Return the sizes of the callee's arenas, or the reason why one of them cannot be planned."""

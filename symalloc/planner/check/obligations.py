@@ -25,7 +25,7 @@ Side = tuple[Expr, Expr]
 _LEAST, _GREATEST = constant(INT64_MIN), constant(INT64_MAX)
 
 
-@record()
+@record(kw_only=False)
 class Obligation:
     """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
 
@@ -180,7 +180,7 @@ def _of_class(kind: _PlacementClass, arena: Expr | None, where: tuple[Names, ...
     offset, size, step = kind.offset, kind.size, kind.alignment
 
     def obligation(word: str, text: str, low: Expr, high: Expr) -> Obligation:
-        return Obligation(kind=word, text=text, where=where, sides=((low, high),))
+        return Obligation(word, text, where, ((low, high),))
 
     yield obligation("start", "it starts before its arena", ZERO, offset)
     yield obligation("aligned", f"its offset is no multiple of {step}", offset % step, ZERO)

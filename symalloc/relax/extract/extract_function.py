@@ -11,8 +11,9 @@ from tvm import relax, tirx
 
 from symalloc.program import ir
 from symalloc.program.operands import type_of
+from symalloc.program.record import by_position
 from symalloc.program.span import Span
-from symalloc.program.types import StorageType, TupleType, filled_in
+from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
@@ -22,6 +23,8 @@ from symalloc.relax.extract.tir_form import NotASizeError, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, each, elements
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
+
+_made_alias = by_position(ir.Alias)
 
 
 def extract_function(
@@ -210,7 +213,9 @@ class FunctionExtractor(Context):
         source = self.operand(value)
         if isinstance(source, ir.Var) and isinstance(source.type, StorageType):
             head = self.storage_head(head)
-        return ir.Alias(**self.known_head(head, type_of(source)), source=source)
+        if is_open(head["var"].type):
+            head = self.known_head(head, type_of(source))
+        return _made_alias(*head.values(), source)
 
     def _tuple(self, head: Head, value: Node) -> ir.Instruction:
         fields = self.operands(elements(value.fields))

@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
+from symalloc.program.record import by_position
 from symalloc.program.types import DType, ShapeType, TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.host_functions import UnwrittenSlotError
@@ -30,6 +31,7 @@ from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr, constant
 
 MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
+_made_call = by_position(ir.CallKernel)
 _SLOT = DType("int64", 64)
 _UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
 
@@ -157,7 +159,7 @@ def call_kernel(context: Context, head: Head, name: str, arguments: Sequence[Nod
         context.host.store(name, slots)
         return ir.MakeTuple(**head, fields=())
     context.heaps.forget(operands)
-    return ir.CallKernel(**head, kernel=name, arguments=operands)
+    return _made_call(*head.values(), name, operands)
 
 
 HEAP_BUILTINS: Mapping[str, Handler] = {

@@ -10,11 +10,14 @@ from typing import Literal
 import tvm
 
 from symalloc.program import ir
+from symalloc.program.record import by_position
 from symalloc.program.types import DType, TensorType, is_open
 from symalloc.relax.extract.context import VARIABLES, Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.expr import ZERO, Expr, product
+
+_made_fresh = by_position(ir.AllocFresh)
 
 
 def _reserve_storage(
@@ -91,13 +94,13 @@ def reserve_vm_storage(
 @takes(3)
 def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
     shape = context.types.shape_or_none(arguments[0])
-    return ir.AllocFresh(
-        **head,
-        shape=shape,
-        inexact=context.types.inexact(arguments[0]) if shape is None else "",
-        dtype=_known_dtype(context, arguments[1]),
-        device=context.constant(arguments[2], "a device index"),
-        scope=context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",
+    return _made_fresh(
+        *head.values(),
+        shape,
+        _known_dtype(context, arguments[1]),
+        context.constant(arguments[2], "a device index"),
+        context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",
+        context.types.inexact(arguments[0]) if shape is None else "",
     )
 
 
