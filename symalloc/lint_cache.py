@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from symalloc.files import write_atomically
 from symalloc.linter.lint_options import LintOptions
+from symalloc.pipelines import REPLACE
 from symalloc.relax.read.model_file import STDIN, model_function
 from symalloc.rulebook.book import rule_files
 
@@ -36,6 +38,7 @@ _TAG = (
     "# This folder is a cache of symalloc lint: https://bford.info/cachedir/\n"
 )
 _ANYTHING = {"trust", "jobs", "timeout", "exclude", "baseline", "cache"}  # options that no finding depends on
+_PACKAGES = ("symalloc", "apache-tvm", "apache-tvm-ffi", "z3-solver", "onnx", "torch")
 _LOG = logging.getLogger("symalloc")
 _NAMED_ELSEWHERE = b"location"  # in an ONNX model whose tensors lie in other files
 
@@ -145,7 +148,7 @@ class LintCache:
         options = {name: value for name, value in _items(self._options) if name not in _ANYTHING | {"rules"}}
         files = [path for place in self._options.rules for path in rule_files(place)]
         rules = [(str(path), _sum_of_file(path)) for path in files]
-        versions = (sys.version, _version("symalloc"), _version("apache-tvm"), _version("z3-solver"))
+        versions = (sys.version, *map(_version, _PACKAGES), _origin("tvm"), os.environ.get(REPLACE))
         parts = (VERSION, versions, list(_package()), rules, sorted(options.items()), self._fixes)
         return repr(parts).encode()
 
@@ -195,6 +198,16 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _origin(package: str) -> tuple[str, int] | None:
+    """The place of a package, and when it was written there: a build of one's own may bear any version."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    with suppress(OSError):
+        return spec.origin, Path(spec.origin).stat().st_mtime_ns
+    return spec.origin, 0
 
 
 def _hash(*parts: bytes) -> str:

@@ -165,6 +165,10 @@ def test_what_findings_depend_on_is_in_the_key(
     with_rules.put(model, linted[-1])
     (rules / "mine.toml").write_text("other")
     assert not _cache(tmp_path, rules=(rules,)).has(model)
+    with monkeypatch.context() as patch:
+        patch.setenv("SYMALLOC_REPLACE_TVM_PLANNER", "1")
+        assert not _cache(tmp_path).has(model)
+    assert _cache(tmp_path).has(model)
     versions = {"symalloc": "9", "apache-tvm": "9"}
     monkeypatch.setattr(lint_cache, "_version", lambda package: versions.get(package, ""))
     assert not _cache(tmp_path).has(model)

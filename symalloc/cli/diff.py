@@ -14,6 +14,8 @@ from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
 
 EPILOG = """\
+docs/pipelines.md shows an example; symalloc/report/schema/diff-1.json describes the JSON.
+
 A and B are compared at every shape without empty dimensions within the bounds that B declares.  What is not
 proved is compared at samples.
 

@@ -1,9 +1,10 @@
-"""The difference between two plans as JSON, version 1."""
+"""The difference between two plans as JSON, version 1; `symalloc/report/schema/diff-1.json` describes it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any
 
 from symalloc.planner.plan_diff.compare_plans import FunctionDiff, MeasureChange, PlanDiff, SampleChange
@@ -26,6 +27,11 @@ def plan_diff_json(diff: PlanDiff) -> str:
         "gone": diff.gone,
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def diff_schema_text() -> str:
+    """The JSON Schema of a difference."""
+    return (resources.files("symalloc.report") / "schema" / "diff-1.json").read_text(encoding="utf-8")
 
 
 def _function(one: FunctionDiff) -> dict[str, Any]:

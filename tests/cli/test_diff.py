@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import symalloc
 from symalloc.errors import UsageError
+from symalloc.report.diff_json import diff_schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -62,7 +64,9 @@ def test_a_plan_from_before_and_a_model_now(
     kept.write_text(plan)
     assert run("diff", str(kept), files[0])[0] == 0
     status, text, _ = run("diff", str(kept), files[1], "--format", "json")
-    (function,) = json.loads(text)["functions"]
+    document = json.loads(text)
+    jsonschema.Draft202012Validator(json.loads(diff_schema_text())).validate(document)
+    (function,) = document["functions"]
     grown = function["measures"]["call"]["grown"]
     assert (status, function["grew"], grown["proved"], grown["binding"]) == (1, True, True, {"n": 1})
     with _given(plan, monkeypatch):
