@@ -146,7 +146,7 @@ void PagedRanges::Range::MakeReachable(int64_t end) {
   end = RoundUp(end, page);
   int64_t step = std::min(std::max(RoundUp(end + end / 4, page), end + kLeastStep), capacity);
   for (int64_t to : {step, end}) {
-    if (!MakeWritable(base + writable, to - writable)) continue;
+    if (!slack.Reach(to) || !MakeWritable(base + writable, to - writable)) continue;
     writable = to;
     return;
   }
@@ -182,12 +182,19 @@ bool PagedRanges::Reserve(const Options& options) {
       return false;
     }
     ranges_.emplace_back(bases_[i], capacity_, options);
+    if (!ranges_.back().slack.Reserve(capacity_)) {
+      ReleaseAll();
+      return false;
+    }
   }
   return true;
 }
 
 void PagedRanges::ReleaseAll() {
-  for (Range& range : ranges_) ReleaseAddresses(range.base, capacity_);
+  for (Range& range : ranges_) {
+    ReleaseAddresses(range.base, capacity_);
+    range.slack.Release();
+  }
   ranges_.clear();
 }
 
@@ -251,6 +258,7 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
     return nullptr;
   }
   range.Back(place, size, recycler);
+  NoteCrowd(which);
   return range.base + place.offset;
 }
 
@@ -302,6 +310,7 @@ char* PagedRanges::TakeAt(int which, const Place& place, int64_t size, PageRecyc
   range.Reach(place.offset + size);
   range.Take(place.offset, size);
   range.Back(place, size, recycler);
+  NoteCrowd(which);
   return range.base + place.offset;
 }
 
@@ -312,9 +321,11 @@ void PagedRanges::CheckAllocated(const void* block, int64_t size) const {
 }
 
 void PagedRanges::Free(const void* block, int64_t size) {
-  Range& range = ranges_[RangeOf(block)];
+  int which = RangeOf(block);
+  Range& range = ranges_[which];
   int64_t offset = static_cast<const char*>(block) - range.base;
   if (offset + size > capacity_ || !range.Put(offset, size)) throw BadFree(kFreeAlready);
+  NoteCrowd(which);
 }
 
 int64_t PagedRanges::Trim() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "pool/page_recycler.h"
 #include "pool/page_set.h"
 #include "pool/page_table.h"
+#include "pool/slack_table.h"
 #include "pool/system_limits.h"
 
 namespace symalloc {
@@ -121,6 +123,29 @@ class PagedRanges {
   // True where the free list of a range is so long that a place should be chosen with care.
   bool Crowded(int which) const { return ranges_[which].free_list.count() > kCrowd; }
 
+  // True where a thread may serve blocks of a range with memory that is a little larger; without the mutex.
+  bool near_fits(int which) const { return near_fits_[which].load(std::memory_order_relaxed); }
+
+  SlackTable& slack(int which) { return ranges_[which].slack; }
+
+  // From now on memory is too scarce for slack.
+  void EndNearFits() {
+    scarce_ = true;
+    for (auto& each : near_fits_) each.store(false, std::memory_order_relaxed);
+  }
+  bool scarce() const { return scarce_; }
+
+  // Frees the slack of all blocks, and calls freed(nbytes) for each.  Nobody may be at any cache.
+  template <typename Freed>
+  void FreeSlack(Freed freed) {
+    for (int i = 0; i < count_; ++i) {
+      ranges_[i].slack.TakeAll([&](int64_t offset, int64_t nbytes) {
+        Free(bases_[i] + offset, nbytes);
+        freed(nbytes);
+      });
+    }
+  }
+
   // The largest free piece that lies in a backed page, all wholly free pages of the system having been given back.
   int64_t LargestBacked(int which) const;
 
@@ -165,6 +190,7 @@ class PagedRanges {
     int64_t writable = 0;  // bytes
     FreeList free_list;
     PageTable pages;
+    SlackTable slack;
     PageSet givable;    // pages of `page` bytes that are wholly free and at least partly backed
     PageSet fragments;  // others that hold free backed pages of the system, and more
   };
@@ -177,6 +203,7 @@ class PagedRanges {
   int64_t FindClear(const Range& range, int64_t size, int64_t align) const;
   int64_t PastLimbo(const Range& range, int64_t offset, int64_t size) const;
   void ReleaseAll();
+  void NoteCrowd(int which) { near_fits_[which].store(!scarce_ && Crowded(which), std::memory_order_relaxed); }
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;
   bool MakeRoom(int which, const Place& place, int64_t size, int64_t in_use, PageRecycler* recycler);
@@ -190,6 +217,8 @@ class PagedRanges {
   int count_;
   char* bases_[2];
   std::vector<Range> ranges_;
+  bool scarce_ = false;
+  std::atomic<bool> near_fits_[2] = {};
 };
 
 }  // namespace symalloc

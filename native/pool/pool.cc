@@ -30,6 +30,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       watermarks_(&quick_.due) {
   quick_.id = PoolRegistry::Global().NewId();
   quick_.cached_below = options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62;
+  quick_.freed_below = quick_.cached_below == 0 ? 0 : static_cast<uint32_t>(kBinLargest + 1);
   quick_.separate_escaping = options.separate_escaping;
   quick_.capacity = static_cast<uint64_t>(ranges_.capacity());
   quick_.bases[0] = reinterpret_cast<uint64_t>(ranges_.base(0));
@@ -62,10 +63,13 @@ void* Pool::AllocUncached(Request asked) {
 
 void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   Lock lock(mutex_);
-  int64_t size = Rounded(nbytes);
+  int64_t slack = SlackOf(block, Rounded(nbytes), which);
+  int64_t size = Rounded(nbytes) + slack;
   if (closed_ || queue_.any() || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
     WakeLocked();
+  } else if (size > bin_largest_ && ranges_.near_fits(which) && ThreadCache::IsNearFit(size)) {
+    KeepNearLocked(cache, which, block, size);
   } else if (size > bin_largest_) {
     KeepLocked(cache, which, block, size);
   } else {
@@ -75,6 +79,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     }
     if (!bins.Put(block, size) && !(bins.Grow() && bins.Put(block, size))) ReleaseLocked(block, size);
   }
+  ForgetSlack(block, slack, which);
   caches_.CountFree(cache, nbytes);
   if (closed_ && used_ == 0) {
     GiveBackFree(&lock, true, ranges_.reserved());
@@ -291,6 +296,7 @@ void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
 // Whatever can be given back is.
 char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
   ranges_.RequirePlace(which, size, align);
+  FreeSlackLocked();
   Settle(lock, recycler);
   GiveBackFree(lock, false, ranges_.reserved());
   FlushLocked(cache);

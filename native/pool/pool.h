@@ -187,6 +187,13 @@ class Pool {
     }
     return -1;
   }
+  // Bytes that a block of `size` bytes, of a range, has beyond them; nothing moves before `ForgetSlack`.
+  int64_t SlackOf(const void* block, int64_t size, int which) {
+    if (size < SlackTable::kLeast || quick_.freed_below.load(std::memory_order_relaxed) > SlackTable::kLeast) return 0;
+    return ranges_.slack(which).Of(static_cast<const char*>(block) - ranges_.base(which));
+  }
+  void NoteSlack(const Piece& piece, int64_t slack, int which);
+  void ForgetSlack(const void* block, int64_t slack, int which);
   ThreadCache* FindCache();
   ThreadCache* AddCache();
   void Retire(ThreadCache* cache);
@@ -226,7 +233,9 @@ class Pool {
     used_ += change;
     watermarks_.Note(used_);
   }
-  int64_t InUse(const ThreadCache* cache) const { return used_ - (cache == nullptr ? 0 : cache->held()); }
+  int64_t InUse(const ThreadCache* cache) const {
+    return used_ - slack_.load(std::memory_order_relaxed) - (cache == nullptr ? 0 : cache->held());
+  }
   int64_t ReservedLocked() const {
     return guard_ == nullptr ? ranges_.reserved() + ranges_.limbo.bytes() : used_;
   }
@@ -235,6 +244,8 @@ class Pool {
   void FlushLocked(ThreadCache* cache);
   bool FlushOthersLocked(const ThreadCache* mine);
   void KeepLocked(ThreadCache* cache, int which, void* block, int64_t size);
+  void KeepNearLocked(ThreadCache* cache, int which, void* block, int64_t size);
+  void FreeSlackLocked();
   void LetGoLocked(const ThreadCache* cache);
 
   // What every small block looks at, in one cache line.
@@ -248,6 +259,7 @@ class Pool {
     std::atomic<bool> closed{false};        // see ThreadCaches
     std::atomic<bool> due{false};           // see Watermarks
     bool separate_escaping;
+    std::atomic<uint32_t> freed_below{0};  // bytes of a block that goes the quickest way: it has no slack
   };
 
   static_assert(sizeof(Quick) == 64);
@@ -261,6 +273,7 @@ class Pool {
 
   std::unique_ptr<Guard> guard_;
   AllocationTracker tracker_;
+  std::atomic<int64_t> slack_{0};  // bytes of all blocks
   std::vector<std::mutex*> held_at_fork_;
 
   std::mutex mutex_;  // guards all below
@@ -284,10 +297,13 @@ class Pool {
 [[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
   if (cache == nullptr || !cache->section.Enter(quick_.closed)) return nullptr;
   int64_t size = Rounded(nbytes);
-  void* block = size > cache->bin_largest ? cache->large_blocks[which].Take(size) : cache->bins[which].Take(size);
-  if (block != nullptr) cache->CountAlloc(nbytes);
+  Piece piece = cache->Take(which, size, ranges_.near_fits(which));
+  if (piece.block != nullptr) {
+    if (__builtin_expect(piece.nbytes > size, 0)) NoteSlack(piece, piece.nbytes - size, which);
+    cache->CountAlloc(nbytes);
+  }
   cache->section.Leave();
-  return block;
+  return piece.block;
 }
 
 }  // namespace symalloc

@@ -5,17 +5,39 @@ namespace symalloc {
 
 [[gnu::always_inline]] inline bool Pool::PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   if (cache == nullptr || !cache->section.Enter(quick_.closed)) return false;
-  int64_t size = Rounded(nbytes);
+  int64_t slack = SlackOf(block, Rounded(nbytes), which);
+  int64_t size = Rounded(nbytes) + slack;
   bool kept;
   if (size > cache->bin_largest) {
-    kept = cache->large_blocks[which].Join(block, size);
+    kept = ranges_.near_fits(which) && ThreadCache::IsNearFit(size)
+               ? !cache->near_fits[which].MayHold(block) && cache->near_fits[which].Put(block, size)
+               : cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
     kept = bins.held() + size <= cache->bin_capacity && bins.Put(block, size);
   }
-  if (kept) cache->CountFree(nbytes);
+  if (kept) {
+    ForgetSlack(block, slack, which);
+    cache->CountFree(nbytes);
+  }
   cache->section.Leave();
   return kept;
+}
+
+// Of a block that comes from a cache.
+void Pool::NoteSlack(const Piece& piece, int64_t slack, int which) {
+  if (quick_.freed_below.load(std::memory_order_relaxed) > SlackTable::kLeast) {
+    quick_.freed_below.store(SlackTable::kLeast - kGrain + 1, std::memory_order_relaxed);
+  }
+  ranges_.slack(which).Note(static_cast<char*>(piece.block) - ranges_.base(which), piece.nbytes, slack);
+  slack_.fetch_add(slack, std::memory_order_relaxed);
+}
+
+// Of a block that is freed, with its slack.
+void Pool::ForgetSlack(const void* block, int64_t slack, int which) {
+  if (__builtin_expect(slack == 0, 1)) return;
+  ranges_.slack(which).Forget(static_cast<const char*>(block) - ranges_.base(which));
+  slack_.fetch_sub(slack, std::memory_order_relaxed);
 }
 
 // Small blocks of which one was freed last; it saves no registers, and looks at three cache lines.
@@ -62,7 +84,8 @@ void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::strin
 void Pool::Free(void* block, int64_t nbytes) {
   ThreadCache* cache = HomeCache();
   uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
-  bool quick = Cacheable(nbytes, kGrain) && quick_.home.load(std::memory_order_relaxed) == this_thread &&
+  bool quick = static_cast<uint64_t>(nbytes) < quick_.freed_below.load(std::memory_order_relaxed) &&
+               quick_.home.load(std::memory_order_relaxed) == this_thread &&
                quick_.tracked.load(std::memory_order_relaxed) == 0 && offset < quick_.capacity &&
                offset % kGrain == 0 && !quick_.due.load(std::memory_order_relaxed);
   int64_t size = quick ? Rounded(nbytes) : 0;

@@ -11,6 +11,12 @@
 
 namespace symalloc {
 
+namespace {
+
+constexpr int64_t kNearShare = 256;  // of what was in use, a thread may keep this part for blocks of nearly the same size
+
+}  // namespace
+
 // The pools that this thread has bins in, by id.  When the thread ends, it hands its blocks back.
 // Ids ascend, so that the lowest bits of an id tell most pools that live at a time apart.
 struct ThreadDirectory {
@@ -119,6 +125,28 @@ void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) 
   ranges_.CheckAllocated(block, size);
   large.Allow(most, choosy);
   if (!large.Join(block, size)) ReleaseLocked(block, size);
+}
+
+// Keeps a block for blocks of nearly its size, in place of others.
+void Pool::KeepNearLocked(ThreadCache* cache, int which, void* block, int64_t size) {
+  NearFitCache& near_fits = cache->near_fits[which];
+  ranges_.CheckAllocated(block, size);
+  if (near_fits.Holds(block)) throw BadFree("what is freed is free already: its thread caches it");
+  near_fits.MakeRoom(size, std::max(large_block_capacity_, ranges_.peak_used / kNearShare),
+                     [this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+  if (!near_fits.Put(block, size)) ReleaseLocked(block, size);
+}
+
+// Memory is so scarce that no block may have more than it asked for, now or later.
+void Pool::FreeSlackLocked() {
+  if (ranges_.scarce() && slack_.load(std::memory_order_relaxed) == 0) return;
+  ranges_.EndNearFits();
+  caches_.WhileClosed([this] {
+    ranges_.FreeSlack([this](int64_t freed) {
+      slack_.fetch_sub(freed, std::memory_order_relaxed);
+      NoteUsed(-freed);
+    });
+  });
 }
 
 // The thread's large pieces have gone back.

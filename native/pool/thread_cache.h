@@ -9,7 +9,9 @@
 #include <new>
 
 #include "pool/barrier.h"
+#include "pool/near_fit_cache.h"
 #include "pool/sizes.h"
+#include "pool/slack_table.h"
 
 namespace symalloc {
 
@@ -66,6 +68,15 @@ class SizeBins {
     }
     held_.Remove(nbytes);
     return block;
+  }
+
+  // The smallest block of more than `nbytes` up to `most` bytes; nullptr: there is none.
+  Piece TakeLarger(int64_t nbytes, int64_t most) {
+    if (held() <= nbytes) return {nullptr, 0};
+    for (int64_t i = nbytes / kGrain + 1; i <= most / kGrain; ++i) {
+      if (bins_[i].last != nullptr || bins_[i].others != 0) return {Take(i * kGrain), i * kGrain};
+    }
+    return {nullptr, 0};
   }
 
   // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
@@ -228,16 +239,38 @@ struct alignas(64) ThreadCache {
   SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
   SizeBins bins[2];
   LargeBlockCache large_blocks[2];
+  NearFitCache near_fits[2];
   int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
 
-  // Bytes that wait in the bins and large-block caches.
-  int64_t held() const { return bins[0].held() + bins[1].held() + large_blocks[0].size() + large_blocks[1].size(); }
+  // Bytes that wait here.
+  int64_t held() const {
+    int64_t held = 0;
+    for (int i : {0, 1}) held += bins[i].held() + large_blocks[i].size() + near_fits[i].held();
+    return held;
+  }
+
+  // Removes a block of `nbytes` bytes, or, with `near`, one that is larger by at most an eighth; nullptr: there is none.
+  Piece Take(int which, int64_t nbytes, bool near) {
+    int64_t most = near && nbytes >= SlackTable::kLeast ? (nbytes + nbytes / kNear) & -kGrain : nbytes;
+    if (nbytes <= bin_largest) {
+      void* block = bins[which].Take(nbytes);
+      if (block != nullptr || most == nbytes) return {block, nbytes};
+      return bins[which].TakeLarger(nbytes, std::min<int64_t>(most, bin_largest));
+    }
+    Piece piece = near_fits[which].Take(nbytes, most);
+    if (piece.block != nullptr) return piece;
+    return {large_blocks[which].Take(nbytes), nbytes};
+  }
+
+  // True where a large block waits for blocks of nearly its size.
+  static bool IsNearFit(int64_t nbytes) { return nbytes >= SlackTable::kLeast && nbytes <= NearFitCache::kLargest; }
 
   // Calls release(block, nbytes) for everything and forgets it.
   template <typename Release>
   void Flush(Release release) {
     for (SizeBins& each : bins) each.Flush(release);
     for (LargeBlockCache& each : large_blocks) each.Flush(release);
+    for (NearFitCache& each : near_fits) each.Flush(release);
   }
 
   void CountAlloc(int64_t nbytes) {
@@ -250,6 +283,8 @@ struct alignas(64) ThreadCache {
   }
 
  private:
+  static constexpr int64_t kNear = 8;
+
   static void Increment(std::atomic<int64_t>* counter) {
     counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

@@ -76,6 +76,17 @@ class ThreadCaches {
   }
   void Open() { closed_.store(sealed_ || kept_, std::memory_order_release); }
 
+  // Calls action() while no other thread is at any cache.
+  template <typename Action>
+  void WhileClosed(Action action) {
+    struct Opener {
+      ~Opener() { caches->Open(); }
+      ThreadCaches* caches;
+    } opener{this};
+    Close();
+    action();
+  }
+
   // Closes until `LetOpen`.
   void KeepClosed() {
     if (std::exchange(kept_, true)) return;
@@ -115,14 +126,11 @@ class ThreadCaches {
   bool FlushWhere(Which which, Flush flush) {
     auto holds = [&](auto& each) { return which(*each) && each->held() > 0; };
     if (std::none_of(caches_.begin(), caches_.end(), holds)) return false;
-    struct Opener {
-      ~Opener() { caches->Open(); }
-      ThreadCaches* caches;
-    } opener{this};
-    Close();
-    for (auto& each : caches_) {
-      if (holds(each)) flush(each.get());
-    }
+    WhileClosed([&] {
+      for (auto& each : caches_) {
+        if (holds(each)) flush(each.get());
+      }
+    });
     return true;
   }
 

@@ -1,6 +1,6 @@
 // Threads that allocate, wait for memory, stamp, hand over, check and free blocks of one pool at random, while it is
 // trimmed, its limit is met, its callbacks are called and the process forks; then, with a third as many operations, within
-// sessions while pages decay.  Exit status 1 where a stamp is lost, a block is handed out twice, a block can be freed twice,
+// sessions while pages decay; then with blocks that have slack, until memory gets scarce.  Exit status 1 where a stamp is lost, a block is handed out twice, a block can be freed twice,
 // a forked process cannot go on, or the statistics at rest are not exact.
 // Usage: symalloc_stress [threads] [operations of each] [seed]
 #include <sys/wait.h>
@@ -27,6 +27,7 @@ namespace {
 
 constexpr int kMailboxes = 256;
 constexpr int kKept = 64;  // blocks that a thread holds
+constexpr int64_t kKiB = 1024;
 #ifdef __SANITIZE_THREAD__
 constexpr double kDecay = 0;  // a thread after a fork is more than ThreadSanitizer can
 #else
@@ -40,6 +41,7 @@ struct Block {
 };
 
 std::atomic<Block*> mailboxes[kMailboxes];
+std::atomic<bool> medium{false};  // only blocks of sizes that may have slack
 std::atomic<int64_t> faults{0};
 std::atomic<int64_t> refused{0};
 std::atomic<uint64_t> next_stamp{1};
@@ -71,6 +73,7 @@ Block* Make(Pool* pool, std::mt19937_64* random) {
   // 16 bytes to 1 MiB, small ones more often
   int64_t most = int64_t{16} << ((*random)() % 17);
   int64_t nbytes = 16 + static_cast<int64_t>((*random)() % most);
+  if (medium) nbytes = 16 * kKiB + static_cast<int64_t>((*random)() % (240 * kKiB));
   int64_t align = (*random)() % 8 ? 64 : 4096;
   try {
     bool escapes = (*random)() & 1;
@@ -182,9 +185,11 @@ int64_t Number(int count, char** arguments, int index, int64_t otherwise) {
   return count > index ? std::atoll(arguments[index]) : otherwise;
 }
 
-// True where the pool is left as it was.
-bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t seed, bool in_sessions) {
+// True where the pool is left as it was.  `plenty`: memory gets scarce only after a while, and blocks have slack before.
+bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t seed, bool in_sessions, bool plenty) {
   Pool pool(options);
+  if (plenty) pool.SetLimit(32 * options.limit);
+  medium = plenty;
   FreeTwice(&pool);
   Watermark(&pool, options.limit);
   if (in_sessions) {
@@ -196,8 +201,10 @@ bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t s
   std::vector<std::thread> workers;
   working = threads;
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);
-  for (bool all = true; all;) {
+  bool all = true;
+  for (int looks = 0; all; ++looks) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (looks == 5) pool.SetLimit(options.limit);
     std::lock_guard<std::mutex> lock(ending);
     all = working == threads;
     if (all) Fork(&pool);  // to ThreadSanitizer one that has ended is a leak of the forked process
@@ -233,8 +240,10 @@ int main(int count, char** arguments) {
   Options options;
   options.separate_escaping = true;
   options.limit = threads * (int64_t{3} << 20);
-  bool exact = Run(options, threads, operations, seed, false);
+  bool exact = Run(options, threads, operations, seed, false, false);
   options.decay = kDecay;
-  exact = Run(options, threads, operations / 3, seed + 1, true) && exact;
+  exact = Run(options, threads, operations / 3, seed + 1, true, false) && exact;
+  options.decay = 0;
+  exact = Run(options, threads, operations / 3, seed + 2, false, true) && exact;
   return faults.load() == 0 && exact ? 0 : 1;
 }

@@ -99,3 +99,33 @@ def test_ranges_of_many_holes_are_placed_alike(sizes: tuple[int, ...]) -> None:
         both.alloc(source.choice(sizes) // source.choice((1, 2)), 64, escapes=False)
         both.free(source.randrange(len(both.live)))
     both.compare()
+
+
+@pytest.mark.parametrize(
+    "options",
+    (
+        PoolOptions(),
+        PoolOptions(bin_largest=4 * KIB, bin_capacity=64 * KIB, page=4 * KIB),
+        PoolOptions(separate_escaping=True, soft_limit=Fraction(1)),
+        PoolOptions(limit=83 * MIB, soft_limit=None),
+    ),
+)
+def test_blocks_with_slack_are_placed_alike(options: PoolOptions) -> None:
+    """Among many holes blocks are replaced by others of nearly their size, until memory gets scarce."""
+    source = random.Random(7)
+    both, slack = _Both(options), 0
+    for step in range(tries(1500, 15000)):
+        nbytes, align = source.randint(1, 280 * KIB), source.choice((64, 64, 64, 256))
+        both.alloc(nbytes, align, escapes=source.random() < 0.1)
+        while len(both.live) > (600 if step % 1000 < 650 else 300):
+            both.free(source.randrange(len(both.live)))
+        slack = max(slack, both.reference.slack)
+        if step % 100 == 99:
+            both.compare()
+    both.compare()
+    assert slack > 0
+    assert (both.reference.slack == 0) == (options.limit is not None), "with a limit it is freed"
+    for index in reversed(range(len(both.live))):
+        both.free(index)
+    both.native.trim()
+    assert both.native.statistics().used == 0

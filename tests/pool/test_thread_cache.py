@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.pool.core.thread_cache import LargeBlockCache, SizeBins, ThreadCache
+from symalloc.pool.core.thread_cache import NEAR_MOST, LargeBlockCache, NearFitCache, SizeBins, ThreadCache
 
 
 def test_the_last_freed_of_the_exact_size_serves_first() -> None:
@@ -81,11 +81,42 @@ def test_what_is_let_go_of_is_gone() -> None:
     assert not piece.join(0, 64), "nothing is held until it is allowed"
 
 
+def test_the_smallest_block_of_nearly_a_size_serves() -> None:
+    near_fits = NearFitCache()
+    assert not near_fits.put(0, 64), "nothing is held until there is room"
+    assert list(near_fits.make_room(0, 1000)) == []
+    assert all(near_fits.put(*block) for block in ((0, 256), (1000, 320), (2000, 256)))
+    assert near_fits.take(200, 250) is None
+    assert [near_fits.take(200, 300) for _ in range(3)] == [(2000, 256), (0, 256), None]
+    assert list(near_fits.flush()) == [(1000, 320)]
+    assert near_fits.held == 0
+
+
+def test_blocks_make_room_one_after_the_other() -> None:
+    near_fits = NearFitCache()
+    assert list(near_fits.make_room(0, 64 * NEAR_MOST)) == []
+    assert all(near_fits.put(64 * at, 64) for at in range(NEAR_MOST))
+    assert not near_fits.put(64 * NEAR_MOST, 64)
+    assert list(near_fits.make_room(128, 64 * NEAR_MOST)) == [(64, 64), (128, 64)]
+    left = sorted([*near_fits.make_room(64, 128), *near_fits.flush()])
+    assert left == [(64 * at, 64) for at in range(NEAR_MOST) if at not in (1, 2)]
+
+
+def test_bins_serve_what_is_a_little_smaller() -> None:
+    cache = ThreadCache(bin_largest=64 * 1024, bin_capacity=2**20)
+    for address, nbytes in ((0, 20480), (2**20, 17408), (2**21, 8192)):
+        assert list(cache.put(address, nbytes, peak=0, crowded=True, near=True)) == []
+    assert cache.take(16384, near=False) is None
+    assert cache.take(8128, near=True) is None, "too small to have slack"
+    assert [cache.take(16384, near=True) for _ in range(2)] == [(2**20, 17408), None]
+    assert cache.bins.held == 28672
+
+
 def test_a_thread_cache_names_the_blocks_that_go_back_to_the_range() -> None:
     cache = ThreadCache(bin_largest=128, bin_capacity=256)
 
     def put(address: int, nbytes: int, peak: int = 0) -> list[tuple[int, int]]:
-        return list(cache.put(address, nbytes, peak=peak, crowded=False))
+        return list(cache.put(address, nbytes, peak=peak, crowded=False, near=False))
 
     assert [*put(0, 128), *put(128, 128)] == []
     assert sorted(put(256, 64)) == [(0, 128), (128, 128)], "the bins are full, and emptied"
@@ -94,7 +125,7 @@ def test_a_thread_cache_names_the_blocks_that_go_back_to_the_range() -> None:
     assert put(8192, 576) == [(4096, 512), (8192, 576)], "more than the cache may hold"
     assert put(8192, 576, peak=1024) == [], "as much as was in use before"
     assert cache.held == 640
-    assert (cache.take(64), cache.take(64), cache.take(192)) == (256, None, 8192)
+    assert [cache.take(n, near=False) for n in (64, 64, 192)] == [(256, 64), None, (8192, 192)]
     assert put(16384, 256) == [(8384, 384)]
     assert list(cache.let_go()) == []
     assert list(cache.flush()) == [(16384, 256)]

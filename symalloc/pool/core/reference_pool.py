@@ -2,7 +2,8 @@
 
 A pool owns address ranges that are far larger than what is used of them; only pages in use cost memory.
 
-1. A block comes from the cache of its thread where that holds one that suits (`thread_cache.py`).
+1. A block comes from the cache of its thread where that holds one that suits (`thread_cache.py`).  It may
+   be a little larger: the rest is the block's slack, until it is freed.
 2. Otherwise a free interval of the range serves (`free_list.py`).  Where all its pages are backed, that is
    all.
 3. Missing pages are backed, as long as that keeps the pool within its limits.
@@ -12,7 +13,8 @@ A pool owns address ranges that are far larger than what is used of them; only p
    from intervals that nobody fits in to where it is wanted.  Where blocks lie in nearly all pages, and the
    soft limit is clearly exceeded, the system's pages that are free within the pool's are given back too, and
    some pages are backed at the end of the range in their stead.
-6. Where that leaves the pool above the hard limit, all free pages are given back, and the place is sought
+6. Where that leaves the pool above the hard limit, slack is freed, and no block gets any from then on, all
+   free pages are given back, and the place is sought
    that needs the fewest.  Where even that breaks the limit, the same is tried with the system's pages in
    place of the pool's.  Where that does, too, the allocation fails, and nothing has changed but that free
    memory was given back.
@@ -56,6 +58,9 @@ class ReferencePool:
         self.used = 0  # bytes that the ranges have handed out, to callers or caches
         self.peak_used = 0  # without what waited in the caches
         self._decay = None if self.options.decay is None else Decay(self.options.decay)
+        self._slack: dict[int, int] = {}  # address -> bytes beyond its size, of live blocks that have any
+        self.slack = 0  # bytes of all blocks
+        self._scarce = False  # memory has been too scarce for slack
         self._operations = -1  # allocs and frees when a period began
 
     @property
@@ -75,8 +80,10 @@ class ReferencePool:
         checked_request(nbytes, align)
         size = _block_size(nbytes)
         which = int(escapes and self.options.separate_escaping)
-        address = self._ranges[which].cache.take(size) if align <= ALIGNMENT else None
-        if address is None:
+        cached = self._take_cached(self._ranges[which], size) if align <= ALIGNMENT else None
+        if cached is not None:
+            address = cached
+        else:
             address = which * self.options.range_capacity + self._place(which, size, max(align, ALIGNMENT))
         self._blocks[address] = nbytes
         self.live += nbytes
@@ -91,8 +98,11 @@ class ReferencePool:
         self.live -= nbytes
         self.frees += 1
         chosen = self._ranges[address // self.options.range_capacity]
-        size = _block_size(nbytes)
-        self._release(chosen.cache.put(address, size, peak=self.peak_used, crowded=chosen.crowded))
+        slack = self._slack.pop(address, 0)
+        self.slack -= slack
+        size = _block_size(nbytes) + slack
+        crowded, near = chosen.crowded, self._near(chosen)
+        self._release(chosen.cache.put(address, size, peak=self.peak_used, crowded=crowded, near=near))
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -158,6 +168,28 @@ class ReferencePool:
         """The free parts [start, end) of each range, lowest first."""
         return [list(r.free_list) for r in self._ranges]
 
+    def _near(self, chosen: AddressRange) -> bool:
+        """True where blocks may have slack."""
+        return chosen.crowded and not self._scarce
+
+    def _take_cached(self, chosen: AddressRange, size: int) -> int | None:
+        block = chosen.cache.take(size, near=self._near(chosen))
+        if block is None:
+            return None
+        address, nbytes = block
+        if nbytes > size:
+            self._slack[address] = nbytes - size
+            self.slack += nbytes - size
+        return address
+
+    def _free_slack(self) -> None:
+        """Free the slack of all blocks; no block gets any from now on."""
+        self._scarce = True
+        sizes = {address: _block_size(self._blocks[address]) for address in self._slack}
+        self._release([(address + sizes[address], slack) for address, slack in self._slack.items()])
+        self._slack.clear()
+        self.slack = 0
+
     def _place(self, which: int, size: int, align: int) -> int:
         try:
             return self._take(which, size, align)
@@ -199,7 +231,7 @@ class ReferencePool:
         return chosen.tightest(size, align, grain)[1] if over else offset
 
     def _in_use(self) -> int:
-        return self.used - sum(r.cache.held for r in self._ranges)
+        return self.used - self.slack - sum(r.cache.held for r in self._ranges)
 
     def _soft_limit(self, size: int) -> int | None:
         """The bytes that the soft limit allows to be backed once `size` more are in use."""
@@ -240,6 +272,7 @@ class ReferencePool:
         It lies at the lower or the upper end of an interval: its inner pages are all missing.  Raises
         OutOfMemoryError.
         """
+        self._free_slack()
         for each in self._ranges:
             each.decommit_free(each.capacity)
         missing, offset = chosen.tightest(size, align, self.options.page)

@@ -2,6 +2,8 @@
 
 Small blocks wait in bins for the next allocation of the same size.  Of large blocks, the memory freed last
 serves first as long as it is large enough; blocks freed in any order that leaves no gap are one piece again.
+Where a range has many free intervals, and finding one takes long, blocks of a medium size wait whole, and
+serve blocks that are a little smaller: those have slack then.
 """
 
 from __future__ import annotations
@@ -11,6 +13,11 @@ from collections.abc import Iterator
 
 Block = tuple[int, int]  # address, bytes
 
+SLACK_LEAST = 16 * 2**10  # bytes of a block that may have slack
+NEAR = 8  # a block may have slack of this share of what was asked for
+NEAR_LARGEST = 256 * 2**10  # bytes
+NEAR_MOST = 128  # blocks
+NEAR_SHARE = 256  # of what was in use, a thread may keep this part in its near-fit cache
 CHOOSY = 16  # a piece may be larger than a block by this share of it
 
 
@@ -36,6 +43,14 @@ class SizeBins:
         self.held -= nbytes
         return blocks.pop()
 
+    def take_larger(self, nbytes: int, most: int) -> Block | None:
+        """Remove the smallest block of more than `nbytes` up to `most` bytes; None: there is none."""
+        sizes = [size for size, blocks in self._blocks.items() if blocks and nbytes < size <= most]
+        if not sizes:
+            return None
+        self.held -= min(sizes)
+        return self._blocks[min(sizes)].pop(), min(sizes)
+
     def room(self, nbytes: int) -> bool:
         """Report whether a block of `nbytes` may be held besides those that are."""
         return self.held + nbytes <= self.capacity
@@ -51,6 +66,57 @@ class SizeBins:
             yield from ((address, nbytes) for address in blocks)
         self._blocks.clear()
         self.held = 0
+
+
+class NearFitCache:
+    """Up to NEAR_MOST free blocks of together `most` bytes.
+
+    The last takes the place of one that goes.
+    """
+
+    __slots__ = ("_blocks", "_next", "held", "most")
+
+    def __init__(self) -> None:
+        self.most = self.held = 0  # bytes
+        self._next = 0  # to be released: where the one before was
+        self._blocks: list[Block] = []
+
+    def take(self, least: int, most: int) -> Block | None:
+        """Remove the smallest block of `least` to `most` bytes, of those of one size the last; None: there
+        is none.
+        """
+        fits = [(size, -at) for at, (_, size) in enumerate(self._blocks) if least <= size <= most]
+        return self._remove(-min(fits)[1]) if fits else None
+
+    def put(self, address: int, nbytes: int) -> bool:
+        """Hold a block; False where that would be too many blocks, or too many bytes."""
+        if not self._room(nbytes):
+            return False
+        self._blocks.append((address, nbytes))
+        self.held += nbytes
+        return True
+
+    def make_room(self, nbytes: int, most: int) -> Iterator[Block]:
+        """Let it hold up to `most` bytes; remove blocks, one after the other, until `nbytes` fit."""
+        self.most = most
+        while self._blocks and not self._room(nbytes):
+            self._next = self._next + 1 if self._next < len(self._blocks) - 1 else 0
+            yield self._remove(self._next)
+
+    def flush(self) -> Iterator[Block]:
+        """Remove every block."""
+        while self._blocks:
+            yield self._remove(-1)
+
+    def _room(self, nbytes: int) -> bool:
+        return len(self._blocks) < NEAR_MOST and self.held + nbytes <= self.most
+
+    def _remove(self, index: int) -> Block:
+        block = self._blocks[index]
+        self._blocks[index] = self._blocks[-1]
+        self._blocks.pop()
+        self.held -= block[1]
+        return block
 
 
 class LargeBlockCache:
@@ -99,40 +165,63 @@ class LargeBlockCache:
 
 
 class ThreadCache:
-    """The bins and the large-block cache of one thread for one range."""
+    """The bins, the large-block cache and the near-fit cache of one thread for one range."""
 
-    __slots__ = ("bins", "large", "large_capacity")
+    __slots__ = ("bins", "large", "large_capacity", "near_fits")
 
     def __init__(self, *, bin_largest: int, bin_capacity: int) -> None:
         self.bins = SizeBins(largest=bin_largest, capacity=bin_capacity)
         self.large = LargeBlockCache()
+        self.near_fits = NearFitCache()
         self.large_capacity = 2 * bin_capacity
 
     @property
     def held(self) -> int:
         """Bytes that are kept."""
-        return self.bins.held + self.large.held
+        return self.bins.held + self.large.held + self.near_fits.held
 
-    def take(self, nbytes: int) -> int | None:
-        """Remove a block and return its address; None: none of that size is kept."""
-        return self.large.take(nbytes) if nbytes > self.bins.largest else self.bins.take(nbytes)
+    def take(self, nbytes: int, *, near: bool) -> Block | None:
+        """Remove a block of `nbytes` bytes, or, with `near`, one that is larger by at most an eighth; None:
+        there is none.
+        """
+        most = nbytes + nbytes // NEAR if near and nbytes >= SLACK_LEAST else nbytes
+        if nbytes <= self.bins.largest:
+            address = self.bins.take(nbytes)
+            if address is None:
+                return self.bins.take_larger(nbytes, min(most, self.bins.largest))
+        else:
+            block = self.near_fits.take(nbytes, most)
+            if block is not None:
+                return block
+            address = self.large.take(nbytes)
+        return None if address is None else (address, nbytes)
 
-    def put(self, address: int, nbytes: int, *, peak: int, crowded: bool) -> Iterator[Block]:
+    def put(self, address: int, nbytes: int, *, peak: int, crowded: bool, near: bool) -> Iterator[Block]:
         """Keep a block; yield those that must go back to the range for it, perhaps the block itself.
 
         `peak` is the most that was in use at a time: a single block beyond the capacity may be kept in a
         piece of that size.  `crowded` says that the range has many free intervals, so that a place must be
-        chosen with care.
+        chosen with care, and `near` that blocks may have slack.
         """
         if nbytes <= self.bins.largest:
             if not self.bins.room(nbytes):
                 yield from self.bins.flush()
             self.bins.put(address, nbytes)
+        elif near and SLACK_LEAST <= nbytes <= NEAR_LARGEST:
+            yield from self._put_near(address, nbytes, peak)
         elif not self.large.join(address, nbytes):
             yield from self.large.flush()
             self.large.allow(self._most(nbytes, peak), choosy=crowded)
             if not self.large.join(address, nbytes):
                 yield address, nbytes
+
+    def _put_near(self, address: int, nbytes: int, peak: int) -> Iterator[Block]:
+        if self.near_fits.put(address, nbytes):
+            return
+        if self.large_capacity:
+            yield from self.near_fits.make_room(nbytes, max(self.large_capacity, peak // NEAR_SHARE))
+        if not self.near_fits.put(address, nbytes):
+            yield address, nbytes
 
     def _most(self, nbytes: int, peak: int) -> int:
         beyond = 0 < self.large_capacity < nbytes
@@ -147,3 +236,4 @@ class ThreadCache:
         """Remove everything."""
         yield from self.bins.flush()
         yield from self.large.flush()
+        yield from self.near_fits.flush()
