@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 NATIVE := native/CMakeLists.txt $(wildcard native/*/*.cc native/*/*.h native/*/*/*.h native/cmake/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check fuzz mutation bench sanitize browser editor docs clean
+.PHONY: help demo test nightly torch check fuzz mutation bench sanitize browser editor docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -22,14 +22,18 @@ demo: $(STAMP) ## lint, plan and run real modules
 	@$(BIN)/python examples/demo.py
 
 # byte code is kept, out of the source tree: half of the time that pytest takes to find the tests
-test nightly: export PYTHONDONTWRITEBYTECODE =
-test nightly: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
+test nightly torch: export PYTHONDONTWRITEBYTECODE =
+test nightly torch: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n 2 --max-worker-restart=0
 
 nightly: $(STAMP) ## run the tests with ten times the examples, optimised kernels and long networks
 	SYMALLOC_TESTS=nightly $(BIN)/python -m pytest -n 2 --max-worker-restart=0
+
+torch: $(STAMP) ## models of torch, from files and in memory, beside torch itself; installs the extra
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[torch]'
+	SYMALLOC_TESTS=nightly $(BIN)/python -m pytest -n 2 tests/relax/read tests/models/test_torch_files.py
 
 check: $(STAMP) ## ruff, mypy --strict, the import table
 	$(BIN)/ruff check .

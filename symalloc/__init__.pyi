@@ -6,6 +6,7 @@ from symalloc.api import lint as lint
 from symalloc.api import plan as plan
 from symalloc.api import prove as prove
 from symalloc.api import run as run
+from symalloc.api import save_program as save_program
 from symalloc.errors import RunError as RunError
 from symalloc.errors import SymallocError as SymallocError
 from symalloc.errors import UsageError as UsageError

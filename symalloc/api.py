@@ -253,6 +253,27 @@ def run(
     return runner.run(binding, check=check, seed=seed, repeat=repeat)
 
 
+def save_program(program: ExportedProgram, path: str | Path) -> None:
+    """Write a program of torch.export to `path`, as torch.export.save does, and the names of its dimensions.
+
+    Torch forgets what `torch.export.Dim` was given.  Here the archive has one more file, which torch's own
+    loader passes over: the symbols of a module that is read from `path` have these names.  Raises
+    UsageError.
+    """
+    from symalloc.files import write_atomically
+    from symalloc.relax.read.python_object import is_exported_program
+    from symalloc.relax.read.torch_program import program_bytes
+
+    if not is_exported_program(program):
+        raise UsageError(f"cannot save a {type(program).__name__}: give a torch.export.ExportedProgram")
+    if not isinstance(path, str | Path):
+        raise UsageError(f"path is {path!r}; it must be the path of a file")
+    try:
+        write_atomically(Path(path), program_bytes(program))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+
 def _condition(claim: Claim) -> Condition:
     if not isinstance(claim, str) and not _is_sympy(claim):
         raise UsageError(

@@ -23,7 +23,7 @@ def is_model(value: object) -> bool:
     return (
         isinstance(value, tvm.IRModule)
         or _is_a(value, "onnx", "ModelProto")
-        or _is_a(value, "torch", "ExportedProgram")
+        or is_exported_program(value)
         or _is_spec_pair(value)
     )
 
@@ -36,13 +36,18 @@ def module_from(value: object) -> Node:
         from symalloc.relax.read.onnx_model import import_onnx
 
         return import_onnx(value)
-    if _is_a(value, "torch", "ExportedProgram"):
+    if is_exported_program(value):
         from symalloc.relax.read.torch_program import import_torch
 
         return import_torch(value)
     if isinstance(value, tuple) and _is_spec_pair(value):
         return _from_spec(*value)
     raise UnreadableError(f"it is of type {type(value).__name__}, not {KINDS}")
+
+
+def is_exported_program(value: object) -> bool:
+    """Return whether `value` is a program of torch.export."""
+    return _is_a(value, "torch", "ExportedProgram")
 
 
 def _is_a(value: object, package: str, name: str) -> bool:

@@ -23,7 +23,7 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
     def __init__(self, place: Callable[[], Node | None] = lambda: None) -> None:
         super().__init__()
         self._place = place
-        self._bound: dict[int, tuple[VarNode, Node]] = {}
+        self._bound: dict[int, tuple[VarNode, Node | None]] = {}
         self._renewed: dict[int, tuple[Node, Node]] = {}  # with what they stand for, so that it stays alive
 
     @contextmanager
@@ -41,8 +41,7 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
         """As TVM's builder does."""
         span = self._place()
         var: VarNode = super().emit(expr if span is None else self._placed(expr, span), name_hint)
-        if span is not None:
-            self._bound[var.__chandle__()] = (var, span)
+        self._note(var, span)
         return var
 
     def normalize(self, expr: Node) -> Node:
@@ -51,6 +50,7 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
         if span is None:
             return super().normalize(expr)
         made = super().normalize(self._placed(expr, span))
+        self._note_within(made, span)
         return at_place(made, span) if isinstance(made, Call) and made.span is None else made
 
     def placed(self, module: tvm.IRModule) -> tvm.IRModule:
@@ -60,6 +60,20 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
             return None if call.span is not None else self._bound.get(var.__chandle__(), _UNKNOWN)[1]
 
         return map_places(module, find)
+
+    def _note(self, var: VarNode, span: Node | None) -> None:
+        """Enter the place of a variable that was just bound, and of those that were bound on the way."""
+        if var.__chandle__() not in self._bound:
+            self._bound[var.__chandle__()] = (var, span)
+            self._note_within(self.lookup_binding(var), span)
+
+    def _note_within(self, value: Node | None, span: Node | None) -> None:
+        if isinstance(value, Call | Tuple):
+            for part in value.args if isinstance(value, Call) else value.fields:
+                if isinstance(part, Tuple):
+                    self._note_within(part, span)
+                elif isinstance(part, relax.Var) and self.lookup_binding(part) is not None:
+                    self._note(part, span)
 
     def _placed(self, expr: Node, span: Node) -> Node:
         """`expr` with `span` on each operator call in it that has none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from tvm import relax, tirx
 
 from symalloc.program.reading import ImportRefusedError, UnreadableError
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _NAMED = 3  # operators that one message names
+DIMENSIONS = "symalloc.dims"
+"""The file in an archive that holds the author's names: by input, for each axis a name or null, as JSON."""
 
 
 def load_torch(path: Path, data: bytes, *, trust: bool = False) -> Node:
@@ -39,15 +43,30 @@ def load_torch(path: Path, data: bytes, *, trust: bool = False) -> Node:
     require_extra("torch", reading=path)
     import torch
 
+    extra = {DIMENSIONS: ""}
     with quietly(), guarded(data, trust=trust):
         try:
-            program = torch.export.load(io.BytesIO(data))
+            program = torch.export.load(io.BytesIO(data), extra_files=extra)
         except UnreadableError:
             raise
         except Exception as error:  # zip, JSON, versions, operators: each raises what it raises
             raise UnreadableError(f"torch cannot load it: {error_text(error)}") from error
         _forget_guards(program)
-        return import_torch(program)
+        return _imported(program, _saved_names(program, extra[DIMENSIONS]))
+
+
+def program_bytes(program: ExportedProgram) -> bytes:
+    """The archive that torch.export.save writes, with the names of dimensions, which torch leaves out."""
+    import torch
+
+    names = _author_names(program)
+    found = {
+        name: [names.get(str(extent)) for extent in tensor.shape] for name, tensor in _input_tensors(program)
+    }
+    archive = io.BytesIO()
+    with quietly():
+        torch.export.save(program, archive, extra_files={DIMENSIONS: json.dumps(found)})
+    return archive.getvalue()
 
 
 def _forget_guards(program: ExportedProgram) -> None:
@@ -65,7 +84,10 @@ def _forget_guards(program: ExportedProgram) -> None:
 
 def import_torch(program: ExportedProgram) -> Node:
     """The IRModule of an exported program.  Raises ImportRefusedError."""
-    names = _author_names(program)
+    return _imported(program, _author_names(program))
+
+
+def _imported(program: ExportedProgram, names: Mapping[str, str]) -> Node:
     with quietly():
         with refusal("torch cannot decompose it"):
             decomposed = program if _is_sparse(program) else program.run_decompositions()
@@ -120,10 +142,13 @@ def _placed(convert: Callable[..., Node], builder: SourcedBuilder) -> Callable[.
     return at_place
 
 
-def _span(node: Any) -> Node:
-    """`layers.0 at model.py`, and the line there; the name of the node where neither is known."""
+def _span(node: Any) -> Node | None:
+    """`layers.0 at model.py`, and the line there.
+
+    None for a node in a branch of torch.cond, of which torch keeps neither: it comes from where that does.
+    """
     path, (file, line) = _module_path(node), _source_line(node)
-    return place_span(path, file, line) if path or file else place_span(str(node.name))
+    return place_span(path, file, line) if path or file else None
 
 
 def _require_known(nodes: Sequence[Any], known: Mapping[str, object]) -> None:
@@ -156,7 +181,8 @@ def _module_path(node: Any) -> str:
 
 def _source_line(node: Any) -> tuple[str, int]:
     """The file and the line that a node was traced at, outside of torch where it can be; ("", 0) for none."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    traced = _FRAME.findall(node.meta.get("stack_trace") or "")
+    frames = [frame for frame in traced if not frame[0].startswith("<")]  # code that torch has made
     own = [frame for frame in frames if "/torch/" not in frame[0]]
     file, line = (own or frames or [("", 0)])[-1]
     return file, int(line)
@@ -168,7 +194,7 @@ def _source_line(node: Any) -> tuple[str, int]:
 def _author_names(program: ExportedProgram) -> Mapping[str, str]:
     """The names that `torch.export.Dim` gave to dimensions, by torch's own expression (`s77`, `2*s17`).
 
-    A file does not keep them.
+    A loaded program has none.
     """
     environment = _environment(program)
     written: Mapping[str, str] = getattr(environment, "source_name_to_debug_name", None) or {}
@@ -178,6 +204,30 @@ def _author_names(program: ExportedProgram) -> Mapping[str, str]:
         if source in known and not name.startswith("_"):
             found.setdefault(str(known[source]), name)
     return found
+
+
+def _saved_names(program: ExportedProgram, text: str) -> Mapping[str, str]:
+    """The same of a loaded program, from what DIMENSIONS holds; raises UnreadableError."""
+    try:
+        saved = msgspec.json.decode(text, type=dict[str, list[str | None]]) if text else {}
+    except msgspec.DecodeError as error:
+        raise UnreadableError(f"the archive's {DIMENSIONS} is damaged: {error}") from error
+    found: dict[str, str] = {}
+    for name, tensor in _input_tensors(program):
+        for extent, written in zip(tensor.shape, saved.get(name, ()), strict=False):
+            if written and not isinstance(extent, int):
+                found.setdefault(str(extent.node.expr), written)
+    return found
+
+
+def _input_tensors(program: ExportedProgram) -> Iterator[tuple[str, Any]]:
+    """The inputs that are tensors, by name, as torch has traced them."""
+    import torch
+
+    given = set(program.graph_signature.user_inputs)
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in given and isinstance(node.meta.get("val"), torch.Tensor):
+            yield node.name, node.meta["val"]
 
 
 def _environment(program: ExportedProgram) -> Any:

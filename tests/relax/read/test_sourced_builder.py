@@ -30,12 +30,14 @@ def built(body: Callable[[SourcedBuilder, Any], Any]) -> list[tuple[str, str]]:
 def test_calls_within_a_call_come_from_where_it_comes_from() -> None:
     def body(builder: SourcedBuilder, x: Any) -> Any:
         with builder.at(place_span("first")):
-            y = builder.emit(relax.op.add(relax.op.exp(x), x))
+            y = builder.emit(relax.op.add(relax.op.exp(relax.op.sin(relax.op.cos(x))), x))
         with builder.at(place_span("second", "model.py", 7)):
             return builder.emit(relax.op.concat([relax.op.tanh(y), y]))
 
     second = "second at model.py:7"
     assert built(body) == [
+        ("relax.cos", "first"),
+        ("relax.sin", "first"),
         ("relax.exp", "first"),
         ("relax.add", "first"),
         ("relax.tanh", second),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 import tvm
 
+import symalloc
+from symalloc.errors import UsageError
 from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.read.torch_program import import_torch, load_torch
@@ -93,6 +97,50 @@ def test_calls_name_the_module_and_the_line_that_they_come_from(tmp_path: Path) 
             within = {operator for operator, place in found if place == f"{layer} at {file}:{first + 3}"}
             assert {"relax.matmul", "relax.add"} <= within
         assert found[-1] == ("relax.nn.softmax", f"{file}:{first + 4}")
+
+
+def test_a_program_that_symalloc_saves_keeps_the_names_of_its_dimensions(tmp_path: Path) -> None:
+    inputs = (torch.randn(10, 4), torch.randn(5, 3, 4))
+    program = exported(
+        lambda x, y: x.reshape(-1, 2, 4).sum(1) + y.sum(1), inputs, ({0: 2 * HALF}, {0: HALF, 1: LENGTH})
+    )
+    file = tmp_path / "named.pt2"
+    symalloc.save_program(program, file)
+    mod = load_torch(file, file.read_bytes())
+    assert shapes(mod) == shapes(import_torch(program))
+    assert shapes(mod)[1][:2] == ["half", "length"] and "half" in shapes(mod)[0][0]
+    assert bounds(mod) == bounds(import_torch(program))
+    assert torch.equal(torch.export.load(str(file)).module()(*inputs), program.module()(*inputs))
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"x": "batch"}', '{"x": [1]}', '{"x": ["batch"'])
+def test_names_that_are_none_are_told(text: str, tmp_path: Path) -> None:
+    program = exported(torch.relu, (torch.randn(3, 4),), ({0: BATCH},))
+    archive = io.BytesIO()
+    torch.export.save(program, archive, extra_files={"symalloc.dims": text})
+    with pytest.raises(UnreadableError, match=r"the archive's symalloc\.dims is damaged: "):
+        load_torch(tmp_path / "m.pt2", archive.getvalue())
+
+
+def test_names_may_be_any_text_and_too_few(tmp_path: Path) -> None:
+    program = exported(torch.relu, (torch.randn(3, 4, 5),), ({0: BATCH, 1: LENGTH},))
+    name = "inputs_0"
+    archive = io.BytesIO()
+    extra = {"symalloc.dims": json.dumps({name: ["a batch", None, "unused", "no axis"], "no input": ["x"]})}
+    torch.export.save(program, archive, extra_files=extra)
+    (extents,) = shapes(load_torch(tmp_path / "m.pt2", archive.getvalue()))
+    assert extents[:2] == ["a_batch", f"{name}_dim1"]
+
+
+def test_what_cannot_be_saved_is_told(tmp_path: Path) -> None:
+    program = exported(torch.relu, (torch.randn(3, 4),), ({0: BATCH},))
+    with pytest.raises(UsageError, match=r"cannot save a Linear: give a torch\.export\.ExportedProgram"):
+        symalloc.save_program(torch.nn.Linear(2, 2), tmp_path / "m.pt2")
+    with pytest.raises(UsageError, match="path is 3; it must be the path of a file"):
+        symalloc.save_program(program, 3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"cannot write .*: No such file or directory"):
+        symalloc.save_program(program, tmp_path / "no folder" / "m.pt2")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_derived_dimensions_are_sizes(tmp_path: Path) -> None:
