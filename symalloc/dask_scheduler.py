@@ -6,7 +6,8 @@ import logging
 import pickle
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -70,22 +71,26 @@ class DaskScheduler:
             for file, data in contents.items()
         }
         found: dict[Path, LintedFile | str] = {}
-        for future, file in self._ended(futures):
-            error = future.exception()
-            failed = None if error is None else f"{type(error).__name__}: {error}"
-            found[file] = future.result() if failed is None else failed
+        for future, answer in self._answers(list(futures)):
+            found[futures[future]] = answer
             if watch is not None:
-                watch(len(found), len(futures), f"linting {file.name}")
+                watch(len(found), len(futures), f"linting {futures[future].name}")
         return found
 
-    def _ended(self, futures: Mapping[Any, Path]) -> Iterator[tuple[Any, Path]]:
-        """Each future when it has ended; raises UsageError where the connection is lost."""
+    def _answers(self, futures: Sequence[Any]) -> Iterator[tuple[Any, LintedFile | str]]:
+        """The result of each future when it has ended, or the message of its error.
+
+        Raises UsageError where the connection is lost.
+        """
         from distributed import as_completed
 
-        for future in as_completed(list(futures), loop=self._client.loop):
-            if future.cancelled():
-                raise UsageError(f"the connection to {self._address} was lost")
-            yield future, futures[future]
+        for future in as_completed(futures, loop=self._client.loop):
+            try:
+                yield future, _answer(future)
+            except CancelledError:
+                raise UsageError(
+                    f"the connection to {self._address} was lost, or the work cancelled"
+                ) from None
 
     def _connected(self) -> Any:
         try:
@@ -94,7 +99,8 @@ class DaskScheduler:
             raise UsageError(
                 f"--scheduler {self._address} needs Dask: pip install 'symalloc[dask]'"
             ) from None
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says is said here
+        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what they say is said here
         address = f"tcp://{self._address.removeprefix(PREFIX)}"
         try:
             client = Client(address, timeout=_SECONDS, set_as_default=False)
@@ -126,6 +132,15 @@ class DaskScheduler:
                     f"the worker {worker} has {_versions(there)}, and this process {_versions(here)}: "
                     "findings could differ"
                 )
+
+
+def _answer(future: Any) -> LintedFile | str:
+    """The findings, or the message of the error; raises CancelledError without a scheduler."""
+    error = future.exception()
+    if isinstance(error, CancelledError):
+        raise error
+    found: LintedFile | str = future.result() if error is None else f"{type(error).__name__}: {error}"
+    return found
 
 
 def installed_versions() -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,33 @@ def test_a_worker_that_dies_is_a_finding(kept_pool: WorkerPool) -> None:
     report = session.lint_files(FoundFiles(files=(FAULTY, SOUND), skipped=0))
     assert report.unread == (str(FAULTY), str(SOUND))
     assert "linting it on a worker failed: KilledWorker" in report.diagnostics[0].message
+
+
+class _Lost:
+    """A future, and the client that made it, whose scheduler is gone."""
+
+    loop = None
+
+    def submit(self, *_: object, **__: object) -> _Lost:
+        return self
+
+    def exception(self) -> None:
+        raise CancelledError
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_connection_that_is_lost_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(DaskScheduler, "_connected", lambda scheduler: _Lost())
+    monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: futures)
+    status, out, err = run("lint", str(SOUND), "-q", "--scheduler", "dask://somewhere:1")
+    assert (status, out, err) == (
+        2,
+        "",
+        "error: the connection to dask://somewhere:1 was lost, or the work cancelled\n",
+    )
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="starts a cluster")
