@@ -134,9 +134,9 @@ function planPage(data) {
     const found = faults(buffer.name);
     const kind = buffer.callee !== null ? "callee" : buffer.returned ? "result" : `tint${buffer.id % 3}`;
     return [{
-      key: String(buffer.id), name, operator: buffer.operator ?? null, band, title, size, offset, spans: buffer.live, kind, atPeak, live,
+      key: String(buffer.id), name, operator: buffer.operator ?? null, source: buffer.source ?? null, band, title, size, offset, spans: buffer.live, kind, atPeak, live,
       fault: found.length > 0, faults: found, place: band * 1e18 + Number(offset), sizeText: text(buffer.bytes), offsetText: text(buffer.offset),
-      search: [name, buffer.operator ?? "", text(buffer.bytes), text(buffer.offset)].join("\n").toLowerCase(),
+      search: [name, buffer.operator ?? "", buffer.source ?? "", text(buffer.bytes), text(buffer.offset)].join("\n").toLowerCase(),
       text: () => `${name}${buffer.operator ? ` (${buffer.operator})` : ""}: ${humanBytes(size)} at ${humanBytes(offset)} of arena ${band + 1}, live ${live}${atPeak ? ", at the peak" : ""}${found.length ? `, ${found.map((f) => f.rule).join(" ")}` : ""}`,
     }];
   }
@@ -156,7 +156,7 @@ function planPage(data) {
         if (size === null) return [];
         const atPeak = peak !== null && begin <= peak && peak < end + 1;
         const block = {
-          key: `${word}${i}`, name, operator: null, band, title, size, offset, spans: [[begin, end + 1]], live: `[${begin}, ${end + 1})`,
+          key: `${word}${i}`, name, operator: null, source: null, band, title, size, offset, spans: [[begin, end + 1]], live: `[${begin}, ${end + 1})`,
           kind: word === "result" ? "result" : `tint${i % 3}`, atPeak: atPeak && word !== "result", fault: false, faults: [], place: band * 1e18 + Number(offset),
           sizeText: text(bytes), offsetText: null, search: `${name}\n${text(bytes)}`.toLowerCase(),
           text: () => `${name}: ${humanBytes(size)}, held from ${begin} to ${end}`,
@@ -174,6 +174,7 @@ function planPage(data) {
   function details(block) {
     const share = view === "ours" ? model.sharing(block) : [];
     const rows = [["bytes", exactBytes(block.size)], ["formula", `${block.sizeText} B`, true]];
+    if (block.source) rows.unshift(["from", block.source]);
     if (block.operator !== null) rows.unshift(["operator", block.operator]);
     if (block.offsetText !== null) rows.push(["offset", exactBytes(block.offset)], ["formula", block.offsetText, true]);
     rows.push([view === "ours" ? "live" : "held", `${block.live}${block.atPeak ? ", at the peak" : ""}`], ["in", block.title]);
