@@ -126,12 +126,14 @@ class _Relief:
         room, taken = memory.bytes[result] + 0.5, self.loads[host]
         ((_, made, _),) = memory.held[result]
         early = [i for i in sorted(self.members) if memory.held[i][0].end <= made]
-        fitting: list[int] = []
-        for some in self.in_parts(early):
-            columns, owners, firsts = self.columns(some)
-            over = (taken[columns] + memory.bytes[some][owners] > room).any(axis=1)
-            full = np.logical_or.reduceat(over, firsts) | (memory.bytes[some] > room).any(axis=1)
-            fitting += (i for i, one in zip(some, full.tolist(), strict=True) if not one)
+        if not early:
+            return []
+        begins, ends = memory.columns.held_columns.single(early)
+        between = np.stack((begins, ends), axis=1).ravel()  # whose every other stretch is one of these
+        padded = np.concatenate((taken, np.zeros((1, taken.shape[1]))))
+        most = np.maximum.reduceat(padded, between)[::2]
+        full = (most + memory.bytes[early] > room).any(axis=1)
+        fitting = [i for i, one in zip(early, full.tolist(), strict=True) if not one]
         if memory.all_known:
             return fitting
         return [i for i in fitting if memory.may_join([result, *self.guests[host]], i)]

@@ -62,7 +62,7 @@ class _Meetings:
             if start in left:
                 part, waiting = {start}, [start]
                 while waiting:
-                    new = self.neighbours[waiting.pop()] & left - part
+                    new = (self.neighbours[waiting.pop()] & members) - part
                     part |= new
                     waiting += new
                 left -= part
