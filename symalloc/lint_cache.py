@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 from symalloc.files import write_atomically
 from symalloc.linter.lint_options import LintOptions
 from symalloc.pipelines import REPLACE
-from symalloc.relax.read.model_file import STDIN, model_function
+from symalloc.program.reading import UnreadableError
+from symalloc.relax.read.model_file import STDIN, kind_of, model_function
 from symalloc.rulebook.book import rule_files
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class LintCache:
         try:
             document = json.loads(entry.read_bytes())
             text = document["linted"]
-            if document["version"] != VERSION or document["sum"] != _sum(text):
+            known = document["version"] == VERSION and isinstance(text, str)
+            if not known or document["sum"] != _sum(text):
                 raise ValueError("another version, or another sum")
             found = restored(json.loads(text))
             os.utime(entry)
@@ -162,7 +164,15 @@ def sendable(file: Path, contents: Mapping[Path, bytes] = MappingProxyType({})) 
     if file in contents:
         return contents[file]
     data = None if model_function(file) else _read(file)
-    return None if data is None or (file.suffix == ".onnx" and _NAMED_ELSEWHERE in data) else data
+    return None if data is None or (_is_onnx(file, data) and _NAMED_ELSEWHERE in data) else data
+
+
+def _is_onnx(file: Path, data: bytes) -> bool:
+    """Return whether a file is read as ONNX, whatever it is called."""
+    try:
+        return kind_of(file, data) == "onnx"
+    except UnreadableError:
+        return False
 
 
 def _items(options: LintOptions) -> Iterator[tuple[str, str]]:

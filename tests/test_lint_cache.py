@@ -169,9 +169,12 @@ def test_what_findings_depend_on_is_in_the_key(
         patch.setenv("SYMALLOC_REPLACE_TVM_PLANNER", "1")
         assert not _cache(tmp_path).has(model)
     assert _cache(tmp_path).has(model)
-    versions = {"symalloc": "9", "apache-tvm": "9"}
-    monkeypatch.setattr(lint_cache, "_version", lambda package: versions.get(package, ""))
-    assert not _cache(tmp_path).has(model)
+    version = lint_cache._version
+    for changed in ("symalloc", "apache-tvm", "onnx", "torch"):
+        monkeypatch.setattr(
+            lint_cache, "_version", lambda name, of=changed: "9" * (name == of) or version(name)
+        )
+        assert not _cache(tmp_path).has(model), changed
 
 
 def test_a_change_of_the_file_counts(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
@@ -202,7 +205,12 @@ def test_what_was_not_decided_is_not_kept(model: Path, tmp_path: Path, linted: l
     assert not _cache(tmp_path).has(model)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 1}', b"\xff\xfe", b"[" * 100_000, None])
+NO_TEXT = b'{"version": 1, "sum": "", "linted": 5}'
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"version": 1}', NO_TEXT, b"\xff\xfe", b"[" * 100_000, None]
+)
 def test_a_damaged_entry_is_ignored(
     model: Path, tmp_path: Path, linted: list[LintedFile], damage: bytes | None
 ) -> None:
@@ -224,7 +232,15 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(run: Run, tmp_path
 
 
 def test_models_of_several_files_are_not_kept(tmp_path: Path) -> None:
-    for name, data, kept in (("a.onnx", b"..location..", False), ("b.onnx", b"..", True)):
+    elsewhere = b"\x08..location.."
+    for name, data, kept in (
+        ("a.onnx", elsewhere, False),
+        ("a.model", elsewhere, False),
+        ("b.onnx", b"..", True),
+        ("b.model", b"\x08..", True),
+        ("c.py", b"location", True),
+        ("c.model", b"", True),
+    ):
         (tmp_path / name).write_bytes(data)
         assert (lint_cache.sendable(tmp_path / name) is not None) is kept
 

@@ -64,8 +64,8 @@ def _tensors(arenas: Iterable[Mapping[str, Any]]) -> list[TensorRecord]:
     return [
         TensorRecord(
             name=_text(one["name"]),
-            operator=one["operator"],
-            callee=one["callee"],
+            operator=_text_or_none(one["operator"]),
+            callee=_text_or_none(one["callee"]),
             size=parse_expr(one["bytes"]),
             offset=parse_expr(one["offset"]),
         )
@@ -93,6 +93,10 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
 
 
 def _whole(value: object) -> int:
