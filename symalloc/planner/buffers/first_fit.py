@@ -66,7 +66,12 @@ class _Group:
         self.members, self.kept, self.open = list(members), memory.tenants[members[0]].kept, open_to
         self.load = memory.load(members)
         self.height: Values = memory.height(members)
-        self.spans: tuple[Held, ...] = memory.reserved(members)
+        self.hold(memory, memory.reserved(members))
+
+    def hold(self, memory: CallTimeline, spans: tuple[Held, ...]) -> None:
+        """Hold the arena during `spans`: from the column `first` on one path, -1 where it is on none."""
+        self.spans = spans
+        self.first = next((begin for path, begin, _ in spans if path in memory.paths), -1)
 
 
 class _FirstFit:
@@ -89,7 +94,7 @@ class _FirstFit:
         self.spare = memory.floor - memory.own(there)  # what arenas may take more that lie in no result
         self.counted = frozenset(beside)
         self.spread = 0
-        self.scale, self.paths = memory.scale, frozenset(memory.paths)
+        self.scale = memory.scale
         self.fine = min(self.room.min(initial=0.0), self.spare.min(initial=0.0)) >= -0.5
         self.work = 0
 
@@ -120,7 +125,8 @@ class _FirstFit:
         group.members.append(i)
         for _, begin, end in self.memory.held[i]:
             group.load[begin:end] += self.memory.bytes[i]
-        group.height, group.spans = height, spans
+        group.height = height
+        group.hold(self.memory, spans)
         return True
 
     def alone(self, i: int) -> bool:
@@ -138,7 +144,7 @@ class _FirstFit:
         """
         if len(groups) < FEW_AT_ONCE:
             return [False] * len(groups)
-        firsts = [next((begin for path, begin, _ in g.spans if path in self.paths), -1) for g in groups]
+        firsts = [group.first for group in groups]
         kept = np.array([group.kept for group in groups])
         left = np.where(kept[:, None], 0.0, np.minimum(self.room[firsts], self.spare[firsts]))
         more = self.memory.bytes[i] - np.array([group.height for group in groups])
@@ -188,19 +194,15 @@ class _FirstFit:
     ) -> Iterator[tuple[tuple[int, int], Values]]:
         """Yield the bytes that are taken more, by range of columns, where a tensor joins a group."""
         memory = self.memory
-        before = {path: (begin, end) for path, begin, end in group.spans}
-        held = memory.held[i] if i in self.counted else ()
-        alone = {path: (begin, end) for path, begin, end in held}
+        alone = memory.held[i] if i in self.counted else ()
         for path, begin, end in spans:
             more = np.empty((end - begin, len(height)))
             more[:] = height
             self.work += more.size
-            for (first, last), size in (
-                (before.get(path, (0, 0)), group.height),
-                (alone.get(path, (0, 0)), memory.bytes[i]),
-            ):
-                if first < last:
-                    more[first - begin : last - begin] -= size
+            for held, size in ((group.spans, group.height), (alone, memory.bytes[i])):
+                for other, first, last in held:
+                    if other == path:
+                        more[first - begin : last - begin] -= size
             yield (begin, end), more
 
     def change(self, group: _Group, i: int, height: Values, spans: Sequence[Held]) -> None:
