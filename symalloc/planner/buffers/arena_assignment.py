@@ -57,7 +57,7 @@ from symalloc.size.expr import Expr, round_up
 
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
 MANY, CHOICES_OF_MANY = 400, 2  # tensors, of which so many choices are made
-MANY_SYMBOLS, FEW_TENSORS = 4, 40  # sizes that samples say little about
+MANY_SYMBOLS, FEW_TENSORS = 4, 64  # sizes that samples say little about
 TOLERABLE_AT_LAST = 0.02  # beyond the limit: the last choice of many tensors
 MOST_LENT = 32  # arenas that are tried one by one
 
