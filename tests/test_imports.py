@@ -57,7 +57,9 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "memory_report": {"interference", "memory_plan"},
     "plan_diff": set(),
     "packing": {"check", "exact", "interference", "layout", "memory_plan", "search"},
+    "alike": {"buffers", "memory_plan"},
     "plan_functions": {
+        "alike",
         *(
             "buffers",
             "check",

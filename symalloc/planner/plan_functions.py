@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.planner.alike import PlannedBefore, planned_alike, structure
 from symalloc.planner.buffers.arena_assignment import GivenUp
 from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.candidates import find_buffers, find_candidates
@@ -56,8 +57,11 @@ def plan_program(
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
     profiles: dict[str, CallProfile] = {}
+    known: dict[Hashable, PlannedBefore] = {}
     for name in analyses:
-        plans[name] = _plan_function(name, program, analyses, plans, profiles, prover, options, grounded)
+        plans[name] = _plan_function(
+            name, program, analyses, plans, profiles, prover, options, grounded, known
+        )
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
         write_certificate(options.certificate, certify(plans, analyses, prover))
@@ -81,10 +85,11 @@ def _plan_function(
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var] | None,
+    planned: dict[Hashable, PlannedBefore],
 ) -> Plan:
     """Return a proved plan for the function `name`, and note its profile where others call it.
 
-    `plans` and `profiles` are those of the functions that it calls.
+    `plans` and `profiles` are those of the functions that it calls.  It is `planned` once for its structure.
     """
     function = program.functions[name]
     known = known_symbols(analyses[name].cfg)
@@ -93,7 +98,13 @@ def _plan_function(
     candidates = find_candidates(
         program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
     )
-    given_up, fallen = GivenUp(), False
+    key = structure(function, candidates, bounds)
+    before = planned.get(key) if key is not None else None
+    if before is not None:
+        if before.plan.function in profiles:
+            profiles[name] = profiles[before.plan.function]
+        return planned_alike(before, name, candidates)
+    given_up, fallen, first = GivenUp(), False, candidates
     tensors = 0 if candidates.assignment is None else len(candidates.assignment.candidates)
     stacking = options.flavour != "storages"
     budget = PlanBudget.of(options.effort, tensors) if stacking else PlanBudget()
@@ -109,6 +120,8 @@ def _plan_function(
         try:
             proved = _proved(plan, found, buffers, known.domain, options, loosest)
             _log(proved, found.budget)
+            if key is not None:
+                planned[key] = PlannedBefore(plan=proved, candidates=first)
             return proved
         except LooseError:
             passed = given_up.passed if given_up.merging else given_up.passed + 1
