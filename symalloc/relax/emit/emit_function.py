@@ -45,7 +45,7 @@ RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
 _RESHAPE = Op.get("relax.reshape")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _RESHAPED = relax.ExternFunc(RESHAPE)
-_LEFT_ALONE = (ir.Alias, ir.CallKernel, ir.CallPacked)
+_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 
 
 class EmissionError(Exception):
@@ -194,10 +194,12 @@ class _FunctionWriter(BindingRewriter):
                 raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
             for binding in elements(block.bindings):
                 instruction = known.get(binding.__chandle__())
-                if isinstance(instruction, _LEFT_ALONE) and instruction.var not in touched:
+                if instruction is None or instruction.var in touched:
+                    written += self.rewrite(binding)
+                elif type(instruction) in _LEFT_ALONE:
                     written.append(binding)
                 else:
-                    written += self.rewrite(binding)
+                    written += self.stand_in(binding, instruction)
         blocks = [relax.BindingBlock(written)] if written else []
         return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
 

@@ -18,7 +18,7 @@ from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.host_functions import slot_fault
-from symalloc.relax.extract.spans import NO_PLACES, Places
+from symalloc.relax.extract.spans import NO_PLACES, NOWHERE, Places
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, each, elements
 from symalloc.size.condition import Condition
@@ -112,7 +112,7 @@ class FunctionExtractor(Context):
             return
         value, var = binding.value, binding.var
         type_ = var.ty
-        place = self.places.of(var, value)
+        place = NOWHERE if self.places is NO_PLACES else self.places.of(var, value)
         if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, place):
             return
         declared = self.declare(var, type_)

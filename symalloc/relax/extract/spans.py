@@ -18,7 +18,7 @@ from tvm import relax
 from symalloc.program.span import Source, Span, span_of
 from symalloc.relax.ir_types import Node, VarNode
 
-_NOWHERE: tuple[None, str] = (None, "")
+NOWHERE: tuple[None, str] = (None, "")
 
 
 class Places:
@@ -36,7 +36,7 @@ class Places:
 
     def of(self, var: VarNode, value: Node) -> tuple[Span | None, str]:
         """The span of a binding, and its text in one line."""
-        return _NOWHERE
+        return NOWHERE
 
     def branch(self, *, taken: bool) -> AbstractContextManager[None]:
         """While entered, bindings are those of a branch of the If asked for last."""
@@ -212,7 +212,7 @@ class _ScriptPlaces(Places):
         given = self._given_span(value)
         statement = self._advance(var.name, given)
         span = given or (None if statement is None else self._statement_span(statement))
-        return (span, self._text.text(span)) if span is not None else _NOWHERE
+        return (span, self._text.text(span)) if span is not None else NOWHERE
 
     @contextmanager
     def branch(self, *, taken: bool) -> Iterator[None]:
@@ -244,7 +244,7 @@ class _ScriptPlaces(Places):
                 span = self._text.span(node, node.test)
                 return span, self._text.text(span)
         self._last_if = None
-        return _NOWHERE
+        return NOWHERE
 
     def _advance(self, name: str, given: Span | None) -> _Statement | None:
         """The statement a binding belongs to; it stays the next where it names another (a nested call)."""
