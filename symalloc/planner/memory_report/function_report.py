@@ -28,8 +28,9 @@ from symalloc.size.undominated import undominated
 class MemorySample:
     """Bytes of one call at one binding; None where they are not known there.
 
-    `arena`: what the arenas reserve; `floor`: the least that any plan of this order needs for the planned
-    tensors; `unshared`: those tensors without any reuse.  `returned`, `made` (by functions that it calls)
+    `arena`: what the arenas reserve, without those in the memory of results; `floor`: the least that any
+    plan of this order needs for the tensors in them; `unshared`: all planned tensors without any reuse.
+    `returned`, `made` (by functions that it calls)
     and `unplanned`: what lies in no arena; `donated`: results in inputs that the caller gives up.
     `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread keeps
     for that in the end.  `bounded`, `unbounded`: the most that a call holds at one moment behind TVM's
@@ -236,8 +237,9 @@ def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
 
 
 def floors(plan: Plan) -> tuple[FloorSums, ...]:
-    """The floor of the planned tensors on each device and scope."""
-    buffers = sorted(_planned(plan), key=_place)
+    """The floor of the planned tensors on each device and scope, less those that lie in results."""
+    outside = (arena for arena in plan.arenas if arena.result is None)
+    buffers = sorted((p.buffer for arena in outside for p in arena.placements), key=_place)
     return tuple(
         FloorSums(device=device, scope=scope, sums=undominated(live_sums(tuple(group))))
         for (device, scope), group in groupby(buffers, key=_place)
