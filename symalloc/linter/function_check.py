@@ -54,7 +54,7 @@ class FunctionCheck:
         self.bound_dependent: list[BoundDependent] = []
         self._clean: dict[Hashable, _Clean] = {}
         self._memo_keys = MemoKeys(context)
-        self._kept: dict[Hashable, Finding] = {}
+        self._kept: dict[Hashable, list[Finding]] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
         self._generators: dict[type[Instruction], tuple[InstructionSites, ...]] = {}
@@ -85,7 +85,7 @@ class FunctionCheck:
         if self.context.seen_in_part:
             doubted = {finding: finding.doubted(_DEEPER) for finding in self.findings}
             self.findings = list(doubted.values())
-            self._kept = {key: doubted[finding] for key, finding in self._kept.items()}
+            self._kept = {key: [doubted[one] for one in alike] for key, alike in self._kept.items()}
 
     def absorb(self, other: FunctionCheck) -> None:
         """Take over what `other` found in another form of the function."""
@@ -104,14 +104,30 @@ class FunctionCheck:
         """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one."""
         self._broke = True
         if finding.site.dedup_key is not None:
-            key = (finding.rule.id, finding.site.dedup_key)
-            other = self._kept.get(key)
-            if other is not None and (other.site.uncertainty is None or finding.site.uncertainty is not None):
-                return
-            if other is not None:
-                self.findings.remove(other)
-            self._kept[key] = finding
+            alike = self._kept.setdefault((finding.rule.id, finding.site.dedup_key), [])
+            if alike and not _goes_before(finding, alike[0]):
+                if not (finding.site.several and self._says_more(finding, alike)):
+                    return
+            else:
+                self.findings = [other for other in self.findings if other not in alike]
+                alike.clear()
+            alike.append(finding)
         self.findings.append(finding)
+
+    def _says_more(self, finding: Finding, others: Sequence[Finding]) -> bool:
+        """True if a finding is the first that is decided, or if guards against the others leave its fault.
+
+        Where one of the others has no guard, no guards are said to be enough.
+        """
+        if others[0].verdict is Verdict.ALWAYS_INVALID:
+            return False
+        if finding.reason is None and all(other.reason is not None for other in others):
+            return True
+        guards = [other.precondition for other in others if other.precondition is not None]
+        if len(guards) < len(others) or finding.asked is None:
+            return len(guards) == len(others)
+        guarded = finding.asked._replace(facts=finding.asked.facts.with_guards(guards))
+        return not self.prover.decide(guarded).holds
 
     def _unless_clean(
         self, key: Hashable | None, point: int, check: Callable[[Asked, int], None], asked: Asked
@@ -323,3 +339,11 @@ def _by_certainty(broken: tuple[ConstraintSite, PlacedConstraint, Proof]) -> tup
     """Sort what is certain first, then what holds for no shape."""
     site, _, proof = broken
     return site.uncertainty is not None, proof.verdict is not Verdict.ALWAYS_INVALID
+
+
+def _goes_before(finding: Finding, other: Finding) -> bool:
+    """True if a finding is kept in place of one with the same dedup key."""
+    if finding.site.uncertainty is not None or other.site.uncertainty is not None:
+        return finding.site.uncertainty is None
+    never = Verdict.ALWAYS_INVALID
+    return finding.site.several and finding.verdict is never and other.verdict is not never

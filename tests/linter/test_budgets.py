@@ -105,6 +105,38 @@ def test_the_two_sides_of_an_if_are_not_held_together() -> None:
     assert found[0].path == "`c` is false"
 
 
+SIDES = """
+@R.function(pure=False)
+def main(
+    x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"), c: R.Tensor((), "bool")
+) -> R.Tensor(dtype="float32", ndim=1):
+    n = T.int64()
+    m = T.int64()
+    if c:
+        a = R.builtin.alloc_tensor(R.shape([{then}]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+        Module.fill(a)
+        z = a
+    else:
+        b = R.builtin.alloc_tensor(R.shape([{other}]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+        Module.fill(b)
+        z = b
+    return z
+"""
+
+
+def test_what_a_guard_of_one_path_leaves_on_another_is_told() -> None:
+    found = lint(SIDES.format(then="4 * n", other="m"), 8192)
+    assert told(found) == [
+        ("main", Verdict.RUNTIME_CHECK, {"n": 513}, "n <= 512"),
+        ("main", Verdict.RUNTIME_CHECK, {"m": 2049}, "m <= 2048"),
+    ]
+
+
+def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
+    found = lint(SIDES.format(then="4 * n", other="600"), 2048)
+    assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
+
+
 def test_memory_is_held_until_it_is_killed() -> None:
     function = """
         @R.function(pure=False)

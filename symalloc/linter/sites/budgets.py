@@ -93,6 +93,7 @@ def _site(
         uncertainty=uncertainty,
         passes=passes,
         dedup_key=context.function.name,
+        several=True,
     )
 
 

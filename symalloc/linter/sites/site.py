@@ -39,8 +39,10 @@ class Site:
     instruction.  `uncertainty`: why the site may be no fault whatever the verdict.  It is one only on paths
     that take the branches `path` and get to the point `until` (where it stands, if that is None).
 
-    Of several findings of one rule with the same `dedup_key` one is kept.  `memo_key`: everything that the
-    verdicts depend on; a site whose key was clean is not asked again.  None stands for no such key.
+    Of several findings of one rule with the same `dedup_key` one is kept.  With `several` that is one that no
+    shape satisfies; where there is none, all are kept that guards against the others leave.  `memo_key`:
+    everything that the verdicts depend on; a site whose key was clean is not asked again.  None stands for
+    no such key.
     """
 
     kind: str
@@ -53,6 +55,7 @@ class Site:
     path: PathCondition = EVERY_PATH
     until: int | None = None
     dedup_key: object = None
+    several: bool = False
     memo_key: Hashable | None = None
 
     @property
