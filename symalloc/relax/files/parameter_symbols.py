@@ -63,9 +63,19 @@ def _is_public(node: ast.FunctionDef) -> bool:
 def _extents(node: ast.FunctionDef) -> Iterator[str]:
     """Names that are extents by themselves: `"n"` in `R.Tensor(("n", 4), "float32")`."""
     for argument in node.args.args:
-        for call in ast.walk(argument.annotation) if argument.annotation is not None else ():
-            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("R.Tensor", "R.Shape") and call.args:
+        for call in _calls(argument.annotation):
+            if ast.unparse(call.func) in ("R.Tensor", "R.Shape") and call.args:
                 extents = call.args[0]
                 elements = extents.elts if isinstance(extents, ast.Tuple | ast.List) else []
                 texts = (e.value for e in elements if isinstance(e, ast.Constant))
                 yield from (text for text in texts if isinstance(text, str) and text.isidentifier())
+
+
+def _calls(annotation: ast.AST | None) -> Iterator[ast.Call]:
+    """The calls in an annotation, but for those in the type of a function, whose symbols are its own."""
+    if isinstance(annotation, ast.Call):
+        if ast.unparse(annotation.func) == "R.Callable":
+            return
+        yield annotation
+    for inner in ast.iter_child_nodes(annotation) if annotation is not None else ():
+        yield from _calls(inner)

@@ -27,6 +27,9 @@ class One:
     def hidden(x: R.Tensor(("h",), "float32")):
         return x
 """
+CALLABLE = SCRIPT.replace(
+    'R.Shape(["m"])', 'R.Callable((R.Tensor(("m",), "int8"),), R.Tensor(("o",), "int8"))'
+)
 TWO = SCRIPT + SCRIPT.replace("One", "Two").replace('"n"', '"q"')
 
 
@@ -43,6 +46,7 @@ def request(text: str, module: str | None = None) -> PlanRequest:
         (request(SCRIPT), "nowhere", []),
         (request(TWO), None, []),
         (request(TWO, "Two"), None, ["b", "m", "q"]),
+        (request(CALLABLE), None, ["b", "n"]),
         (request("def broken(:"), None, []),
         (PlanRequest(path=Path("missing.py")), None, []),
     ],
