@@ -21,6 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from symalloc.files import write_atomically
 from symalloc.linter.lint_options import LintOptions
 from symalloc.pipelines import REPLACE
@@ -87,7 +89,7 @@ class LintCache:
             os.utime(entry)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
             _LOG.debug("the cache's entry for %s is of no use: %s", file, error)
             return None
         _LOG.debug("the findings of %s are known from %s", file, self._folder)
