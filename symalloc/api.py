@@ -71,10 +71,10 @@ def lint(
     `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
     whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
     file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
-    a call of a function may hold at once, such as "512MiB" (SYM402).  `cache`: a folder
-    for the findings of files, which are not linted again while nothing changes.  `scheduler`: a Dask cluster
-    to lint files on, such as "dask://host:8786".  `baseline`: a file with findings
-    to leave out, which `symalloc lint --write-baseline` wrote.
+    a call of a function may hold at once, such as "512MiB" (SYM402).  `cache`: a folder for the findings of
+    files, which are not linted again while nothing changes.  `scheduler`: a Dask cluster to lint files on,
+    such as "dask://host:8786".  `baseline`: a file with findings to leave out, which
+    `symalloc lint --write-baseline` wrote.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -265,7 +265,7 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
     from symalloc.relax.read.torch_program import program_bytes
 
     if not is_exported_program(program):
-        raise UsageError(f"cannot save a {type(program).__name__}: give a torch.export.ExportedProgram")
+        raise UsageError(f"cannot save {type(program).__name__} objects: give a torch.export.ExportedProgram")
     if not isinstance(path, str | Path):
         raise UsageError(f"path is {path!r}; it must be the path of a file")
     try:

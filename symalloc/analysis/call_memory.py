@@ -28,12 +28,11 @@ from symalloc.program.ir import (
     Program,
     Var,
 )
-from symalloc.program.types import TensorType
+from symalloc.program.types import ALIGNMENT, TensorType
 from symalloc.size.evaluation import combined, evaluated
 from symalloc.size.expr import Expr
 
 _MOST_PATHS = 16
-_ALIGNMENT = 64  # bytes, to which memory is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +252,7 @@ def _peak(callee: CalleeMemory, binding: Mapping[str, int]) -> int | None:
 
 def padded(size: int | None) -> int | None:
     """Return `size` rounded up to 64 bytes, as memory is taken."""
-    return None if size is None else -(-size // _ALIGNMENT) * _ALIGNMENT
+    return None if size is None else -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def maker(region: Region) -> str | None:

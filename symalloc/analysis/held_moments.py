@@ -9,6 +9,7 @@ from typing import TypeAlias
 from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.program.ir import Var
+from symalloc.program.types import ALIGNMENT
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr, round_up
 from symalloc.size.undominated import undominated
@@ -83,7 +84,7 @@ def _span(held: HeldMemory) -> tuple[Expr, _Moment, _Moment, Var | None]:
     if held.size is None:
         name = f"`{held.var.name}`" if held.var is not None else "some memory"
         raise UnknownMemoryError(f"the size of {name} is not known")
-    return round_up(held.size, 64), (held.begin, 2 if held.called else 0), (held.end, 3), held.bound
+    return round_up(held.size, ALIGNMENT), (held.begin, 2 if held.called else 0), (held.end, 3), held.bound
 
 
 def _within(callee: CalleeMemory, known: KnownAt) -> Iterator[HeldMoment]:

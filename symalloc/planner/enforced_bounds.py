@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, product
 
-from symalloc.planner.memory_plan import ALIGNMENT, Guard
+from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import BoundsUse
 from symalloc.program.declared_bounds import DeclaredBound, declared_bounds
 from symalloc.program.ir import Function
+from symalloc.program.types import ALIGNMENT
 from symalloc.prover.bounds import Box, interval
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover

@@ -17,11 +17,10 @@ from typing import Literal, TypeAlias
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
+from symalloc.program.types import ALIGNMENT
 from symalloc.shown import counted, rendered
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
-
-ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
 
 
 @record(kw_only=False)

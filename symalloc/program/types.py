@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from symalloc.size.expr import Expr, product
 
+ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
+
 
 @dataclass(frozen=True, slots=True)
 class DType:

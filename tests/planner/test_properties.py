@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import floor_bytes, interference, live_sums
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.memory_plan import ALIGNMENT, Arena, Buffer, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.search.stacking import Stacking
+from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum

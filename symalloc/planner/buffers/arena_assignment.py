@@ -47,10 +47,11 @@ from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, sample_table
 from symalloc.planner.buffers.shape_search import ShapeSearch
 from symalloc.planner.buffers.sizing import SymbolDefinition
-from symalloc.planner.memory_plan import ALIGNMENT, Buffer, Unplanned
+from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
+from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import Domain
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr, round_up

@@ -19,10 +19,11 @@ from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
 from symalloc.planner.buffers.sample_shapes import ExtentBounds
 from symalloc.planner.buffers.sizing import Sized, Sizes
-from symalloc.planner.memory_plan import ALIGNMENT, Buffer, Plan, Unplanned
+from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
+from symalloc.program.types import ALIGNMENT
 
 
 class FoundBuffers(NamedTuple):

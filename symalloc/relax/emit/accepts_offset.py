@@ -14,7 +14,7 @@ import tvm
 from tvm import ir, tirx
 from tvm.tirx.buffer import BufferType
 
-from symalloc.planner.memory_plan import ALIGNMENT
+from symalloc.program.types import ALIGNMENT
 from symalloc.relax.emit.emit_function import EmissionError
 from symalloc.relax.extract.buffer_accesses import buffer_accesses
 from symalloc.relax.ir_types import (

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 
 from symalloc.errors import RunError
 from symalloc.program.ir import Function, Origin
 from symalloc.program.types import OpaqueType, TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = 16  # positions
 _GIVEN = (Origin.DIMENSION, Origin.SCALAR, Origin.FLAG)
