@@ -76,7 +76,10 @@ def test_the_headers_keep_their_promises_and_the_documented_program_runs(tmp_pat
     arguments += ["-Wl,--no-as-needed", *map(str, libraries), *(f"-Wl,-rpath,{f.parent}" for f in libraries)]
     status, said = _ran("g++", str(PROGRAM), *arguments, "-o", "program", folder=tmp_path)
     assert status == 0, said
-    assert _ran(str(tmp_path / "program"), folder=tmp_path) == (0, "3584 bytes live\n")
+    status, said = _ran(str(tmp_path / "program"), folder=tmp_path)
+    # model.so is loaded several times: TVM says so where the system maps it elsewhere
+    kept = [line for line in said.splitlines() if not line.startswith("Warning:SystemLib symbol ")]
+    assert (status, kept) == (0, ["3584 bytes live"])
 
 
 def _ran(*command: str, folder: Path) -> tuple[int, str]:
