@@ -13,7 +13,7 @@ def main() -> None:
         from symalloc.cli.main import main as run
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        sys.exit(2)
+        sys.exit(130)
     run()
 
 

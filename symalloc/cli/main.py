@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from symalloc.cli.interruption import Interruption
 from symalloc.errors import SymallocError, nearest
 from symalloc.native.library import cmake_dir, installed_library
 
@@ -102,7 +103,8 @@ def _logged() -> Iterator[None]:
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 for success, 1 for findings or a negative answer, 2 for wrong usage, unreadable "
-    "input, or an internal error.  `symalloc VERB --help` describes each verb.",
+    "input, or an internal error, 128 and its number for a signal (130 after Ctrl-C).  `symalloc VERB "
+    "--help` describes each verb.",
 )
 @click.option(
     "--version",
@@ -135,14 +137,16 @@ def cli(ctx: click.Context, debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        sys.exit(_run(given))
-    except BrokenPipeError:
-        _close_quietly()
-        sys.exit(TROUBLE)
+    with Interruption() as interruption:
+        try:
+            status = _run(given, interruption)
+        except BrokenPipeError:
+            _close_quietly()
+            status = TROUBLE
+        sys.exit(status if interruption.number is None else interruption.status)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], interruption: Interruption) -> int:
     """Run a verb; return the exit status.  Whatever goes wrong ends in a line on standard error."""
     try:
         status = cli.main(args=arguments, prog_name="symalloc", standalone_mode=False)
@@ -150,7 +154,8 @@ def _run(arguments: list[str]) -> int:
             sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         sys.unraisablehook = _pass_over  # z3 complains in destructors of what it had half made
-        return _complain("interrupted")
+        _complain(interruption.word)
+        return interruption.status
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.exceptions.NoArgsIsHelpError as error:

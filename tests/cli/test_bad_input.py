@@ -290,7 +290,7 @@ def test_closed_streams(closed: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# -- Ctrl-C
+# -- Ctrl-C and other ends
 
 # what a shell starts in the background ignores SIGINT, and so does all that it starts
 LISTENING = (
@@ -323,17 +323,20 @@ def _runs(pid: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.parametrize(
-    ("arguments", "group"),
+    ("arguments", "group", "number"),
     [
-        (["lint", "endless.py", "model.py", "-o", "report.txt"], False),
-        (["lint", "endless.py", "model.py", "-o", "report.txt"], True),
-        (["plan", "endless.py", "-o", "planned.py"], False),
-        (["plan", "endless.py", "--compare", "tvm", "--certificate", "proofs"], True),
-        (["prove", "--batch", "hard.json", "-o", "answers.json"], True),
+        (["lint", "endless.py", "model.py", "-o", "report.txt"], False, signal.SIGINT),
+        (["lint", "endless.py", "model.py", "-o", "report.txt"], True, signal.SIGINT),
+        (["lint", "endless.py", "model.py", "-j2", "-o", "report.txt"], False, signal.SIGTERM),
+        (["plan", "endless.py", "-o", "planned.py"], False, signal.SIGHUP),
+        (["plan", "endless.py", "--compare", "tvm", "--certificate", "proofs"], True, signal.SIGTERM),
+        (["prove", "--batch", "hard.json", "-o", "answers.json"], True, signal.SIGINT),
     ],
-    ids=["lint-process", "lint-group", "plan-process", "plan-group", "prove-group"],
+    ids=["lint-process", "lint-group", "lint-terminated", "plan-hung-up", "plan-group", "prove-group"],
 )
-def test_ctrl_c_ends_everything_at_once(folder: Path, arguments: list[str], group: bool) -> None:
+def test_a_signal_ends_everything_at_once(
+    folder: Path, arguments: list[str], group: bool, number: signal.Signals
+) -> None:
     Path("endless.py").write_text(MODEL.replace("R.add(x, x)", "R.reshape(x, R.shape([7 ** 7 ** 9]))"))
     hard = (
         f"a*a*a + b*b*b*{i + 3} + c*c*c != {i * i + 31}*d*e + 7*(a*b // (c + {i + 1})) + a*d % 97"
@@ -352,9 +355,10 @@ def test_ctrl_c_ends_everything_at_once(folder: Path, arguments: list[str], grou
         _wait_for_child(process.pid)
     time.sleep(1.0)
     below = _descendants(process.pid)
-    (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
+    (os.killpg if group else os.kill)(process.pid, number)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err.strip()) == (2, "", "interrupted")
+    word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}[number]
+    assert (process.returncode, out, err.strip()) == (128 + number, "", word)
     assert below or arguments[0] == "prove"
     assert not any(map(_runs, below))
     assert sorted(folder.rglob("*")) == before

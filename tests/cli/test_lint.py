@@ -238,7 +238,7 @@ def test_ctrl_c_while_linting(model: Path) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err.strip()) == (2, "", "interrupted")
+    assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
 
 
 # -- terminals -------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _raise(error: BaseException) -> Callable[..., None]:
 def test_ctrl_c_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main_module.cli, "invoke", _raise(KeyboardInterrupt()))
     status, out, err = run("rules")
-    assert (status, out, err.strip()) == (2, "", "interrupted")
+    assert (status, out, err.strip()) == (130, "", "interrupted")
 
 
 def test_a_fault_of_ours_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

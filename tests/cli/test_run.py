@@ -238,7 +238,7 @@ def test_wrong_values_are_refused(
     assert err.startswith("error: ") and problem in err and "Traceback" not in err
 
 
-def test_an_interrupted_run_ends_with_2_and_leaves_nothing_behind() -> None:
+def test_an_interrupted_run_ends_with_130_and_leaves_nothing_behind() -> None:
     # what a shell starts in the background ignores SIGINT, and so does all that it starts
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     program = listen + "from symalloc.cli.main import main; main()"
@@ -255,7 +255,7 @@ def test_an_interrupted_run_ends_with_2_and_leaves_nothing_behind() -> None:
     time.sleep(1)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
-    assert (child.returncode, out) == (2, "") and "Traceback" not in err
+    assert (child.returncode, out) == (130, "") and "Traceback" not in err
     deadline = time.monotonic() + 30
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline
