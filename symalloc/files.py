@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import stat
 import tempfile
 import tokenize
 from contextlib import suppress
@@ -53,6 +55,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         with path.open("ab") as stream:  # not truncated: it may be where standard output goes
             stream.write(data)
         return
+    replace_file(target, data)
+
+
+def replace_file(target: Path, data: bytes) -> None:
+    """Put a file with `data` in the place of `target`, or of the link that it is, in one step.
+
+    Permissions are kept.  Raises OSError.
+    """
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
     try:
@@ -64,6 +74,21 @@ def write_atomically(path: Path, data: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the contents of a regular file of at most so many bytes.
+
+    Raises OSError, also for what is larger, for a link, and for a pipe, which is not waited for.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        if status.st_size > most:
+            raise OSError(errno.EFBIG, "it is too large")
+        return stream.read()
 
 
 def _mode(path: Path) -> int:

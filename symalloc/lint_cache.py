@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from symalloc.files import write_atomically
+from symalloc.files import read_regular, replace_file
 from symalloc.linter.lint_options import LintOptions
 from symalloc.pipelines import REPLACE
 from symalloc.program.reading import UnreadableError
@@ -42,6 +43,7 @@ _TAG = (
 )
 _ANYTHING = {"trust", "jobs", "timeout", "exclude", "baseline", "cache"}  # options that no finding depends on
 _PACKAGES = ("symalloc", "apache-tvm", "apache-tvm-ffi", "z3-solver", "onnx", "torch")
+_HOUR = 3600.0  # seconds
 _LOG = logging.getLogger("symalloc")
 _NAMED_ELSEWHERE = b"location"  # in an ONNX model whose tensors lie in other files
 
@@ -80,10 +82,10 @@ class LintCache:
             return None
         entry = self._entry(key)
         try:
-            document = json.loads(entry.read_bytes())
+            document = json.loads(read_regular(entry, MOST_BYTES))
             text = document["linted"]
             known = document["version"] == VERSION and isinstance(text, str)
-            if not known or document["sum"] != _sum(text):
+            if not known or document["sum"] != _sum(key, text):
                 raise ValueError("another version, or another sum")
             found = restored(json.loads(text))
             os.utime(entry)
@@ -106,19 +108,23 @@ class LintCache:
         if key is None or key != self._asked.get(file, key):
             return
         text = json.dumps(stored(linted), ensure_ascii=False)
-        document = {"version": VERSION, "sum": _sum(text), "linted": text}
+        document = {"version": VERSION, "sum": _sum(key, text), "linted": text}
         try:
             self._prepare()
-            write_atomically(self._entry(key), json.dumps(document).encode())
+            replace_file(self._entry(key), json.dumps(document).encode())
             self._wrote = True
         except (OSError, UnicodeEncodeError) as error:
             _LOG.debug("nothing is kept in %s: %s", self._folder, error)
 
     def trim(self) -> None:
-        """Remove the entries that were used longest ago, where there are too many bytes."""
+        """Remove the entries that were used longest ago, where there are too many bytes, and what is left of
+        processes that were killed while they wrote.
+        """
         if not self._wrote:
             return
         with suppress(OSError):
+            for path in _left_behind(self._folder):
+                path.unlink(missing_ok=True)
             entries = sorted(_entries(self._folder), key=lambda found: found[1].st_mtime_ns)
             left = sum(status.st_size for _, status in entries)
             if left <= MOST_BYTES:
@@ -126,7 +132,7 @@ class LintCache:
             for path, status in entries:
                 if left <= MOST_BYTES * _KEPT:
                     break
-                with suppress(FileNotFoundError):
+                with suppress(OSError):
                     path.unlink()
                 left -= status.st_size
 
@@ -138,8 +144,8 @@ class LintCache:
         if (self._folder / "CACHEDIR.TAG").is_file():
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._folder / ".gitignore", b"*\n")
-        write_atomically(self._folder / "CACHEDIR.TAG", _TAG.encode())
+        replace_file(self._folder / ".gitignore", b"*\n")
+        replace_file(self._folder / "CACHEDIR.TAG", _TAG.encode())
 
     def _key(self, file: Path) -> str | None:
         """Return the name of an entry for the bytes that a file has now; None where there is more to it."""
@@ -152,7 +158,13 @@ class LintCache:
         options = {name: value for name, value in _items(self._options) if name not in _ANYTHING | {"rules"}}
         files = [path for place in self._options.rules for path in rule_files(place)]
         rules = [(str(path), _sum_of_file(path)) for path in files]
-        versions = (sys.version, *map(_version, _PACKAGES), _origin("tvm"), os.environ.get(REPLACE))
+        versions = (
+            sys.version,
+            *map(_version, _PACKAGES),
+            _origin("tvm"),
+            *_libraries(),
+            os.environ.get(REPLACE),
+        )
         parts = (VERSION, versions, list(_package()), rules, sorted(options.items()), self._fixes)
         return repr(parts).encode()
 
@@ -195,7 +207,15 @@ def _package() -> Iterator[tuple[str, int, int]]:
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for path in folder.glob("*.json"):
         with suppress(FileNotFoundError):
-            yield path, path.stat()
+            yield path, path.lstat()
+
+
+def _left_behind(folder: Path) -> Iterator[Path]:
+    """The files that whoever began them an hour ago will not end any more."""
+    for path in folder.glob(".*.json.*"):
+        with suppress(FileNotFoundError):
+            if path.lstat().st_mtime < time.time() - _HOUR:
+                yield path
 
 
 def _read(file: Path) -> bytes | None:
@@ -222,6 +242,18 @@ def _origin(package: str) -> tuple[str, int] | None:
     return spec.origin, 0
 
 
+def _libraries() -> Iterator[tuple[str, int, int] | str]:
+    """The libraries of TVM, which may be built again, and the variables by which it chooses them."""
+    spec, given = find_spec("tvm"), os.environ.get("TVM_LIBRARY_PATH", "")
+    folders = [Path(spec.origin).parent / "lib"] if spec and spec.origin else []
+    folders += [Path(given)] if given else []
+    for library in sorted(each for folder in folders for each in folder.glob("*.so")):
+        with suppress(OSError):
+            status = library.stat()
+            yield str(library), status.st_size, status.st_mtime_ns
+    yield from (given, os.environ.get("TVM_USE_RUNTIME_LIB", ""))
+
+
 def _hash(*parts: bytes) -> str:
     found = hashlib.sha256()
     for part in parts:
@@ -230,8 +262,9 @@ def _hash(*parts: bytes) -> str:
     return found.hexdigest()
 
 
-def _sum(text: str) -> str:
-    return _hash(text.encode(errors="replace"))
+def _sum(key: str, text: str) -> str:
+    """The sum of an entry: one that was renamed, or that lies under another's name, has another."""
+    return _hash(key.encode(), text.encode(errors="replace"))
 
 
 def _sum_of_file(path: Path) -> str:

@@ -223,6 +223,91 @@ def test_a_damaged_entry_is_ignored(
     assert _cache(tmp_path).get(model) == linted[-1]
 
 
+def _as_pipe(entry: Path) -> None:
+    os.mkfifo(entry)
+
+
+def _as_endless(entry: Path) -> None:
+    entry.symlink_to("/dev/zero")
+
+
+def _as_dangling(entry: Path) -> None:
+    entry.symlink_to(entry.parent / "elsewhere")
+
+
+def _as_large(entry: Path) -> None:
+    with entry.open("wb") as stream:
+        stream.truncate(lint_cache.MOST_BYTES + 1)
+
+
+@pytest.mark.parametrize("occupy", [_as_pipe, _as_endless, _as_dangling, _as_large])
+def test_what_is_no_file_is_not_read_and_is_replaced(
+    model: Path, tmp_path: Path, linted: list[LintedFile], occupy: Callable[[Path], None]
+) -> None:
+    cache = _cache(tmp_path)
+    cache.put(model, linted[-1])
+    for name in ("CACHEDIR.TAG", ".gitignore", *(path.name for path in (tmp_path / "cache").glob("*.json"))):
+        (tmp_path / "cache" / name).unlink()
+        occupy(tmp_path / "cache" / name)
+    assert cache.get(model) is None
+    cache.put(model, linted[-1])
+    assert _cache(tmp_path).get(model) == linted[-1]
+    assert not (tmp_path / "cache" / "elsewhere").exists()
+
+
+def test_a_folder_in_the_place_of_an_entry_is_left_alone(
+    model: Path, tmp_path: Path, linted: list[LintedFile]
+) -> None:
+    cache = _cache(tmp_path)
+    cache.put(model, linted[-1])
+    (entry,) = (tmp_path / "cache").glob("*.json")
+    entry.unlink()
+    entry.mkdir()
+    cache.put(model, linted[-1])
+    cache.trim()
+    assert cache.get(model) is None
+    assert list(entry.parent.glob(".*.json.*")) == []
+
+
+def test_an_entry_under_the_name_of_another_is_ignored(
+    model: Path, tmp_path: Path, linted: list[LintedFile]
+) -> None:
+    other = model.with_name("other.py")
+    other.write_text("# nothing\n")
+    _cache(tmp_path).put(model, linted[-1])
+    (entry,) = (tmp_path / "cache").glob("*.json")
+    data = entry.read_bytes()
+    _cache(tmp_path).put(other, linted[0])
+    (found,) = set((tmp_path / "cache").glob("*.json")) - {entry}
+    found.write_bytes(data)
+    assert _cache(tmp_path).get(other) is None
+    assert _cache(tmp_path).get(model) == linted[-1]
+
+
+def test_what_a_killed_writer_left_behind_goes(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
+    cache = _cache(tmp_path)
+    cache.put(model, linted[-1])
+    old, young = (tmp_path / "cache" / f".{name}.json.x" for name in ("old", "young"))
+    old.write_bytes(b"{")
+    young.write_bytes(b"{")
+    os.utime(old, (1, 1))
+    cache.trim()
+    assert not old.exists()
+    assert young.exists(), "it may be written just now"
+    assert _cache(tmp_path).has(model)
+
+
+def test_another_library_of_tvm_counts(
+    model: Path, tmp_path: Path, linted: list[LintedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _cache(tmp_path).put(model, linted[-1])
+    monkeypatch.setenv("TVM_LIBRARY_PATH", str(tmp_path))
+    assert not _cache(tmp_path).has(model)
+    _cache(tmp_path).put(model, linted[-1])
+    (tmp_path / "libtvm.so").write_bytes(b"built again")
+    assert not _cache(tmp_path).has(model)
+
+
 def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(run: Run, tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("")

@@ -148,7 +148,7 @@ class LintSummary:
 
     `runtime_check` counts the constraints that depend on the shapes, `guarded` those of them that the program
     checks when it runs, `unknown` those that could not be decided.  `data_dependent` counts the indices in
-    kernels that are not judged, because they depend on data.
+    kernels that are not judged, because they depend on data.  `by_z3` counts the constraints that z3 decided.
     """
 
     functions: int = 0
@@ -158,7 +158,7 @@ class LintSummary:
     guarded: int = 0
     unknown: int = 0
     data_dependent: int = 0
-    by_solver: Counter[str] = field(default_factory=Counter)
+    by_z3: int = 0
     seconds: float = 0.0
 
     @property
@@ -166,8 +166,14 @@ class LintSummary:
         """All constraints."""
         return self.always_valid + self.always_invalid + self.runtime_check
 
+    @property
+    def by_solver(self) -> Mapping[str, int]:
+        """The constraints decided by z3, and by the layers of the prover before it."""
+        return {"cascade": self.constraints - self.unknown - self.by_z3, "z3": self.by_z3}
+
     def count(self, proof: Proof, *, certain: bool = True) -> None:
         """Add one constraint; at a site that is not `certain` no verdict is definite."""
+        self.by_z3 += proof.decided_by == "z3" and not proof.unknown
         if proof.guarded:
             self.runtime_check += 1
             self.guarded += 1
@@ -188,8 +194,7 @@ class LintSummary:
         self.guarded += times * other.guarded
         self.unknown += times * other.unknown
         self.data_dependent += times * other.data_dependent
-        if other.by_solver:
-            self.by_solver.update(other.by_solver)
+        self.by_z3 += times * other.by_z3
         self.seconds += other.seconds
 
 

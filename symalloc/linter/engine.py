@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,7 +39,7 @@ def check(
     A condition of `assume` holds in every function that has all its symbols.  `budget`: the most bytes that
     a call may hold at once, None where that is not asked.
     """
-    started, before = perf_counter(), Counter(prover.decided)
+    started = perf_counter()
 
     def proving(function: Function, facts: FunctionFacts) -> FunctionProver:
         return FunctionProver(prover, FunctionDomains(function, facts, assume))
@@ -69,9 +68,6 @@ def check(
     for one in _alone(program, contexts, rulebook, prover):
         summary.add(replace(one.summary, functions=0))
         diagnostics += _diagnostics(one, {})
-    decided = Counter(prover.decided) - before
-    summary.by_solver["z3"] = decided.pop("z3", 0)
-    summary.by_solver["cascade"] = decided.total()
     summary.seconds = perf_counter() - started
     return Report(diagnostics=tuple(diagnostics), summary=summary)
 

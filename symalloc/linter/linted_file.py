@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_origin
+from typing import Any
 
 import msgspec
 
@@ -40,11 +39,4 @@ def stored(linted: LintedFile) -> Any:
 
 def restored(value: Any) -> LintedFile:
     """Return the findings that `stored` was given; raises msgspec.ValidationError for anything else."""
-    return msgspec.convert(value, LintedFile, dec_hook=_counter)
-
-
-def _counter(kind: Any, value: Any) -> Counter[str]:
-    """Make the one type of a report that msgspec does not know."""
-    if get_origin(kind) is not Counter:
-        raise TypeError(f"{kind} is no part of a report")
-    return Counter(msgspec.convert(value, dict[str, int]))
+    return msgspec.convert(value, LintedFile)

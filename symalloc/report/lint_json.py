@@ -67,5 +67,5 @@ def _place(one: Dependent, report: Report) -> dict[str, Any]:
 
 def _summary(report: Report) -> dict[str, Any]:
     s, baseline = report.summary, {"known": report.known, "stale": report.stale}
-    solvers = {"by_solver": {"cascade": 0, "z3": 0, **s.by_solver}}
+    solvers = {"by_solver": dict(s.by_solver)}
     return {name: getattr(s, name) for name in COUNTS} | baseline | solvers | {"seconds": round(s.seconds, 6)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from symalloc.linter.diagnostic import (
@@ -188,7 +187,7 @@ SUMMARY = LintSummary(
     guarded=1,
     unknown=1,
     data_dependent=2,
-    by_solver=Counter(cascade=1203, z3=1),
+    by_z3=1,
     seconds=0.25,
 )
 ALL = (OUTGROWN, WIDE, TABBED, BLOCK, NO_SPAN, FROM_PASS, NEVER, EVERY_INPUT, UNDECIDED, ON_A_PATH, BOUND)
