@@ -7,7 +7,7 @@ are named per function; two different symbolic variables of one function have di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
@@ -372,16 +372,16 @@ class Kernel:
     as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
     are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
     that are not known.  `own_accesses` are those of `own_buffers`, which the body allocates and which are
-    numbered behind the parameters.
+    numbered behind the parameters.  All three may be read from the body when they are first asked for.
     """
 
     name: str
     parameters: tuple[KernelBuffer | KernelScalar, ...]
     undefined: frozenset[str] = frozenset()
     asserts: tuple[Condition, ...] = ()
-    accesses: tuple[KernelAccess, ...] = ()
-    own_buffers: tuple[KernelBuffer, ...] = ()
-    own_accesses: tuple[KernelAccess, ...] = ()
+    accesses: Sequence[KernelAccess] = ()
+    own_buffers: Sequence[KernelBuffer] = ()
+    own_accesses: Sequence[KernelAccess] = ()
     negates: tuple[int, int] | None = None  # it does nothing but store the negation of a flag in another
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
+from symalloc.program.deferred_tuple import DeferredTuple
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.kernel_access import BufferLayout
 from symalloc.program.types import DType
@@ -27,7 +28,8 @@ def extract_kernel(name: str, function: Node) -> Kernel:
     """The kernel; extents and indices are expressions over the kernel's own symbols.
 
     A bare pointer parameter has neither shape nor dtype, and counts as read and written.  A PrimFunc is read
-    once, however many stages of a module hold it.
+    once, however many stages of a module hold it; its accesses, which take most of that and which no plan
+    needs, when they are asked for.
     """
     return _read(_Text(function), name)
 
@@ -62,15 +64,15 @@ def _read(text: _Text, name: str) -> Kernel:
     parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
     asserts = tuple(_asserted(function.body, form))
     undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
-    body = kernel_accesses(function, symbols)
+    body = cache(partial(kernel_accesses, function, symbols))
     return Kernel(
         name=name,
         parameters=parameters,
         undefined=undefined,
         asserts=asserts,
-        accesses=body.of_parameters,
-        own_buffers=body.own,
-        own_accesses=body.of_own,
+        accesses=DeferredTuple(lambda: body().of_parameters),
+        own_buffers=DeferredTuple(lambda: body().own),
+        own_accesses=DeferredTuple(lambda: body().of_own),
         negates=_negates(function.body, params),
     )
 

@@ -1,0 +1,33 @@
+import pickle
+
+from symalloc.program.deferred_tuple import DeferredTuple
+
+
+def test_items_are_made_once_when_they_are_asked_for():
+    made = []
+
+    def make():
+        made.append(len(made))
+        return (3, 4, 5)
+
+    items = DeferredTuple(make)
+    assert made == []
+    assert [*items, *items] == [3, 4, 5, 3, 4, 5]
+    assert (len(items), items[1], items[1:], items[-1]) == (3, 4, (4, 5), 5)
+    assert made == [0]
+
+
+def test_it_equals_what_has_the_same_items():
+    items = DeferredTuple(lambda: (3, 4))
+    assert items == (3, 4)
+    assert (3, 4).__eq__(items) is NotImplemented  # so that Python asks the other side
+    assert items == DeferredTuple(lambda: (3, 4))
+    assert items != (3,)
+    assert hash(items) == hash((3, 4))
+    assert repr(items) == "(3, 4)"
+
+
+def test_it_pickles_as_a_plain_tuple():
+    copied = pickle.loads(pickle.dumps(DeferredTuple(lambda: (3, (4, 5)))))
+    assert type(copied) is tuple
+    assert copied == (3, (4, 5))
