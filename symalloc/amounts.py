@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from symalloc.errors import UsageError, require_whole
+from symalloc.arguments import require_whole
+from symalloc.errors import UsageError
 
 
 def parse_amount(name: str, value: object, *, least: int = 0) -> int | None:
@@ -18,5 +19,4 @@ def parse_amount(name: str, value: object, *, least: int = 0) -> int | None:
         found = parse_bytes(value) if isinstance(value, str) else value
     except PoolError as error:
         raise UsageError(f"{name}: {error}") from None
-    require_whole(name, found, least)
-    return int(found)  # type: ignore[call-overload, no-any-return]
+    return require_whole(name, found, least)

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
 from symalloc.amounts import parse_amount
 from symalloc.analysis.donation import parse_donation
+from symalloc.arguments import (
+    require_choice,
+    require_flag,
+    require_path,
+    require_paths,
+    require_text,
+    require_texts,
+    require_whole,
+    shown,
+)
 from symalloc.dask_scheduler import DaskScheduler
-from symalloc.errors import RunError, UsageError, require_choice, require_whole
+from symalloc.errors import RunError, UsageError
 from symalloc.lint_cache import LintCache
 from symalloc.lint_files import found_files
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.linting import LintSession
-from symalloc.planner.memory_report.runs import PlanKind, RunResult
+from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind, RunResult
 from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName, UnreadableError
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
@@ -80,10 +90,10 @@ def lint(
     an exception.
     """
     options = LintOptions(
-        assume=_texts(assume),
-        select=_texts(select),
-        ignore=_texts(ignore),
-        rules=tuple(map(Path, [rules] if isinstance(rules, str | Path) else rules)),
+        assume=require_texts("assume", assume),
+        select=require_texts("select", select),
+        ignore=require_texts("ignore", ignore),
+        rules=require_paths("rules", rules),
         stage=stage,
         pipeline=pipeline,
         trust=trust,
@@ -91,11 +101,11 @@ def lint(
         timeout=timeout,
         jobs=jobs,
         budget=parse_amount("budget", budget, least=1),
-        baseline=_path("baseline", baseline),
+        baseline=_path_or_none("baseline", baseline),
     )
     paths, modules = _sorted_out(target)
     with ExitStack() as stack:
-        folder = _path("cache", cache)
+        folder = _path_or_none("cache", cache)
         kept = None if folder is None else LintCache(folder, options, fixes=True)
         cluster = None if scheduler is None else stack.enter_context(DaskScheduler(scheduler))
         session = stack.enter_context(LintSession(options, cache=kept, scheduler=cluster))
@@ -112,6 +122,8 @@ def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
     condition on sizes.
     """
     given = (assume,) if isinstance(assume, str) or _is_sympy(assume) else assume
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        raise UsageError(f"assume is {shown(given)}; it must be a condition or a list of conditions")
     assumptions = tuple(parse_assumptions((a,))[0] if isinstance(a, str) else _condition(a) for a in given)
     return Prover().prove(_condition(constraint), Domain(assumptions=assumptions))
 
@@ -144,18 +156,18 @@ def plan(
     `module_name` chooses one of its modules.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import plan_module
+    from symalloc.relax.passes.given_target import require_target
 
+    require_target(target)
     require_choice("pipeline", pipeline, get_args(PipelineName))
-    if not isinstance(certificate, str | Path | None):
-        raise UsageError(f"certificate is {certificate!r}; it must be the path of a folder")
     options = PlanOptions(
         effort=effort,
         seed=seed,
         flavour=flavour,
         guards=guards,
         bounds=bounds,
-        certificate=None if certificate is None else Path(certificate),
-        alias=tuple(map(parse_donation, _texts(alias))),
+        certificate=_path_or_none("certificate", certificate),
+        alias=tuple(map(parse_donation, require_texts("alias", alias))),
     )
     loaded = _loaded(module, "plan", trust=trust, module_name=module_name)
     return plan_module(loaded, target=target, pipeline=pipeline, options=options)
@@ -184,18 +196,23 @@ def diff(
     from symalloc.comparing import diff_plans, plans_in, records_of
     from symalloc.relax.files.plan_file import memory_reports
     from symalloc.relax.files.requests import PlanRequest
+    from symalloc.relax.passes.given_target import target_of
     from symalloc.relax.passes.plan_pass import PlannedModule
 
-    bindings = [bind] if isinstance(bind, Mapping) else list(bind)
-    for binding in bindings:
-        _require_binding(binding)
+    bindings = _bindings(bind)
+    target_of(target)
     require_choice("pipeline", pipeline, get_args(PipelineName))
     chosen: dict[str, Any] = {"flavour": flavour, "guards": guards, "bounds": bounds, "effort": effort}
-    options = PlanOptions(**chosen, seed=seed, alias=tuple(map(parse_donation, _texts(alias))))
+    require_flag("trust", trust)
+    options = PlanOptions(
+        **chosen, seed=seed, alias=tuple(map(parse_donation, require_texts("alias", alias)))
+    )
 
     def plans(of: Model | PlannedModule) -> tuple[FunctionRecord, ...]:
         if isinstance(of, str | Path):
-            request = PlanRequest(path=Path(of), trust=trust, target=target, pipeline=pipeline)
+            request = PlanRequest(
+                path=require_path("the file", of), trust=trust, target=target, pipeline=pipeline
+            )
             return plans_in(request, options)
         found = of
         if not isinstance(found, PlannedModule):
@@ -232,25 +249,30 @@ def run(
     compared bit for bit with the module in which
     every tensor has memory of its own.  Raises SymallocError.
     """
+    from symalloc.relax.passes.given_target import require_target
     from symalloc.relax.run.runner import Runner
 
-    _require_binding(binding)
+    at = _binding(binding)
+    require_target(target)
     require_choice("pipeline", pipeline, get_args(PipelineName))
     require_choice("plan", plan, get_args(PlanKind))
-    require_whole("seed", seed, 0)
-    require_whole("repeat", repeat, 1)
+    require_flag("check", check)
+    _require_pool(pool)
+    if function is not None:
+        require_text("function", function)
+    seed, repeat = require_whole("seed", seed, 0), require_whole("repeat", repeat, 1, MOST_REPEATS)
     options = PlanOptions(
         effort=effort,
         flavour=flavour,
         guards=guards,
         bounds=bounds,
-        alias=tuple(map(parse_donation, _texts(alias))),
+        alias=tuple(map(parse_donation, require_texts("alias", alias))),
     )
     loaded = _loaded(module, "run", trust=trust, module_name=module_name)
     runner = Runner(
         loaded, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
     )
-    return runner.run(binding, check=check, seed=seed, repeat=repeat)
+    return runner.run(at, check=check, seed=seed, repeat=repeat)
 
 
 def save_program(program: ExportedProgram, path: str | Path) -> None:
@@ -266,10 +288,9 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
 
     if not is_exported_program(program):
         raise UsageError(f"cannot save {type(program).__name__} objects: give a torch.export.ExportedProgram")
-    if not isinstance(path, str | Path):
-        raise UsageError(f"path is {path!r}; it must be the path of a file")
+    file = require_path("path", path)
     try:
-        write_atomically(Path(path), program_bytes(program))
+        write_atomically(file, program_bytes(program))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
@@ -277,7 +298,8 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
 def _condition(claim: Claim) -> Condition:
     if not isinstance(claim, str) and not _is_sympy(claim):
         raise UsageError(
-            f"not a condition but of type {type(claim).__name__}: {claim!r}; give a text or a sympy relation"
+            f"not a condition but of type {type(claim).__name__}: {shown(claim)}; "
+            "give a text or a sympy relation"
         )
     try:
         if isinstance(claim, str):
@@ -294,21 +316,15 @@ def _is_sympy(value: object) -> bool:
     return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
 
 
-def _path(name: str, value: object) -> Path | None:
-    if not isinstance(value, str | Path | None):
-        raise UsageError(f"{name} is {value!r}; it must be a path")
-    return None if value is None else Path(value)
-
-
-def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
-    texts = (value,) if isinstance(value, str) else value
-    if not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"neither a text nor a list of texts: {value!r}")
-    return tuple(texts)
+def _path_or_none(name: str, value: object) -> Path | None:
+    return None if value is None else require_path(name, value)
 
 
 def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -> IRModule:
     """The module that `model` is, describes, or names; raises SymallocError."""
+    require_flag("trust", trust)
+    if module_name is not None:
+        require_text("module_name", module_name)
     if isinstance(model, str | Path):
         from symalloc.planning import load_file
         from symalloc.relax.files.requests import PlanRequest
@@ -331,11 +347,28 @@ def _require_model(value: object, verb: str) -> None:
         raise UsageError(f"cannot {verb} {type(value).__name__} objects: give {KINDS}, or a path")
 
 
-def _require_binding(value: object) -> None:
+def _bindings(value: object) -> list[dict[str, int]]:
+    """One binding, or several; raises UsageError."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [_binding(each) for each in several]
+
+
+def _binding(value: object) -> dict[str, int]:
     if not isinstance(value, Mapping):
-        raise UsageError(f"binding is {value!r}; it must map symbols to whole numbers")
-    for name, extent in value.items():
-        require_whole(f"the binding of {name!r}", extent, -(2**63))
+        raise UsageError(f"binding is {shown(value)}; it must map symbols to whole numbers")
+    return {
+        require_text("a symbol of the binding", name): require_whole(
+            f"the binding of {name!r}", extent, -INT64_MAX, INT64_MAX
+        )
+        for name, extent in value.items()
+    }
+
+
+def _require_pool(value: object) -> None:
+    from symalloc.pool.core.native_pool import NativePool
+
+    if not isinstance(value, NativePool | None):
+        raise UsageError(f"pool is {shown(value)}; it must be a symalloc.Pool")
 
 
 def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symalloc.arguments import require_text
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linted_file import LintedFile
@@ -45,7 +46,7 @@ class DaskScheduler:
 
     def __init__(self, address: str) -> None:
         """Connect; raises UsageError where Dask is missing, nothing answers, or the workers are others."""
-        self._address = address
+        self._address = require_text("scheduler", address)
         if not address.startswith(PREFIX) or not address.removeprefix(PREFIX):
             raise UsageError(f"--scheduler {address}: expected {PREFIX}HOST:PORT")
         self._client = self._connected()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from operator import index
 
 
 class SymallocError(Exception):
@@ -19,19 +18,6 @@ class RunError(SymallocError):
     """A module cannot be read, planned, built or run as asked: the text says why."""
 
 
-def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise UsageError where the argument `name` is none of its `choices`."""
-    if value not in choices:
-        known = ", ".join(choices)
-        raise UsageError(f"{name} is {value!r}; it must be one of {known}{meant(value, choices)}")
-
-
-def require_flag(name: str, value: object) -> None:
-    """Raise UsageError where the argument `name` is neither True nor False."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is {value!r}; it must be True or False")
-
-
 def meant(value: object, choices: Sequence[str]) -> str:
     """Return the question whether the choice nearest to `value` was meant, or "" where none is near."""
     close = nearest(value, choices) if isinstance(value, str) else None
@@ -41,10 +27,3 @@ def meant(value: object, choices: Sequence[str]) -> str:
 def nearest(word: str, known: Sequence[str]) -> str | None:
     """Return the entry of `known` that `word` was probably meant to be, or None."""
     return next(iter(get_close_matches(word, known, n=1)), None)
-
-
-def require_whole(name: str, value: object, least: int) -> None:
-    """Raise UsageError where the argument `name` is no whole number of at least `least`."""
-    whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not whole or index(value) < least:  # type: ignore[arg-type]
-        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least {least}")

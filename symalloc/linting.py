@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from symalloc.arguments import require_choice, require_texts
 from symalloc.errors import UsageError, nearest
 from symalloc.files import read_source, source_bytes
 from symalloc.lint_cache import LintCache, sendable
@@ -252,9 +253,9 @@ class LintSession:
 def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
     *,
     mode: Mode = "raise",
-    assume: Sequence[str] = (),
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
+    assume: str | Sequence[str] = (),
+    select: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
 ) -> Any:
     """A pass instrument that lints the module after every pass and stops at the pass that brings an error in.
 
@@ -267,9 +268,13 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
     """
     from symalloc.relax.passes.verify_pass import make_instrument
 
-    if mode not in ("raise", "warn"):
-        raise UsageError(f"mode is {mode!r}; it must be 'raise' or 'warn'")
-    options = LintOptions(assume=tuple(assume), select=tuple(select), ignore=tuple(ignore), stage="as-is")
+    require_choice("mode", mode, ("raise", "warn"))
+    options = LintOptions(
+        assume=require_texts("assume", assume),
+        select=require_texts("select", select),
+        ignore=require_texts("ignore", ignore),
+        stage="as-is",
+    )
     faults = partial(_faults, Linter(options))
     return make_instrument(faults, mode)
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from symalloc.errors import SymallocError, UsageError, require_choice, require_whole
+from symalloc.arguments import require_choice, require_path, require_whole
+from symalloc.errors import SymallocError, UsageError
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
@@ -36,16 +37,13 @@ def pack(
     `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a problem that makes no sense,
     SymallocError where the packing cannot be proved.
     """
-    if capacity is not None:
-        require_whole("capacity", capacity, 0)
+    room = None if capacity is None else require_whole("capacity", capacity, 0)
     require_choice("effort", effort, get_args(EffortName))
-    require_whole("seed", seed, 0)
-    if not isinstance(certificate, str | Path | None):
-        raise UsageError(f"certificate is {certificate!r}; it must be the path of a folder")
+    folder = None if certificate is None else require_path("certificate", certificate)
     known = _known(problem)
-    budget = SearchBudget.of(effort, seed=seed)
+    budget = SearchBudget.of(effort, seed=require_whole("seed", seed, 0))
     try:
-        packing = pack_problem(known, budget=budget, capacity=capacity, certify=certificate is not None)
+        packing = pack_problem(known, budget=budget, capacity=room, certify=folder is not None)
     except ProblemError as error:
         raise UsageError(f"{known.source}: {error}") from None
     except OverflowError:
@@ -53,8 +51,8 @@ def pack(
         raise UsageError(f"{known.source}: {reason}") from None
     except PlanRefusedError as error:
         raise SymallocError(f"{known.source}: {error}") from None
-    if certificate is not None and packing.certificate is not None:
-        _write(Path(certificate), packing.certificate)
+    if folder is not None and packing.certificate is not None:
+        _write(folder, packing.certificate)
     return packing
 
 
@@ -77,7 +75,7 @@ def _known(problem: PackingProblem | Mapping[str, Any] | str | Path) -> PackingP
     if isinstance(problem, PackingProblem):
         return problem
     if isinstance(problem, str | Path):
-        return read_problem(Path(problem))
+        return read_problem(require_path("problem", problem))
     if not isinstance(problem, Mapping):
         raise UsageError(f"a problem is a dictionary or the path of a file, not a {type(problem).__name__}")
     try:

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from symalloc.errors import require_choice, require_flag
+from symalloc.arguments import require_choice, require_flag, require_texts
 
 if TYPE_CHECKING:
     from tvm.ir.transform import Pass
@@ -53,14 +53,14 @@ def pipeline(
     on machines of `memory_cfg`.  The rest is as for `symalloc.plan`.  Raises UsageError for a choice that
     there is not.
     """
-    from symalloc.program.reading import PipelineName
+    from symalloc.relax.passes.given_target import require_pipeline, target_of
     from symalloc.relax.passes.pipeline import pipeline as make
 
-    if isinstance(pipeline, str):
-        require_choice("pipeline", pipeline, get_args(PipelineName))
+    require_pipeline(pipeline)
     require_flag("names", names)
     options = _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
-    return make(target, pipeline=pipeline, options=options, names=names)
+    built_for = None if target is None else target_of(target)
+    return make(built_for, pipeline=pipeline, options=options, names=names)
 
 
 def replace_tvm_planner(
@@ -92,7 +92,7 @@ def _options(alias: str | Sequence[str], **choices: Any) -> PlanOptions:
     from symalloc.analysis.donation import parse_donation
     from symalloc.planner.planner_options import PlanOptions
 
-    donations = tuple(map(parse_donation, [alias] if isinstance(alias, str) else alias))
+    donations = tuple(map(parse_donation, require_texts("alias", alias)))
     return PlanOptions(alias=donations, **choices)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from symalloc.arguments import require_path
 from symalloc.errors import RunError, UsageError
 from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
@@ -142,7 +143,7 @@ def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
 
 def _require_file(request: PlanRequest) -> None:
     """Raise UsageError where there is nothing to read, before a process is started that imports TVM."""
-    path = request.path
+    path = require_path("the file", request.path)
     if request.data is not None or require_function(path, trust=request.trust):
         return
     if path.is_dir():

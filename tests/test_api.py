@@ -172,7 +172,7 @@ def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
         ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
         ({"seed": "x"}, "seed is 'x'"),
         ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
-        ({"alias": 3}, "neither a text nor a list of texts: 3"),
+        ({"alias": 3}, "alias is 3; it must be a text or a list of texts"),
         ({"module": None}, "cannot (plan|run) NoneType objects: give an IRModule"),
         ({"module": "missing.py"}, "no such file: missing.py"),
     ],
@@ -201,7 +201,7 @@ def test_a_run_names_what_it_cannot_run_with(arguments: dict[str, object], said:
 
 
 def test_a_certificate_goes_to_a_folder() -> None:
-    with pytest.raises(UsageError, match="certificate is 5; it must be the path of a folder"):
+    with pytest.raises(UsageError, match="certificate is 5; it must be a path"):
         symalloc.plan(SOUND, certificate=5)  # type: ignore[arg-type]
 
 

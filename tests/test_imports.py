@@ -89,8 +89,8 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "run": {"extract", "files", "ir_types", "passes", "tvm_error", "workers"},
     "": set(),
 }
-FOR_ALL = {"symalloc.errors", "symalloc.shown"}
-"""Errors that any room may raise, and how results show themselves."""
+FOR_ALL = {"symalloc.arguments", "symalloc.errors", "symalloc.shown"}
+"""Errors that any room may raise, checks of arguments, and how results show themselves."""
 ONLY_IN = {
     "tvm": {"relax"},
     "tvm_ffi": {"native", "pool", "relax"},

@@ -40,7 +40,7 @@ def test_a_capacity_and_a_certificate(tmp_path: Path) -> None:
         ({"capacity": "1GiB"}, "capacity is '1GiB'"),
         ({"effort": "fast"}, "effort is 'fast'; it must be one of quick, normal, thorough"),
         ({"seed": None}, "seed is None"),
-        ({"certificate": 3}, "certificate is 3; it must be the path of a folder"),
+        ({"certificate": 3}, "certificate is 3; it must be a path"),
         ({"problem": [1]}, "a problem is a dictionary or the path of a file, not a list"),
     ],
     ids=str,

@@ -11,7 +11,7 @@ from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.output import OneOf, format_option, show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
-from symalloc.planner.memory_report.runs import PlanKind
+from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind
 from symalloc.planner.planner_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ read, planned, built or run.
 )
 @click.option(
     "--repeat",
-    type=click.IntRange(1, 1_000_000),
+    type=click.IntRange(1, MOST_REPEATS),
     default=1,
     show_default=True,
     help="Go through all values so many times.",

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, get_args
 
-from symalloc.errors import UsageError, meant, require_whole
-from symalloc.program.reading import STAGES, ReadOptions, is_stage
+from symalloc.arguments import require_choice, require_flag, require_seconds, require_whole, shown
+from symalloc.errors import UsageError, meant
+from symalloc.program.reading import STAGES, PipelineName, ReadOptions, is_stage
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition
 
@@ -46,11 +47,13 @@ class LintOptions(ReadOptions):
         if not is_stage(self.stage):
             stages = ", ".join(STAGES)
             raise UsageError(
-                f"unknown stage {self.stage!r}; it must be one of {stages}, or the name of a pass"
+                f"unknown stage {shown(self.stage)}; it must be one of {stages}, or the name of a pass"
                 f"{meant(self.stage, STAGES)}"
             )
-        if not self.timeout > 0:
-            raise UsageError(f"the timeout is {self.timeout:g} s; it must be more than 0")
+        require_choice("pipeline", self.pipeline, get_args(PipelineName))
+        for name in ("trust", "strict"):
+            require_flag(name, getattr(self, name))
+        require_seconds("timeout", self.timeout)
         if self.jobs is not None:
             require_whole("jobs", self.jobs, 1)
         if self.budget is not None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from symalloc.analysis.donation import Donation
-from symalloc.errors import UsageError, require_choice, require_whole
+from symalloc.arguments import require_choice, require_flag, require_whole, shown
+from symalloc.errors import UsageError
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
@@ -57,6 +58,11 @@ class PlanOptions:
         for name, kind in _CHOICES.items():
             require_choice(name, getattr(self, name), get_args(kind))
         require_whole("seed", self.seed, 0)
+        require_flag("graphs", self.graphs)
+        if not isinstance(self.certificate, Path | None):
+            raise UsageError(f"certificate is {shown(self.certificate)}; it must be a Path")
+        if not isinstance(self.alias, tuple) or not all(isinstance(d, Donation) for d in self.alias):
+            raise UsageError(f"alias is {shown(self.alias)}; it must be a tuple of donations")
         if self.bounds != "ignore" and self.guards == "none":
             raise UsageError(
                 f'bounds="{self.bounds}" rests on a check at entry, and guards="none" leaves it out; '

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeAlias
 
+from symalloc.arguments import require_choice, shown
+from symalloc.errors import UsageError
 from symalloc.report.quantities import human_bytes
 
 if TYPE_CHECKING:
@@ -25,12 +27,23 @@ NAMELESS = "(no tag)"
 def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str = "text") -> str:
     """Report on the use of `pool` as `text` or `json`; `scope` adds its counts of a part of the program.
 
-    Of a scope that counts several pools it takes those of `pool`.  Raises ValueError for another form.
+    Of a scope that counts several pools it takes those of `pool`.  Raises UsageError for another form,
+    and for what is no pool or scope.
     """
-    if form not in ("text", "json"):
-        raise ValueError(f"a report is text or json, not {form}")
+    require_choice("form", form, ("text", "json"))
+    _require_kinds(pool, scope)
     render = use_as_json if form == "json" else use_as_text
     return render(pool.statistics(), pool.limit, pool.leaks(), _counted_of(pool, scope))
+
+
+def _require_kinds(pool: object, scope: object) -> None:
+    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.observing.statistics_scope import ScopeStatistics, StatisticsScope
+
+    if not isinstance(pool, InstrumentedPool):
+        raise UsageError(f"pool is {shown(pool)}; it must be a symalloc.Pool")
+    if not isinstance(scope, ScopeStatistics | StatisticsScope | None):
+        raise UsageError(f"scope is {shown(scope)}; it must be what symalloc.pool.statistics() gives")
 
 
 def _counted_of(pool: InstrumentedPool, scope: Scope | None) -> Scope | None:

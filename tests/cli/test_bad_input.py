@@ -166,7 +166,7 @@ WRONG = [
     (["lint", "model.py", "--rules", "nothing"], "nothing: holds no rules"),
     (["lint", "model.py", "--config", "nothing"], "'nothing' is a directory"),
     (["lint", "model.py", "--timeout", "0"], "0.0 is not in the range x>0"),
-    (["lint", "model.py", "--timeout", "nan"], "must be more than 0"),
+    (["lint", "model.py", "--timeout", "nan"], "more than 0"),
     (["prove", ""], "the constraint is empty"),
     (["prove", "m <"], "constraint: syntax error: invalid syntax\n  m <\n     ^"),
     (["prove", "m"], "a size where a condition is expected"),

@@ -79,7 +79,7 @@ def test_of_a_pool() -> None:
             kept = pool.alloc(1000, tag="kept")
         assert "kept" in pool_report(pool, counted.figures())
         assert json.loads(pool_report(pool, form="json"))["limit"] == MIB
-        with pytest.raises(ValueError, match="text or json, not html"):
+        with pytest.raises(ValueError, match="form is 'html'; it must be one of text, json"):
             pool_report(pool, form="html")
         pool.free(kept)
 

@@ -9,6 +9,9 @@ from typing import Literal, TypeAlias
 # who plans: PlanMemory, StaticPlanBlockMemory, or nobody, so that every tensor has a storage of its own
 PlanKind: TypeAlias = Literal["symalloc", "tvm", "none"]
 
+MOST_REPEATS = 1_000_000
+"""The most calls at one binding."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:

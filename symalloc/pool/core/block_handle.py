@@ -11,6 +11,7 @@ from weakref import finalize
 
 import numpy as np
 
+from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_errors import BoundsError, PoolUsageError
 
@@ -107,8 +108,8 @@ class BlockHandle(int):
 def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
     try:
         kind = np.dtype(dtype)
-    except TypeError:
-        raise PoolUsageError(f"{dtype!r} is no dtype of NumPy") from None
+    except Exception:  # NumPy raises several kinds
+        raise PoolUsageError(f"{shown(dtype)} is no dtype of NumPy") from None
     if kind.hasobject or kind.itemsize == 0:
         raise PoolUsageError(f"memory of a pool holds no elements of {kind!r}")
     return kind
@@ -116,10 +117,11 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 def _axes(shape: int | Sequence[int]) -> tuple[int, ...]:
     given: object = shape
+    several = given if isinstance(given, Sequence) and not isinstance(given, str | bytes) else (given,)
     try:
-        axes = tuple(map(index, given if isinstance(given, Sequence) else (given,)))
+        axes = tuple(map(index, several))
     except TypeError:
-        raise PoolUsageError(f"a shape is a number of elements, or several, not {shape!r}") from None
+        raise PoolUsageError(f"a shape is a number of elements, or several, not {shown(shape)}") from None
     if min(axes, default=0) < 0:
         raise PoolUsageError(f"a shape has no negative extents, as {shape!r} does")
     return axes

@@ -6,6 +6,7 @@ without it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -16,6 +17,7 @@ from weakref import WeakSet
 
 import tvm_ffi
 
+from symalloc.arguments import shown
 from symalloc.errors import meant
 from symalloc.native.library import load_library
 from symalloc.native.native_functions import pool_functions
@@ -28,14 +30,16 @@ from symalloc.pool.core.pool_errors import (
     NativeMissingError,
     OutOfMemoryError,
     OverrunError,
+    PoolError,
     PoolUsageError,
 )
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, read_flag, read_seconds
+from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, read_flag, read_seconds, require_name
 from symalloc.pool.core.pool_statistics import PoolStatistics
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import NativeDtype, NativeTensor, PoolObject
 
+_NO_TAG = ""  # the one empty text that there is; another one would take the way of tags
 _living: WeakSet[NativePool] = WeakSet()
 _lock = Lock()
 
@@ -123,17 +127,22 @@ class NativePool:
         Raises OutOfMemoryError, which names the tags that hold most and how long it has waited, and
         PoolUsageError for arguments that make no sense, or where the pool is closed meanwhile.
         """
-        # keyword-only parameters would cost more than the allocation
-        if timeout is not None:
-            ns = int(read_seconds(timeout, "timeout") * 10**9)
-            _require_tag(tag)
-            self._require_open()
-            handle = BlockHandle(pool_functions.alloc_waiting(self.object, ns, nbytes, align, escapes, tag))
-        elif align == ALIGNMENT and not escapes and not tag:
-            handle = BlockHandle(self._alloc(nbytes))
-        else:
-            _require_tag(tag)
-            handle = BlockHandle(self._alloc(nbytes, align, escapes, tag))
+        # keyword-only parameters would cost more than the allocation, and so would a look at each of them
+        try:
+            if timeout is not None:
+                ns = int(read_seconds(timeout, "timeout") * 10**9)
+                _require_tag(tag)
+                self._require_open()
+                number = pool_functions.alloc_waiting(self.object, ns, nbytes, align, escapes, tag)
+            elif align == ALIGNMENT and escapes is False and tag is _NO_TAG:
+                number = self._alloc(nbytes)
+            else:
+                read_flag(escapes, "escapes")
+                _require_tag(tag)
+                number = self._alloc(nbytes, align, escapes, tag)
+        except (TypeError, ValueError) as error:
+            raise _as_usage(error) from None
+        handle = BlockHandle(number)
         handle.pool = self
         return handle
 
@@ -141,18 +150,21 @@ class NativePool:
         """Let go of `handle` once; raises BadFreeError where it is stale, or of another pool."""
         try:
             self._free(handle)
-        except TypeError:
+        except (TypeError, UnicodeError):
             raise _no_handle(handle) from None
 
     def retain(self, handle: int) -> None:
         """Hold `handle` once more; raises BadFreeError."""
-        pool_functions.retain(self.object, handle)
+        try:
+            pool_functions.retain(self.object, handle)
+        except (TypeError, UnicodeError):
+            raise _no_handle(handle) from None
 
     def pointer(self, handle: int) -> int:
         """The machine address of the block; raises BadFreeError."""
         try:
             return pool_functions.pointer(self.object, handle)
-        except TypeError:
+        except (TypeError, UnicodeError):
             raise _no_handle(handle) from None
 
     def address(self, handle: int) -> int:
@@ -161,11 +173,11 @@ class NativePool:
         """
         try:
             return pool_functions.address(self.object, handle)
-        except TypeError:
+        except (TypeError, UnicodeError):
             raise _no_handle(handle) from None
 
     def empty(
-        self, shape: tuple[int, ...], dtype: str, tag: str = "", timeout: float | None = None
+        self, shape: Sequence[int], dtype: str, tag: str = "", timeout: float | None = None
     ) -> NativeTensor:
         """A tvm-ffi tensor (DLPack) of the pool's memory, which returns there with its last reference.
 
@@ -173,19 +185,19 @@ class NativePool:
         BoundsError for an impossible shape, PoolUsageError for what is no shape or dtype.
         """
         try:
-            if timeout is None and not tag:
+            if timeout is None and tag is _NO_TAG:
                 if type(shape) is tuple:  # unpacking behind another argument makes a list first
                     arguments: tuple[Any, ...] = (_DTYPES[dtype],)
                     return self._empty(*(arguments + shape))
-                return self._empty(_DTYPES[dtype], *shape)
+                return self._empty(_DTYPES[dtype], *_extents(shape))
             _require_tag(tag)  # an integer would be an extent
             if timeout is None:
-                return self._empty(_DTYPES[dtype], *shape, tag)
+                return self._empty(_DTYPES[dtype], *_extents(shape), tag)
             ns = int(read_seconds(timeout, "timeout") * 10**9)
             self._require_open()
-            return pool_functions.empty_waiting(self.object, ns, _DTYPES[dtype], *shape, tag)
-        except TypeError as error:
-            raise PoolUsageError(f"a tensor has a shape, a dtype and perhaps a tag: {error}") from None
+            return pool_functions.empty_waiting(self.object, ns, _DTYPES[dtype], *_extents(shape), tag)
+        except (TypeError, ValueError) as error:
+            raise _as_usage(error, "a tensor has a shape, a dtype and perhaps a tag: ") from None
 
     def check(self) -> None:
         """Raise OverrunError where memory beside a block was written, with a line for each such block.
@@ -239,12 +251,25 @@ def living_pools() -> tuple[NativePool, ...]:
 
 
 def _require_tag(tag: object) -> None:
-    if not isinstance(tag, str):
-        raise PoolUsageError(f"a tag is a text, not {tag!r}")
+    require_name(tag, "a tag")
+
+
+def _extents(shape: Sequence[int]) -> Sequence[int]:
+    """`shape`, where it is a sequence of whole numbers: the native core takes a text for a tag."""
+    if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
+        raise PoolUsageError(f"a shape is a tuple of extents, not {shown(shape)}")
+    if any(isinstance(extent, str) for extent in shape):
+        raise PoolUsageError(f"an extent is an integer, and {shown(shape)} has others")
+    return shape
+
+
+def _as_usage(error: Exception, where: str = "") -> Exception:
+    """PoolUsageError with what Python or tvm-ffi says of an argument; errors of the pool as they are."""
+    return error if isinstance(error, PoolError) else PoolUsageError(f"{where}{error}")
 
 
 def _no_handle(handle: object) -> BadFreeError:
-    return BadFreeError(f"what `alloc` answers with names a block; {handle!r} does not")
+    return BadFreeError(f"what `alloc` answers with names a block; {shown(handle)} does not")
 
 
 class _Dtypes(dict[str, "NativeDtype"]):
@@ -252,9 +277,12 @@ class _Dtypes(dict[str, "NativeDtype"]):
 
     def __missing__(self, name: str) -> NativeDtype:
         try:
-            self[name] = found = tvm_ffi.dtype(name)
-        except (TypeError, ValueError):
-            raise PoolUsageError(f"{name!r} is no dtype, such as float32, int8 or bool") from None
+            found = tvm_ffi.dtype(name)
+        except Exception:  # tvm-ffi raises several kinds
+            found = None
+        if found is None or found.bits == 0:
+            raise PoolUsageError(f"{shown(name)} is no dtype, such as float32, int8 or bool")
+        self[name] = found
         return found  # type: ignore[no-any-return]
 
 
@@ -285,7 +313,9 @@ def _with_fields(options: PoolOptions | float | str | None, fields: OptionFields
             raise PoolUsageError(f"two limits are given: {options!r}, and `limit={fields['limit']!r}`")
         options, fields = None, {"limit": options, **fields}
     if options is not None and not isinstance(options, PoolOptions):
-        raise PoolUsageError(f"the options of a pool are a limit, PoolOptions, or keywords, not {options!r}")
+        raise PoolUsageError(
+            f"the options of a pool are a limit, PoolOptions, or keywords, not {shown(options)}"
+        )
     known = sorted(OptionFields.__annotations__)
     for name in fields:
         if name not in known:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import isfinite
 from operator import index
 
+from symalloc.arguments import shown
 from symalloc.pool.core.pool_errors import PoolUsageError
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
@@ -92,7 +93,18 @@ def require_page(limit: int | None, page: int) -> None:
 def read_flag(value: object, name: str) -> None:
     """Raise PoolUsageError where an option that is on or off is neither."""
     if not isinstance(value, bool):
-        raise PoolUsageError(f"`{name}` is True or False, not {value!r}")
+        raise PoolUsageError(f"`{name}` is True or False, not {shown(value)}")
+
+
+def require_name(value: object, name: str) -> str:
+    """The text that a block, a session or a function is called by; raises PoolUsageError."""
+    if not isinstance(value, str):
+        raise PoolUsageError(f"{name} is a text, not {shown(value)}")
+    try:
+        value.encode()
+    except UnicodeError:
+        raise PoolUsageError(f"{name} is a text of Unicode's characters, not {shown(value)}") from None
+    return value
 
 
 def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) -> int:
@@ -105,9 +117,9 @@ def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) ->
     except TypeError:
         nbytes = None
     if isinstance(amount, bool) or nbytes is None:
-        raise PoolUsageError(f"`{name}` is a whole number of bytes, not {value!r}")
+        raise PoolUsageError(f"`{name}` is a whole number of bytes, not {shown(value)}")
     if not least <= nbytes <= most:
-        raise PoolUsageError(f"`{name}` must be from {least} to {most} bytes, not {value!r}")
+        raise PoolUsageError(f"`{name}` must be from {least} to {most} bytes, not {shown(value)}")
     return nbytes
 
 
@@ -115,7 +127,9 @@ def read_seconds(value: object, name: str, *, least: float = 0) -> float:
     """A duration in seconds; raises PoolUsageError."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value <= MOST_SECONDS:  # type: ignore[operator]
-        raise PoolUsageError(f"`{name}` is a number of seconds from {least} to {MOST_SECONDS}, not {value!r}")
+        raise PoolUsageError(
+            f"`{name}` is a number of seconds from {least} to {MOST_SECONDS}, not {shown(value)}"
+        )
     return float(value)  # type: ignore[arg-type]
 
 

@@ -6,8 +6,11 @@ Format: "Exposition formats", text format 0.0.4, Prometheus documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import UnionType
 from typing import NamedTuple
 
+from symalloc.arguments import shown
+from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.core.pool_statistics import PoolStatistics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -46,7 +49,12 @@ METRICS = (
 def prometheus_text(
     pools: Mapping[str, PoolStatistics], limits: Mapping[str, int | None] | None = None
 ) -> str:
-    """The metrics of several pools, by the value of their label `pool`; `limits` are bytes, None: none."""
+    """The metrics of several pools, by the value of their label `pool`; `limits` are bytes, None: none.
+
+    Raises PoolUsageError for anything else.
+    """
+    _require(pools, "pools", PoolStatistics, "the statistics of a pool")
+    _require({} if limits is None else limits, "limits", int | None, "bytes or None")
     lines: list[str] = []
     for metric in METRICS:
         values = {name: int(getattr(pool, metric.field)) for name, pool in pools.items()}
@@ -55,6 +63,17 @@ def prometheus_text(
     if bounds:
         lines += _lines(_Metric("limit_bytes", "", "Bytes that may be backed at most."), bounds)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _require(given: object, name: str, kind: type | UnionType, what: str) -> None:
+    """Raise PoolUsageError where `given` does not map names to values of `kind`."""
+    if not isinstance(given, Mapping):
+        raise PoolUsageError(f"`{name}` maps the names of pools to {what}; it is {shown(given)}")
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, kind) or isinstance(value, bool):
+            raise PoolUsageError(
+                f"`{name}` maps the names of pools to {what}, not {shown(key)} to {shown(value)}"
+            )
 
 
 def _lines(metric: _Metric, values: Mapping[str, int]) -> Iterator[str]:

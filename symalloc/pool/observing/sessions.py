@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.core.pool_options import read_bytes
+from symalloc.pool.core.pool_options import read_bytes, require_name
 from symalloc.pool.observing.leaks import Holding
 
 if TYPE_CHECKING:
@@ -46,10 +46,9 @@ class PoolSession:
     __slots__ = ("_object", "name")
 
     def __init__(self, pool: PoolObject, name: str, limit: float | str | None) -> None:
-        given: object = name
-        if not isinstance(given, str) or not given:
-            raise PoolUsageError(f"the name of a session is a text, not {name!r}")
-        self.name = name
+        self.name = require_name(name, "the name of a session")
+        if not name:
+            raise PoolUsageError("the name of a session is empty")
         self._object = pool_functions.open_session(pool, name, _limit(limit))
 
     @property

@@ -13,8 +13,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool, living_pools
+from symalloc.pool.core.pool_errors import PoolUsageError
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject
@@ -96,7 +98,8 @@ class StatisticsScope:
         return _added([scope.figures() for scope in self._counted])
 
     def figures_of(self, pool: NativePool) -> ScopeStatistics:
-        """The figures of `pool` alone; all 0 where this does not count it."""
+        """The figures of `pool` alone; all 0 where this does not count it.  Raises PoolUsageError."""
+        _require_pools([pool])
         return _added([scope.figures() for scope in self._counted if scope.counts(pool)])
 
     def close(self) -> None:
@@ -139,13 +142,21 @@ class StatisticsScope:
 def statistics(*pools: NativePool) -> Iterator[StatisticsScope]:
     """Count what `pools` do, by any thread, until the end of the block; without any, all pools there are.
 
-    Blocks may nest and overlap.  Each allocation and free costs a lock meanwhile.
+    Blocks may nest and overlap.  Each allocation and free costs a lock meanwhile.  Raises PoolUsageError for
+    what is no pool.
     """
+    _require_pools(pools)
     scope = StatisticsScope(pools or living_pools())
     try:
         yield scope
     finally:
         scope.close()
+
+
+def _require_pools(given: Iterable[object]) -> None:
+    for one in given:
+        if not isinstance(one, NativePool):
+            raise PoolUsageError(f"statistics are those of pools, not of {shown(one)}")
 
 
 def _read_scope(answer: Sequence[int | str]) -> ScopeStatistics:

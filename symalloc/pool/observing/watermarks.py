@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.pool_errors import PoolUsageError
 from symalloc.pool.core.pool_options import MOST
@@ -67,13 +68,13 @@ def printing_errors(callback: WatermarkCallback) -> WatermarkCallback:
 def checked_callback(callback: object) -> None:
     """Raise PoolUsageError where `callback` cannot be called."""
     if not callable(callback):
-        raise PoolUsageError(f"a callback is a function, not {callback!r}")
+        raise PoolUsageError(f"a callback is a function, not {shown(callback)}")
 
 
 def checked_count(name: str, value: object) -> int:
     """`value`, an integer below 2^62; raises PoolUsageError for what is none, calling it `name`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PoolUsageError(f"{name} is an integer, not {value!r}")
+        raise PoolUsageError(f"{name} is an integer, not {shown(value)}")
     if value > MOST:
         raise PoolUsageError(f"{name} is at most 2^62, not {value}")
     return value
@@ -82,7 +83,7 @@ def checked_count(name: str, value: object) -> int:
 def _bytes(at: Level, limit: int | None) -> int:
     given: object = at
     if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
-        raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit, not {given!r}")
+        raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit, not {shown(given)}")
     if isinstance(at, int):
         if at < 0:
             raise PoolUsageError(f"a watermark must not be negative, as {at} is")

@@ -13,9 +13,11 @@ from tvm import relax
 from tvm.ir import Call, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
 from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.core.pool_options import require_name
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode
 from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_arguments, rewrite_storages
 
@@ -31,13 +33,17 @@ def register_pool(pool: NativePool, name: str = TAKE) -> None:
     It replaces the pool that was registered under `name` before; machines that were made then keep that one.
     The pool lives as long as it is registered.  Raises PoolUsageError for what is no pool, or no name.
     """
-    given: tuple[object, object] = (pool, name)
-    if not isinstance(given[0], NativePool):
-        raise PoolUsageError(f"register_pool takes a pool, not {pool!r}")
-    if not isinstance(given[1], str) or not name:
-        raise PoolUsageError(f"the name of a global function is a text, not {name!r}")
+    given: object = pool
+    if not isinstance(given, NativePool):
+        raise PoolUsageError(f"register_pool takes a pool, not {shown(pool)}")
+    _require_global(name)
     pool_functions.serve(pool.object, name)
     _registered[name] = pool
+
+
+def _require_global(name: object) -> None:
+    if not require_name(name, "the name of a global function"):
+        raise PoolUsageError("the name of a global function is empty")
 
 
 @tvm.transform.module_pass(opt_level=0, name="ExternalizeStorage")
@@ -47,10 +53,12 @@ class ExternalizeStorage:
     `name(shape, tag, escapes)` gives a tensor of bytes with that shape (`escapes`: 1 where it may outlive the
     call), `.place(memory, offset, shape, dtype, tag)` a tensor at `offset` bytes of it, which keeps it;
     `register_pool` registers both.  Storages of other devices than the first, or of other scopes than
-    `global`, stay.  Stands in front of VMShapeLower, best behind the planner.
+    `global`, stay.  Stands in front of VMShapeLower, best behind the planner.  Raises PoolUsageError for what
+    is no name.
     """
 
     def __init__(self, name: str = TAKE) -> None:
+        _require_global(name)
         self.name = name
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:

@@ -9,6 +9,8 @@ import tvm
 import tvm_ffi
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.arguments import require_choice, shown
+from symalloc.errors import UsageError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
@@ -46,7 +48,11 @@ class PlannedModule:
     memory: DeviceMemory
 
     def sources(self, function: str) -> Mapping[Var, str]:
-        """The places that the calls of a function come from, by the variables that they are bound to."""
+        """The places that the calls of a function come from, by the variables that they are bound to.
+
+        Raises UsageError for a function without a plan.
+        """
+        require_choice("function", function, list(self.analyses))
         found = ((one.var, source_of(one.handle)) for _, one in self.analyses[function].cfg.instructions)
         return {var: place for var, place in found if place}
 
@@ -144,10 +150,14 @@ class PlanMemory:
     """Plans memory: proved arenas for each function, device and scope.
 
     Stands in a pipeline in place of StaticPlanBlockMemory, behind CallTIRRewrite.  Raises
-    PlanRefusedError where a plan cannot be proved; nothing unproved is emitted.
+    PlanRefusedError where a plan cannot be proved; nothing unproved is emitted.  UsageError for options that
+    are none.
     """
 
     def __init__(self, options: PlanOptions = PlanOptions()) -> None:  # noqa: B008 - frozen
+        given: object = options
+        if not isinstance(given, PlanOptions):
+            raise UsageError(f"options is {shown(given)}; symalloc.pipeline takes them one by one")
         self.options = options
 
     @no_collections()  # what only the plan needs is gone before the collector looks at it

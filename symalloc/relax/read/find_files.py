@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from symalloc.arguments import require_path
 from symalloc.program.reading import InputError
 from symalloc.relax.read.model_file import (
     STDIN,
@@ -87,7 +88,7 @@ def _expand_one(argument: str, *, trust: bool, strict: bool) -> Iterator[tuple[P
     """The files, and whether each is to be read."""
     if not argument:
         raise InputError("an empty file name was given")
-    path = Path(argument)
+    path = require_path("the file", argument)
     if argument == STDIN_ARGUMENT:
         yield STDIN, True
     elif path.is_dir():

@@ -12,6 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from symalloc.arguments import shown
 from symalloc.errors import RunError
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.native_pool import NativePool
@@ -61,7 +62,9 @@ def memory_cfg(pool: NativePool) -> dict[object, int]:
     `pool` is none.
     """
     if not isinstance(pool, NativePool):
-        raise PoolUsageError(f"memory_cfg takes a pool, not {pool!r}: symalloc.memory_cfg(symalloc.Pool())")
+        raise PoolUsageError(
+            f"memory_cfg takes a pool, not {shown(pool)}: symalloc.memory_cfg(symalloc.Pool())"
+        )
     if pool.closed:
         raise PoolUsageError("the pool is closed")
     _require_hook(str(tvm.__version__))

@@ -1,0 +1,327 @@
+"""Every argument of every public function, given what makes no sense: an error of ours that quotes it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+import symalloc
+from symalloc import PoolError, SymallocError, UsageError
+from symalloc.arguments import require_path, require_texts, require_whole, shown
+from tests.relax.modules_to_plan import Chain
+
+
+class Unshowable:
+    """Its repr fails."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+NONSENSE: Mapping[str, object] = {
+    "none": None,
+    "true": True,
+    "fraction": 1.5,
+    "nan": float("nan"),
+    "negative": -1,
+    "huge": 10**30,
+    "half a character": "\ud800",
+    "null character": "a\0b",
+    "long text": "a" * 5000,
+    "bytes": b"bytes",
+    "list of None": [None],
+    "mapping": {3: "x"},
+    "type": int,
+    "array": np.zeros(3),
+    "object": object(),
+    "unshowable": Unshowable(),
+    "several lines": Chain,  # so is its repr
+}
+OPTIONAL = {"none"}
+WHOLE = {"huge"}
+TEXT = {"null character", "long text"}
+MAYBE_TEXT = TEXT | {"none", "half a character"}
+SECONDS = {"none", "fraction"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A function, arguments that it takes, and by parameter the labels of what is no nonsense there."""
+
+    function: Callable[..., object]
+    given: Mapping[str, object] = field(default_factory=dict)
+    sense: Mapping[str, set[str]] = field(default_factory=dict)
+
+
+PLANNING = {"seed": WHOLE, "trust": {"true"}, "module_name": MAYBE_TEXT, "certificate": OPTIONAL}
+PROBLEM = {"symbols": {"n": {}}, "buffers": [{"id": "a", "size": "n", "lower": 0, "upper": 1}]}
+
+
+def _with(name: str) -> Callable[[object], object]:
+    return lambda value: symalloc.Pool(**{name: value})  # type: ignore[arg-type]
+
+
+def _ignore(*_: object) -> bool:
+    return False
+
+
+@cache
+def models() -> Mapping[str, Case]:
+    """What takes models, and problems."""
+    planned, model = symalloc.plan(Chain), {"several lines"}
+    return {
+        "lint": Case(
+            function=symalloc.lint,
+            given={"target": Chain},
+            sense={
+                "trust": {"true"},
+                "strict": {"true"},
+                "target": model,
+                "timeout": {"fraction", "huge"},
+                "jobs": OPTIONAL | WHOLE,
+                "budget": OPTIONAL | WHOLE,
+                "cache": OPTIONAL,
+                "scheduler": OPTIONAL,
+                "baseline": OPTIONAL,
+            },
+        ),
+        "plan": Case(function=symalloc.plan, given={"module": Chain}, sense={**PLANNING, "module": model}),
+        "run": Case(
+            function=symalloc.run,
+            given={"module": Chain, "binding": {"n": 1}},
+            sense={**PLANNING, "module": model, "check": {"true"}, "function": OPTIONAL, "pool": OPTIONAL},
+        ),
+        "diff": Case(
+            function=symalloc.diff,
+            given={"before": planned, "after": planned},
+            sense={**PLANNING, "before": model, "after": model},
+        ),
+        "prove": Case(function=symalloc.prove, given={"constraint": "n <= 4"}),
+        "pack": Case(
+            function=symalloc.pack,
+            given={"problem": PROBLEM},
+            sense={"capacity": OPTIONAL | WHOLE, "seed": WHOLE, "certificate": OPTIONAL},
+        ),
+        "save_program": Case(function=symalloc.save_program, given={"program": None, "path": "x.pt2"}),
+        "sources": Case(function=planned.sources),
+        "assert_memory_safe": Case(
+            function=symalloc.assert_memory_safe, given={"target": Chain}, sense={"target": model}
+        ),
+    }
+
+
+@cache
+def passes() -> Mapping[str, Case]:
+    """What makes passes, and connects them with pools."""
+    pool = symalloc.Pool("64MiB")
+    return {
+        "pipeline": Case(
+            function=symalloc.pipeline, sense={"target": OPTIONAL, "seed": WHOLE, "names": {"true"}}
+        ),
+        "replace_tvm_planner": Case(
+            function=symalloc.replace_tvm_planner, sense={"seed": WHOLE, "names": {"true"}}
+        ),
+        "VerifyMemory": Case(function=symalloc.VerifyMemory),
+        "PlanMemory": Case(function=lambda options: symalloc.PlanMemory(options)),
+        "ExternalizeStorage": Case(
+            function=lambda name: symalloc.ExternalizeStorage(name), sense={"name": TEXT}
+        ),
+        "register_pool": Case(function=symalloc.register_pool, given={"pool": pool}, sense={"name": TEXT}),
+        "memory_cfg": Case(function=symalloc.memory_cfg),
+    }
+
+
+@cache
+def pools() -> Mapping[str, Case]:
+    """What makes pools."""
+    return {
+        "PoolOptions": Case(
+            function=symalloc.PoolOptions,
+            sense={
+                "soft_limit": {"none", "fraction"},
+                "limit": OPTIONAL,
+                "capacity": OPTIONAL,
+                "separate_escaping": {"true"},
+                "decay": SECONDS,
+            },
+        ),
+        "Pool": Case(
+            function=lambda options=None, huge=True, guard=False, wait=0: symalloc.Pool(
+                options, huge=huge, guard=guard, wait=wait
+            ),
+            sense={"options": OPTIONAL, "huge": {"true"}, "guard": {"true"}, "wait": {"fraction"}},
+        ),
+        "Pool, by keyword": Case(function=_with("limit"), sense={"value": OPTIONAL}),
+    }
+
+
+@cache
+def uses_of_pools() -> Mapping[str, Case]:
+    """What is asked of pools."""
+    pool = symalloc.Pool("64MiB")
+    block = pool.alloc(8)
+    with symalloc.pool.statistics() as scope:
+        pass
+    return {
+        "pool_report": Case(function=symalloc.pool_report, given={"pool": pool}, sense={"scope": OPTIONAL}),
+        "prometheus_text": Case(
+            function=symalloc.prometheus_text, given={"pools": {}}, sense={"limits": OPTIONAL}
+        ),
+        "alloc": Case(
+            function=pool.alloc,
+            given={"nbytes": 8},
+            sense={"escapes": {"true"}, "tag": TEXT, "timeout": SECONDS},
+        ),
+        "free": Case(function=pool.free),
+        "retain": Case(function=pool.retain),
+        "pointer": Case(function=pool.pointer),
+        "address": Case(function=pool.address),
+        "empty": Case(
+            function=pool.empty,
+            given={"shape": (2,), "dtype": "float32"},
+            sense={"tag": TEXT, "timeout": SECONDS},
+        ),
+        "view": Case(
+            function=block.view,
+            sense={"dtype": {"none", "type"}, "shape": {"none", "true"}},
+        ),
+        "trim": Case(function=pool.trim, sense={"max_seconds": SECONDS}),
+        "on_high": Case(
+            function=pool.on_high,
+            given={"at": 100, "callback": _ignore},
+            sense={"callback": {"type"}, "rearm": OPTIONAL},
+        ),
+        "on_low": Case(
+            function=pool.on_low,
+            given={"at": 100, "callback": _ignore},
+            sense={"callback": {"type"}, "rearm": OPTIONAL},
+        ),
+        "on_oom": Case(
+            function=pool.on_oom, given={"callback": _ignore}, sense={"callback": {"none", "type"}}
+        ),
+        "session": Case(function=pool.session, given={"name": "s"}, sense={"name": TEXT, "limit": OPTIONAL}),
+        "record": Case(function=pool.record),
+        "start_recording": Case(function=pool.start_recording),
+        "limit": Case(function=lambda limit: setattr(pool, "limit", limit), sense={"limit": OPTIONAL}),
+        "statistics": Case(function=lambda pools: symalloc.pool.statistics(pools).__enter__()),
+        "figures_of": Case(function=scope.figures_of),
+    }
+
+
+ROOMS = (models, passes, pools, uses_of_pools)
+WITHOUT_ARGUMENTS = {"NameTensors", "cmake_dir"}
+RESULTS = {"Diagnostic", "Fix", "PlanDiff", "Proof", "Report", "Severity", "Verdict"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _parameters(case: Case) -> Iterator[str]:
+    for parameter in inspect.signature(case.function).parameters.values():
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            yield parameter.name
+
+
+def _answer(case: Case, name: str, label: str) -> str:
+    """ "taken", "refused", or what is wrong with the refusal."""
+    try:
+        case.function(**{**case.given, name: NONSENSE[label]})
+    except (SymallocError, PoolError) as error:
+        text = str(error)
+        return "refused" if text and "\n" not in text else f"says {text!r}"
+    except Exception as error:
+        return f"raises {type(error).__name__}: {error}"
+    return "taken"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nonsense_is_refused_in_a_line(room: Callable[[], Mapping[str, Case]]) -> None:
+    wrong = [
+        f"{name}: {parameter} = {label}: {answer}"
+        for name, case in room().items()
+        for parameter in _parameters(case)
+        for label in NONSENSE
+        for answer in [_answer(case, parameter, label)]
+        if answer != ("taken" if label in case.sense.get(parameter, set()) else "refused")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_public_function_is_left_out() -> None:
+    public = {
+        name
+        for name in symalloc.__all__
+        for value in [getattr(symalloc, name)]
+        if callable(value) and not (isinstance(value, type) and issubclass(value, BaseException | Warning))
+    }
+    names = {name for room in ROOMS for name in room()}
+    assert public - WITHOUT_ARGUMENTS - RESULTS <= names
+    pool: Any = symalloc.Pool
+    methods = {
+        name
+        for name in dir(pool)
+        if not name.startswith("_")
+        and inspect.isfunction(getattr(pool, name))
+        and len(inspect.signature(getattr(pool, name)).parameters) > 1
+    }
+    assert methods <= names
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (lambda: symalloc.prove("n <= 4", assume=3), "assume is 3; it must be a condition or a list"),  # type: ignore[arg-type]
+        (lambda: symalloc.lint(Chain, trust="no"), "trust is 'no'; it must be True or False"),  # type: ignore[arg-type]
+        (lambda: symalloc.lint(Chain, pipeline="targt"), "pipeline is 'targt'; .* did you mean 'target'?"),  # type: ignore[arg-type]
+        (
+            lambda: symalloc.lint(Chain, timeout=0),
+            "timeout is 0; it must be a number of seconds",
+        ),
+        (lambda: symalloc.pipeline(3), "target is 3; it must be the name of a target"),  # type: ignore[arg-type]
+        (lambda: symalloc.pipeline("lvm"), "target is 'lvm': Target kind"),
+        (lambda: symalloc.diff(Chain, Chain, bind=3), "binding is 3; it must map symbols"),  # type: ignore[arg-type]
+        (
+            lambda: symalloc.run(Chain, {"n": 1}, repeat=10**7),
+            "repeat is 10000000; it must be at most",
+        ),
+        (lambda: symalloc.run(Chain, {"n": 1}, pool=3), "pool is 3; it must be a symalloc.Pool"),  # type: ignore[arg-type]
+        (lambda: symalloc.VerifyMemory(assume="n"), "assumption `n`"),
+        (
+            lambda: symalloc.pool_report(symalloc.Pool(), form="yaml"),
+            "form is 'yaml'; it must be one of",
+        ),
+        (lambda: symalloc.plan("a" * 5000), "File name too long"),
+    ],
+)
+def test_the_text_says_what_would_do(action: Callable[[], object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        action()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert type(require_whole("x", np.int64(3), 0)) is int
+    packed = symalloc.pack(PROBLEM, capacity=np.int64(3))  # type: ignore[arg-type]
+    assert packed.overrun is not None
+
+
+def test_values_are_shown_in_one_short_line() -> None:
+    assert shown(Unshowable()) == "a Unshowable"
+    assert shown("x" * 100) == "'" + "x" * 59 + "…"
+    assert shown(Chain).endswith("…") and "\n" not in shown(Chain)
+    assert shown(tvm.cpu()) == repr(tvm.cpu())
+
+
+def test_a_text_is_one_of_several() -> None:
+    assert require_texts("x", "ab") == ("ab",)
+    assert require_texts("x", iter(["a", "b"])) == ("a", "b")
+    assert require_path("x", "missing/file") == Path("missing/file")
