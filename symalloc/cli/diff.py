@@ -17,10 +17,11 @@ EPILOG = """\
 docs/pipelines.md shows an example; symalloc/report/schema/diff-1.json describes the JSON.
 
 A and B are compared at every shape without empty dimensions within the bounds that B declares.  What is not
-proved is compared at samples.
+proved is compared at samples; where these show no growth it is undecided.
 
-Exit status: 0 if no function takes more, 1 if a call of some function takes more at some shape, or cannot be
-compared, 2 for wrong usage, for a file that cannot be read, or for a module that cannot be planned.
+Exit status: 0 if it is proved that no function takes more, 1 if a call of some function takes more at some
+shape, cannot be compared, or was not decided, 2 for wrong usage, for a file that cannot be read, or for a
+module that cannot be planned.
 """
 
 

@@ -89,6 +89,7 @@ def _sample(sample: SampleChange) -> dict[str, Any]:
     was, now = sample.ratios()
     return {
         "binding": dict(sample.binding),
+        "counts": sample.counts,
         "before": dict(sample.before),
         "after": dict(sample.after),
         "factor": sample.factor("call"),

@@ -106,7 +106,7 @@ def _tensor(one: TensorRecord) -> str:
     return f"{one.name}{by}, {one.size} B"
 
 
-_HEADS = ("  at", "whole call", "now", "factor", "arenas", "now", "arena/floor", "now")
+_HEADS = ("  at", "whole call", "now", "factor", "arenas", "now", "arena/floor", "now", "")
 
 
 def _row(sample: SampleChange) -> tuple[str, ...]:
@@ -121,18 +121,23 @@ def _row(sample: SampleChange) -> tuple[str, ...]:
         human_bytes(after["arenas"]),
         times(was),
         times(now),
+        "" if sample.counts else "not compared: beyond the bounds, or empty",
     )
 
 
 def _summary(diff: PlanDiff) -> Iterator[str]:
     grown = [one for one in diff.functions if one.grew]
     if not grown:
-        unproved = [f"`{one.function}`" for one in diff.functions if one.peak.trend is Trend.UNDECIDED]
-        doubt = f" at the samples; not proved for {', '.join(unproved)}" if unproved else ""
+        partly = [f"`{one.function}`" for one in diff.functions if one.peak.measure != "call"]
+        doubt = f"; of {', '.join(partly)} only the arenas were compared" if partly else ""
         yield f"nothing grew{doubt}"
     for one in grown:
-        what = "a call takes" if one.peak.measure == "call" else "the arenas take"
-        if one.peak.grown is None:
-            yield f"{one.function}: cannot be compared: {one.peak.reason}"
-        else:
-            yield f"{one.function}: {what} more: {_grown(one.peak.grown)}"
+        yield f"{one.function}: {_verdict(one.peak)}"
+
+
+def _verdict(peak: MeasureChange) -> str:
+    if peak.grown is not None:
+        what = "a call takes" if peak.measure == "call" else "the arenas take"
+        return f"{what} more: {_grown(peak.grown)}"
+    what = "cannot be compared" if peak.trend is Trend.UNCOMPARED else "undecided"
+    return f"{what}: {peak.reason}"

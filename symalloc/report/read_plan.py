@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,13 +32,17 @@ def read_plan(name: str, data: str | bytes) -> tuple[FunctionRecord, ...]:
     if document["version"] != VERSION:
         raise UsageError(f"{name}: a plan report of version {document['version']!r}, only {VERSION} is known")
     try:
-        return tuple(_function(one) for one in document["functions"])
+        found = tuple(_function(one) for one in document["functions"])
     except KeyError as error:
         raise UsageError(
             f"{name}: the plan report has no {error}; write it again with this symalloc"
         ) from None
     except (AttributeError, SizeSyntaxError, TypeError, ValueError) as error:
         raise UsageError(f"{name}: the plan report is not understood: {error}") from None
+    twice = [one for one, count in Counter(record.name for record in found).items() if count > 1]
+    if twice:
+        raise UsageError(f"{name}: the plan report has several functions called `{twice[0]}`")
+    return found
 
 
 def _function(document: Mapping[str, Any]) -> FunctionRecord:

@@ -104,6 +104,16 @@ def test_a_report_that_is_none(
     assert said in err and "Traceback" not in err
 
 
+def test_two_functions_of_one_name_are_refused(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
+    document = json.loads(run("plan", files[0], "--format", "json")[1])
+    document["functions"] *= 2
+    twice = tmp_path / "twice.json"
+    twice.write_text(json.dumps(document))
+    status, out, err = run("diff", str(twice), files[0])
+    assert (status, out) == (2, "")
+    assert err.endswith("twice.json: the plan report has several functions called `main`\n")
+
+
 def test_what_cannot_be_compared(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
     status, _, err = run("diff", files[0], files[0], "--bind", "k=4")
     assert status == 2 and "--bind gives no function all the symbols" in err

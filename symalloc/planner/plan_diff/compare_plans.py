@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from symalloc.planner.plan_diff.plan_record import MEASURES, FunctionRecord, Measure
 from symalloc.planner.plan_diff.tensor_changes import TensorChanges, compare_tensors
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.shown import counted, rendered
@@ -57,11 +58,15 @@ class MeasureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleChange:
-    """The bytes of each measure before and after at one binding; None where they are not known."""
+    """The bytes of each measure before and after at one binding; None where they are not known.
+
+    `counts` is false for a shape that is not compared: with an empty dimension, or beyond the bounds.
+    """
 
     binding: Mapping[str, int]
     before: Mapping[Measure, int | None]
     after: Mapping[Measure, int | None]
+    counts: bool
 
     @property
     def is_known(self) -> bool:
@@ -91,15 +96,14 @@ class FunctionDiff:
 
     @property
     def peak(self) -> MeasureChange:
-        """The change that counts: of a whole call, or of the arenas where a whole call is no formula."""
+        """The change that counts: of a whole call, or of the arenas where a whole call was no formula."""
         call, arenas, *_ = self.measures
-        unknown = call.before is None or call.after is None
-        return arenas if unknown else call
+        return arenas if call.before is None else call
 
     @property
     def grew(self) -> bool:
-        """True where the peak is more at some shape, or cannot be compared."""
-        return self.peak.trend in (Trend.MORE, Trend.UNCOMPARED)
+        """True where the peak is more at some shape, cannot be compared, or was not decided."""
+        return self.peak.trend not in (Trend.SAME, Trend.NEVER_MORE)
 
 
 def compare_function(
@@ -152,7 +156,7 @@ def _change(
     proof = _never_more(old, new, after, prover)
     if proof is not None and proof.holds:
         return change(Trend.NEVER_MORE)
-    grown = _by_proof(old, new, proof) or _by_samples(measure, samples)
+    grown = _by_proof(old, new, proof, after.domain) or _by_samples(measure, samples)
     if grown is not None:
         return change(Trend.MORE, grown)
     return change(Trend.UNDECIDED, reason="not proved, and no more at the samples")
@@ -169,12 +173,15 @@ def _never_more(
     return prover.prove(conjunction(le(one, before) for one in left), after.domain)
 
 
-def _by_proof(old: Sequence[Expr], new: Sequence[Expr], proof: Proof | None) -> GrownAt | None:
+def _by_proof(
+    old: Sequence[Expr], new: Sequence[Expr], proof: Proof | None, domain: Domain
+) -> GrownAt | None:
     """Return the shape that refutes the proof, computed once more."""
     if proof is None or (proof.counterexample is None and proof.verdict is not Verdict.ALWAYS_INVALID):
         return None
     at = dict(proof.counterexample or {})
-    at |= {name: 1 for name in _symbols(old) | _symbols(new) if name not in at}
+    others = (_symbols(old) | _symbols(new)) - at.keys()
+    at |= {name: min(max(1, domain.lower_of(name)), domain.upper_of(name)) for name in others}
     before, after = highest(old, at), highest(new, at)
     if before is None or after is None or after <= before:
         return None
@@ -187,18 +194,29 @@ def _by_proof(old: Sequence[Expr], new: Sequence[Expr], proof: Proof | None) -> 
 def _by_samples(measure: Measure, samples: Iterable[SampleChange]) -> GrownAt | None:
     for sample in samples:
         before, after = sample.before[measure], sample.after[measure]
-        if before is not None and after is not None and after > before:
+        if sample.counts and before is not None and after is not None and after > before:
             return GrownAt(binding=sample.binding, before=before, after=after, proved=False)
     return None
 
 
 def _sample(before: FunctionRecord, after: FunctionRecord, at: Mapping[str, int]) -> SampleChange:
-    return SampleChange(binding=at, before=_bytes(before, at), after=_bytes(after, at))
+    compared = {name: value for name, value in at.items() if name in _names_in(before) | _names_in(after)}
+    return SampleChange(
+        binding=at,
+        before=_bytes(before, at),
+        after=_bytes(after, at),
+        counts=after.domain.contains(compared),
+    )
 
 
 def _bytes(record: FunctionRecord, at: Mapping[str, int]) -> dict[Measure, int | None]:
     known = {measure: record.sums.get(measure) for measure in MEASURES}
     return {measure: None if sums is None else highest(sums, at) for measure, sums in known.items()}
+
+
+def _names_in(record: FunctionRecord) -> frozenset[str]:
+    sums = (one for sums in record.sums.values() for one in sums or ())
+    return _symbols(sums) | record.bounds.keys() | record.signed
 
 
 def _symbols(sums: Iterable[Expr]) -> frozenset[str]:
@@ -229,7 +247,7 @@ class PlanDiff:
 
     @property
     def grew(self) -> bool:
-        """True where the peak of some function is more at some shape, or cannot be compared."""
+        """True where the peak of some function grew, cannot be compared, or was not decided."""
         return any(one.grew for one in self.functions)
 
     def __str__(self) -> str:
@@ -237,8 +255,12 @@ class PlanDiff:
         return rendered("diff_text", self)
 
     def __repr__(self) -> str:
-        grown = [one.function for one in self.functions if one.grew]
-        said = f"{', '.join(grown)} grew" if grown else "nothing grew"
+        grown = [one.function for one in self.functions if one.peak.grown is not None]
+        unknown = [one.function for one in self.functions if one.grew and one.peak.grown is None]
+        parts = [f"{', '.join(grown)} grew"] * bool(grown) + [f"{', '.join(unknown)} not decided"] * bool(
+            unknown
+        )
+        said = ", ".join(parts) or "nothing grew"
         return f"<PlanDiff: {said} in {counted(len(self.functions), 'function')}>"
 
 

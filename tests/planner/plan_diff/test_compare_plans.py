@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from random import Random
+from typing import TypeAlias
 
-from symalloc.planner.plan_diff.compare_plans import PlanDiff, Trend, compare_plans
+from symalloc.planner.plan_diff.compare_plans import MeasureChange, PlanDiff, Trend, compare_plans
 from symalloc.planner.plan_diff.plan_record import FunctionRecord, Measure
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr
@@ -52,6 +54,103 @@ def test_trends_agree_with_the_numbers() -> None:
             assert highest(change.after, change.grown.binding) == change.grown.after > change.grown.before
             assert highest(change.before, change.grown.binding) == change.grown.before
     assert {Trend.MORE, Trend.NEVER_MORE} <= met
+
+
+FAR = -(10**9)  # stands for no lower bound
+SMALL = range(-6, 13)
+Bounds: TypeAlias = dict[str, tuple[int | None, int | None]]
+
+
+def _random_bounds(random: Random) -> Bounds:
+    lows = {name: random.choice((None, 0, 1, 3, -4)) for name in "mns"}
+    return {name: (low, random.randint(max(low or 1, 1), 9)) for name, low in lows.items()}
+
+
+def _random_record(random: Random, bounds: Bounds) -> FunctionRecord:
+    terms = (*_TERMS, "max(s, -s)", "(n*m + 1)//3", "min(n, s*s)")
+    sums = [
+        " + ".join(f"{random.randint(0, 3)}*({term})" for term in random.sample(terms, 2))
+        for _ in range(random.randint(1, 2))
+    ]
+    return record(*sums, bounds=bounds, signed=frozenset("s"))
+
+
+def _shapes(bounds: Bounds) -> Iterator[dict[str, int]]:
+    """All shapes within the bounds, as far as they are small; of a dimension from 1 on."""
+    ranges = []
+    for name, (low, high) in bounds.items():
+        least = max(FAR if low is None else low, FAR if name == "s" else 1)
+        ranges.append([value for value in SMALL if least <= value <= (high or 0)])
+    return (dict(zip("mns", point, strict=True)) for point in product(*ranges))
+
+
+def _takes_more(change: MeasureChange, at: dict[str, int]) -> bool:
+    assert change.before is not None and change.after is not None
+    was, now = highest(change.before, at), highest(change.after, at)
+    assert was is not None and now is not None
+    return now > was
+
+
+def test_verdicts_are_those_of_a_walk_over_all_shapes() -> None:
+    """Bounds, and a scalar that may be negative: each shape within is compared by brute force."""
+    random, met = Random(11), set()
+    for _ in range(tries(40, 2000)):
+        bounds = _random_bounds(random)
+        before, after = _random_record(random, bounds), _random_record(random, bounds)
+        change = compare(before, after).functions[0].peak
+        met.add(change.trend)
+        if change.trend is Trend.UNCOMPARED:
+            continue
+        more = [at for at in _shapes(bounds) if _takes_more(change, at)]
+        if change.trend is not Trend.MORE:
+            assert not more, (before, after)
+            continue
+        assert change.grown is not None
+        found = dict(change.grown.binding)
+        assert after.domain.contains(found) and _takes_more(change, found), (before, after)
+        if change.grown.always:
+            assert len(more) == len(list(_shapes(bounds)))
+        if change.grown.smallest and "s" not in found:
+            names = sorted(found)
+            rank = [(max(at[n] for n in names), *(at[n] for n in names)) for at in (found, *more)]
+            assert rank[0] <= min(rank[1:])
+    assert {Trend.MORE, Trend.NEVER_MORE} <= met
+
+
+def test_what_is_not_decided_is_no_success() -> None:
+    many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
+    diff = compare(record("6400*n + 6400*m + n % 7"), record(*[f"{one} + m % 3" for one in many]))
+    (one,) = diff.functions
+    assert one.peak.trend is Trend.UNDECIDED
+    assert diff.grew
+    assert repr(diff) == "<PlanDiff: main not decided in 1 function>"
+    assert str(diff).endswith("main: undecided: not proved, and no more at the samples")
+
+
+def test_a_shape_that_refutes_lies_within_the_bounds_of_all_symbols() -> None:
+    bounds = {"k": (4, 9), "n": (None, 8)}
+    grown = compare(record("64*n + 64*k"), record("64*n + 64*k + 64", bounds=bounds)).functions[0].peak.grown
+    assert grown is not None
+    assert 4 <= grown.binding["k"] <= 9
+
+
+def test_samples_beyond_the_bounds_are_marked_and_do_not_count() -> None:
+    many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
+    at = [{"n": 20, "m": 1}, {"n": 3, "m": 0}, {"n": 3, "m": 1, "other": 0}]
+    diff = compare_plans([record("n + m")], [record(*many, bounds={"n": (None, 8)})], at)
+    (one,) = diff.functions
+    assert [sample.counts for sample in one.samples] == [False, False, True]
+    assert one.peak.grown is not None and dict(one.peak.grown.binding) == at[2]
+    assert str(diff).count("not compared: beyond the bounds, or empty") == 2
+
+
+def test_a_whole_call_that_is_a_formula_no_more_cannot_be_compared() -> None:
+    known = record("64")
+    unknown = FunctionRecord(name="main", sums={**known.sums, "call": None})
+    assert compare(known, unknown).grew
+    diff = compare(unknown, known)
+    assert not diff.grew
+    assert str(diff).endswith("nothing grew; of `main` only the arenas were compared")
 
 
 def test_the_smallest_shape_that_takes_more_is_proved() -> None:
