@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -197,11 +197,21 @@ def _items(options: LintOptions) -> Iterator[tuple[str, str]]:
 
 def _package() -> Iterator[tuple[str, int, int]]:
     """The files of this package: a version says nothing of an editable install."""
+    for path in _package_files():
+        status = path.stat()
+        yield str(path), status.st_size, status.st_mtime_ns
+
+
+@cache
+def package_sum() -> str:
+    """A hash of the code and the rules of this package, equal wherever it is installed."""
+    return _hash(*(part for path in _package_files() for part in (path.name.encode(), path.read_bytes())))
+
+
+def _package_files() -> Iterator[Path]:
     root = Path(__file__).parent
     for folder in (root, root / "rules", root.parent / "rules"):
-        for path in sorted(folder.rglob("*.py" if folder == root else "*.toml")):
-            status = path.stat()
-            yield str(path), status.st_size, status.st_mtime_ns
+        yield from sorted(folder.rglob("*.py" if folder == root else "*.toml"))
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
@@ -11,7 +13,7 @@ import pytest
 
 import symalloc
 from symalloc.cli.main import main
-from symalloc.dask_scheduler import DaskScheduler, Setup, lint_on_worker
+from symalloc.dask_scheduler import DaskScheduler, Setup, _answer, installed_versions, lint_on_worker
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linted_file import LintedFile
@@ -44,7 +46,22 @@ def test_without_dask_one_line_says_what_to_install(run: Run, monkeypatch: pytes
     assert err == "error: --scheduler dask://127.0.0.1:1 needs Dask: pip install 'symalloc[dask]'\n"
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "dask://", "8786"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://127.0.0.1:1",
+        "dask://",
+        "8786",
+        "dask://127.0.0.1",
+        "dask://127.0.0.1:",
+        "dask://127.0.0.1:http",
+        "dask://:8786",
+        "dask://127.0.0.1:0",
+        "dask://127.0.0.1:65536",
+        "dask://tcp://127.0.0.1:8786",
+        "dask://::1:8786",
+    ],
+)
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(UsageError, match="expected dask://HOST:PORT"):
         DaskScheduler(address)
@@ -59,6 +76,73 @@ def test_a_scheduler_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.
     assert (status, out) == (2, "")
     assert err.startswith("error: no Dask scheduler answers at dask://127.0.0.1:1: ")
     assert err.count("\n") == 1
+
+
+def test_what_answers_and_is_no_scheduler_is_not_waited_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("symalloc.dask_scheduler._SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"dask://127.0.0.1:{silent.getsockname()[1]}"
+        status, out, err = run("lint", str(SOUND), "--scheduler", address)
+    assert (status, out) == (2, "")
+    assert err == f"error: no Dask scheduler answers at {address}: nothing that it says within 0.3 s\n"
+    monkeypatch.setattr("symalloc.dask_scheduler._in_thread", lambda work: "Worker")
+    with pytest.raises(UsageError, match="no Dask scheduler answers at dask://here:1: it is a Worker"):
+        DaskScheduler("dask://here:1")
+
+
+@pytest.mark.parametrize("missing", ["Python", "apache-tvm", "z3-solver", "symalloc's files", "torch"])
+def test_a_worker_with_other_versions_refuses(missing: str) -> None:
+    versions = {**installed_versions(("onnx", "torch")), missing: "0"}
+    name, said = ("model.pt2" if missing == "torch" else "model.py"), f"has {re.escape(missing)} "
+    with pytest.raises(UsageError, match=rf"the worker of the cluster {said}.* findings could differ"):
+        lint_on_worker(b"", name, b"", versions)
+
+
+class _Ended:
+    """A future that ended with `error`."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def exception(self) -> Exception:
+        return self._error
+
+
+def test_what_went_wrong_on_a_worker_is_told_or_ends_the_run() -> None:
+    killed = type("KilledWorker", (Exception,), {})("task-0123 at tcp://127.0.0.1:5")
+    assert _answer(_Ended(killed)) == "the workers that tried it died"
+    assert _answer(_Ended(KeyError("x"))) == "KeyError: 'x'"
+    with pytest.raises(UsageError, match="findings could differ"):
+        _answer(_Ended(UsageError("findings could differ")))
+
+
+class _Deserted:
+    """A client whose cluster has no worker, and its loop, in which nothing ends."""
+
+    loop = None
+
+    def scheduler_info(self) -> dict[str, object]:
+        return {"workers": {}}
+
+    def close(self, timeout: float) -> None:
+        raise TimeoutError
+
+    def submit(self, *_: object, **__: object) -> object:
+        return object()
+
+
+def test_a_cluster_that_lost_its_workers_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(DaskScheduler, "_connected", lambda scheduler: _Deserted())
+    monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: ())
+    monkeypatch.setattr("symalloc.dask_scheduler._SECONDS_WITHOUT_WORKERS", 0.05)
+    monkeypatch.setattr("symalloc.dask_scheduler._LOOK", 0.02)
+    status, out, err = run("lint", str(SOUND), "-q", "--scheduler", "dask://somewhere:1")
+    assert (status, out) == (2, "")
+    assert err == "error: no worker is left in the Dask cluster at dask://somewhere:1\n"
 
 
 @pytest.mark.usefixtures("warm_workers")
@@ -77,10 +161,11 @@ def test_a_worker_lints_what_it_is_sent(tmp_path: Path) -> None:
     assert isinstance(setup, Setup)
     here = symalloc.lint(FAULTY, select=["SYM101", "HOUSE101"], rules=rules)
     assert [d.rule for d in here] == ["HOUSE101", "SYM101"]
-    there = lint_on_worker(pickle.dumps(setup), str(FAULTY), FAULTY.read_bytes())
+    versions = installed_versions(("onnx", "torch"))
+    there = lint_on_worker(pickle.dumps(setup), str(FAULTY), FAULTY.read_bytes(), versions)
     assert there.report.diagnostics == here.diagnostics
     assert there.report.files == here.files
-    gone = lint_on_worker(pickle.dumps(setup), "elsewhere/model.py", FAULTY.read_bytes())
+    gone = lint_on_worker(pickle.dumps(setup), "elsewhere/model.py", FAULTY.read_bytes(), versions)
     assert [d.span and d.span.file for d in gone.report] == ["elsewhere/model.py"] * 2
 
 
@@ -111,7 +196,7 @@ class _Lost:
     def exception(self) -> None:
         raise CancelledError
 
-    def close(self) -> None:
+    def close(self, timeout: float) -> None:
         pass
 
 
@@ -139,8 +224,12 @@ def test_two_workers_say_what_this_process_says(run: Run, tmp_path: Path) -> Non
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster:
         address = f"dask://{cluster.scheduler_address.removeprefix('tcp://')}"
-        for form in ("text", "sarif", "github", "junit", "concise"):
+        for form in ("text", "sarif", "github", "junit", "concise", "json"):
             arguments = ("lint", str(tmp_path), "-q", "--no-cache", "--format", form)
-            here = run(*arguments, "--jobs", "1")
-            assert run(*arguments, "--scheduler", address) == here
+            here, there = run(*arguments, "--jobs", "1"), run(*arguments, "--scheduler", address)
+            assert _without_times(there) == _without_times(here)
             assert here[0] == 2
+
+
+def _without_times(said: tuple[int, str, str]) -> tuple[int, str, str]:
+    return said[0], re.sub(r'"seconds": [0-9.e-]+', "", said[1]), said[2]
