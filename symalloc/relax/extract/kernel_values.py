@@ -13,6 +13,33 @@ from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
 
 
+class _Known:
+    """Resolves variables and loads for forms, and knows none of them: forms that knew their owner would be
+    garbage that only Python's collector finds, and keep the kernel until then.
+    """
+
+    def __init__(self, symbols: Symbols, scalars: ScalarBuffers) -> None:
+        self.symbols, self.scalars = symbols, scalars
+        self.values: dict[int, Expr | None] = {}
+        self.flags: dict[int, Condition | None] = {}
+
+    def value(self, var: VarNode) -> Expr:
+        key = var.__chandle__()
+        value = self.values[key] if key in self.values else self.symbols.known(var)
+        if value is None:
+            raise NotASizeError(f"the value of `{var.name}` depends on data")
+        return value
+
+    def load(self, node: Node) -> Expr:
+        value = self.scalars.load(node)
+        if value is None:
+            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
+        return value
+
+    def flag(self, var: VarNode) -> Condition | None:
+        return self.flags.get(var.__chandle__())
+
+
 class KernelValues:
     """The values of scalar expressions at the place that a walk of `function` has got to.
 
@@ -20,48 +47,39 @@ class KernelValues:
     """
 
     def __init__(self, symbols: Symbols, function: Node) -> None:
-        self.symbols = symbols
-        self.scalars = ScalarBuffers(function, self._renew)
-        self._values: dict[int, Expr | None] = {}
-        self._flags: dict[int, Condition | None] = {}
+        self.symbols, self.scalars = symbols, ScalarBuffers(function)
+        self._known = _Known(symbols, self.scalars)
         self._renew()
 
     def _renew(self) -> None:
         """Forget what expressions were translated to: a variable has got another value."""
-        resolve, is_size = (self._resolve, self._resolve_flag), self.symbols.is_size
-        self.form = TirForm(*resolve, nonnegative=is_size, load=self._load)
+        known = self._known
+        resolve, is_size = (known.value, known.flag), self.symbols.is_size
+        self._form = TirForm(*resolve, nonnegative=is_size, load=known.load)
         self._lasting_form = TirForm(*resolve, nonnegative=is_size)
+        self._changes = self.scalars.changes
 
-    def _resolve(self, var: VarNode) -> Expr:
-        key = var.__chandle__()
-        value = self._values[key] if key in self._values else self.symbols.known(var)
-        if value is None:
-            raise NotASizeError(f"the value of `{var.name}` depends on data")
-        return value
-
-    def _load(self, node: Node) -> Expr:
-        value = self.scalars.load(node)
-        if value is None:
-            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
-        return value
-
-    def _resolve_flag(self, var: VarNode) -> Condition | None:
-        return self._flags.get(var.__chandle__())
+    @property
+    def form(self) -> TirForm:
+        """The form of expressions here."""
+        if self._changes != self.scalars.changes:
+            self._renew()
+        return self._form
 
     def bind(self, var: VarNode, value: Expr | None) -> None:
         """The variable `var` stands for `value` from here on; None for what is not known."""
         key = var.__chandle__()
-        if key in self._values or key in self._flags:
+        if key in self._known.values or key in self._known.flags:
             self._renew()
-        self._values[key] = value
+        self._known.values[key] = value
 
     def let(self, var: VarNode, value: Node) -> None:
         """The variable `var`, a number or a truth value, stands for the expression `value`."""
         if type(var.ty) is ir.PrimType and str(var.ty.dtype) == "bool":
             known, exact = self.guard(value, holds=True)
-            if var.__chandle__() in self._flags:
+            if var.__chandle__() in self._known.flags:
                 self._renew()
-            self._flags[var.__chandle__()] = known[0] if exact and len(known) == 1 else None
+            self._known.flags[var.__chandle__()] = known[0] if exact and len(known) == 1 else None
         else:
             self.bind(var, self.expr_or_none(value))
 

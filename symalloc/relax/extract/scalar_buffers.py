@@ -8,7 +8,7 @@ a buffer that has another name, or whose address is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
@@ -38,13 +38,13 @@ class _Scalar(NamedTuple):
 
 
 class ScalarBuffers:
-    """Tells which number a load finds, and when that is another one than before, by `changed`.
+    """Tells which number a load finds; `changes` counts how often that became another one.
 
     Addresses of nodes stand for the nodes.
     """
 
-    def __init__(self, function: Node, changed: Callable[[], None]) -> None:
-        self._function, self._changed = function, changed
+    def __init__(self, function: Node) -> None:
+        self._function, self.changes = function, 0
         self._scalars: dict[int, _Scalar] = {}
         self._held: dict[int, Expr] = {}
 
@@ -107,7 +107,7 @@ class ScalarBuffers:
         yield
         if held != self._held:
             self._held = held
-            self._changed()
+            self.changes += 1
 
     def forget_stored(self, node: Node) -> None:
         """Forget what the statement `node` stores."""
@@ -126,7 +126,7 @@ class ScalarBuffers:
         for key in known:
             del self._held[key]
         if known:
-            self._changed()
+            self.changes += 1
 
 
 def _is_plain(access: Node) -> bool:

@@ -67,7 +67,7 @@ class PlannedModule:
         return self.module
 
 
-@no_collections()
+@no_collections(acyclic=True)
 def plan_lowered(
     module: tvm.IRModule,
     prover: Prover | None = None,
@@ -160,7 +160,7 @@ class PlanMemory:
             raise UsageError(f"options is {shown(given)}; symalloc.pipeline takes them one by one")
         self.options = options
 
-    @no_collections()  # what only the plan needs is gone before the collector looks at it
+    @no_collections(acyclic=True)  # what only the plan needs is gone before the collector looks at it
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its plans written into it."""
         return plan_lowered(module, options=self.options, keeps_reshapes=True).module
