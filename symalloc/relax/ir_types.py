@@ -24,6 +24,7 @@ _var = tvm_ffi.get_global_func("ir.Var")
 _buffer = tvm_ffi.get_global_func("tirx.BufferType")
 _binding = tvm_ffi.get_global_func("relax.VarBinding")
 _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
+_set_type = tvm_ffi.get_global_func("relax.UpdateType")
 _mutate = tvm_ffi.get_global_func("ffi.StructuralMutate")
 _within = tvm_ffi.get_global_func("ffi.StructuralMutatorDefaultMutate")
 _remap = tvm_ffi.get_global_func("ffi.StructuralMutatorVarRemapSet")
@@ -110,6 +111,12 @@ def typed_var(name: str, type_: TypeNode) -> VarNode:
 def bound(var: VarNode, value: Node) -> BindingNode:
     """The binding of `value`, whose type is known, to `var`."""
     return _binding(var, value, None)
+
+
+def of_type(expression: Node, type_: TypeNode) -> Node:
+    """A new expression, said to have a type that a builder would infer for it."""
+    _set_type(expression, type_)
+    return expression
 
 
 def at_offset(type_: TypeNode, offset: VarNode, factor: int) -> TypeNode:

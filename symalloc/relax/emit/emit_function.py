@@ -34,6 +34,7 @@ from symalloc.relax.ir_types import (
     bound,
     elements,
     first_three,
+    of_type,
     typed_call,
 )
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
@@ -201,7 +202,7 @@ class _FunctionWriter(BindingRewriter):
                 else:
                     written += self.stand_in(binding, instruction)
         blocks = [relax.BindingBlock(written)] if written else []
-        return self.builder.normalize(relax.SeqExpr(blocks, seq.body, seq.span))
+        return of_type(relax.SeqExpr(blocks, seq.body, seq.span), seq.ty)  # all in it is in normal form
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """One side of an If: what it binds is not known outside of it."""
