@@ -4,43 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 
 from symalloc.errors import RunError
-from symalloc.program.ir import Function, Origin
-from symalloc.program.types import OpaqueType, TensorType
+from symalloc.program.ir import Function, Origin, Var
+from symalloc.program.types import OpaqueType, TensorType, Type, type_leaves
 
 PAGE = 16  # positions
 _GIVEN = (Origin.DIMENSION, Origin.SCALAR, Origin.FLAG)
 
 
-def takes_objects(function: Function) -> bool:
-    """True if `function` has a parameter whose type says nothing."""
-    return any(isinstance(param.type, OpaqueType) for param in function.params)
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The origin of an object that a function takes: the part at `path` of the result of `function`."""
+
+    function: Function
+    path: tuple[int, ...]
 
 
-def maker_of(function: Function, functions: Mapping[str, Function]) -> Function | None:
-    """The public function that makes the objects that `function` takes; None where it takes none.
+def makers_of(function: Function, functions: Mapping[str, Function]) -> tuple[Maker, ...]:
+    """A public function that makes it, for each object in the parameters of `function`, in order.
 
-    That is the one that takes no object and hands back one.  Raises RunError where there is none, or several.
+    That is one that takes no object and hands back nothing else: all of them in a tuple, or one.  Of several
+    that hand back one it is that in whose name the parameter's name stands.  Raises RunError where there is
+    none, or several.
     """
-    if not takes_objects(function):
-        return None
-    makers = [
-        other
-        for other in functions.values()
-        if not other.private and isinstance(other.result_type, OpaqueType) and not takes_objects(other)
-    ]
-    if len(makers) == 1:
-        return makers[0]
-    param = next(p.name for p in function.params if isinstance(p.type, OpaqueType))
-    there = f"several do: {', '.join(f'`{m.name}`' for m in makers)}" if makers else "none does"
+    wanted = [param for param in function.params for _ in _objects(param.type)]
+    makers = [other for other in functions.values() if _makes_objects(other)] if wanted else []
+    together = [m for m in makers if len(_objects(m.result_type)) == len(wanted)]
+    if len(makers) == len(together) == 1:
+        return tuple(Maker(makers[0], path) for path in _objects(makers[0].result_type))
+    return tuple(Maker(_maker_of(param, makers), ()) for param in wanted)
+
+
+def _maker_of(param: Var, makers: Sequence[Function]) -> Function:
+    """The one of `makers` that hands back the object `param`; raises RunError."""
+    alone = [m for m in makers if isinstance(m.result_type, OpaqueType)]
+    called = [m for m in alone if param.name.strip("._") in m.name]
+    for found in (alone, called):
+        if len(found) == 1:
+            return found[0]
+    there = "none does"
+    if makers:
+        there = f"several do, or not as many: {', '.join(f'`{m.name}`' for m in makers)}"
     raise RunError(
-        f"no argument can be made up for the parameter `{param}`, an object: one public function of the "
+        f"no argument can be made up for the parameter `{param.name}`, an object: one public function of the "
         f"module has to make it, and {there}"
     )
+
+
+def _makes_objects(function: Function) -> bool:
+    leaves = [kind for _, kind in type_leaves(function.result_type)]
+    made = bool(leaves) and all(isinstance(kind, OpaqueType) for kind in leaves)
+    return made and not function.private and not any(_objects(param.type) for param in function.params)
+
+
+def _objects(kind: Type) -> list[tuple[int, ...]]:
+    """The parts of a type that say nothing of what they are, by the indices that lead to them."""
+    return [path for path, leaf in type_leaves(kind) if isinstance(leaf, OpaqueType)]
 
 
 def symbols_of(function: Function) -> list[str]:
@@ -68,6 +92,7 @@ def sizes_of_cache(maker: Function, lengths: Sequence[int], binding: Mapping[str
         "max_batch_size": max(1, len(lengths)),
         "max_total_seq_len": max(1, sum(-(-length // page) * page for length in lengths)),
         "prefill_chunk_size": max(1, sum(lengths)),
+        "max_history": 1,
         "page_size": page,
         "support_sliding_window": 0,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
@@ -12,7 +12,7 @@ from symalloc.errors import RunError, nearest
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.files.parameter_symbols import require_values
-from symalloc.relax.run.cache_objects import maker_of, sequence_lengths, sizes_of_cache, symbols_of
+from symalloc.relax.run.cache_objects import makers_of, sequence_lengths, sizes_of_cache, symbols_of
 from symalloc.size.expr import Expr
 
 # np.ndarray for a tensor, a tuple of ints marked as ShapeArgument for a shape, int or float for a scalar
@@ -29,7 +29,8 @@ class ShapeArgument(tuple[int, ...]):
 
 @dataclass(frozen=True, slots=True)
 class ObjectArgument:
-    """An object that the function `maker` of the module makes of `arguments`, a new one for each call.
+    """An object that the function `maker` of the module makes of `arguments`, a new one for each call: the
+    part at `path` of its result.
 
     A key-value cache takes `lengths` new positions in a call, a number for each sequence.
     """
@@ -37,6 +38,7 @@ class ObjectArgument:
     maker: str
     arguments: tuple[Argument, ...]
     lengths: tuple[int, ...]
+    path: tuple[int, ...] = ()
 
 
 def check_binding(
@@ -46,8 +48,8 @@ def check_binding(
     negative.  Symbols of what makes its objects, among `functions`, are known, too.
     """
     wanted = symbols_of(function)
-    maker = maker_of(function, functions or {})
-    known = wanted if maker is None else [*wanted, *symbols_of(maker)]
+    makers = makers_of(function, functions or {})
+    known = [*wanted, *(name for maker in makers for name in symbols_of(maker.function))]
     takes = (
         f"`{function.name}` takes {', '.join(wanted)}" if wanted else f"`{function.name}` takes no symbols"
     )
@@ -75,26 +77,32 @@ def random_arguments(
     """
     check_binding(function, binding, functions)
     source = np.random.default_rng(seed)
-    maker = maker_of(function, functions or {})
-    made = None if maker is None else _made_by(maker, sequence_lengths(function, binding), binding, source)
-    return tuple(
-        made
-        if made is not None and isinstance(param.type, OpaqueType)
-        else _argument(param.type, param, binding, source)
-        for param in function.params
+    lengths = sequence_lengths(function, binding)
+    makers = makers_of(function, functions or {})
+    arguments = {m.function.name: _arguments_of(m.function, lengths, binding, source) for m in makers}
+    objects = iter(
+        [ObjectArgument(m.function.name, arguments[m.function.name], lengths, m.path) for m in makers]
     )
+    return tuple(_argument(param.type, param, binding, source, objects) for param in function.params)
 
 
-def _made_by(
+def _arguments_of(
     maker: Function, lengths: tuple[int, ...], binding: Mapping[str, int], source: np.random.Generator
-) -> ObjectArgument:
+) -> tuple[Argument, ...]:
     sizes = sizes_of_cache(maker, lengths, binding)
-    arguments = tuple(_argument(param.type, param, sizes, source) for param in maker.params)
-    return ObjectArgument(maker.name, arguments, lengths)
+    return tuple(_argument(param.type, param, sizes, source, iter(())) for param in maker.params)
 
 
-def _argument(kind: Type, param: Var, binding: Mapping[str, int], source: np.random.Generator) -> Argument:
+def _argument(
+    kind: Type,
+    param: Var,
+    binding: Mapping[str, int],
+    source: np.random.Generator,
+    objects: Iterator[ObjectArgument],
+) -> Argument:
     match kind:
+        case OpaqueType():
+            return next(objects)
         case TensorType(shape=shape, dtype=dtype) if shape is not None and dtype is not None:
             return _tensor(_extents(shape, param, binding), dtype, param, source)
         case ShapeType(values=values) if values is not None:
@@ -105,7 +113,7 @@ def _argument(kind: Type, param: Var, binding: Mapping[str, int], source: np.ran
         case ScalarType(dtype=dtype) if dtype is not None and dtype.name.startswith("float"):
             return float(source.random())
         case TupleType(fields=fields):
-            return tuple(_argument(f, param, binding, source) for f in fields)
+            return tuple(_argument(f, param, binding, source, objects) for f in fields)
     raise RunError(
         f"no argument can be made up for the parameter `{param.name}`: its type leaves its shape open"
     )

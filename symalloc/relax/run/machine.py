@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import tvm
@@ -75,10 +76,10 @@ def call(
     Raises RefusedError for what a pool refuses, RunError for all else that fails.
     """
     with run_error(f"TVM cannot take the arguments of `{function}`"):
-        passed = [_to_tvm(a, machine) for a in arguments]
-    states = [(p, a.lengths) for p, a in zip(passed, arguments, strict=True) if isinstance(a, ObjectArgument)]
+        taking = _Taking(machine)
+        passed = [taking(a) for a in arguments]
     try:
-        with forward(states), around or nullcontext():
+        with forward(taking.states), around or nullcontext():
             started = perf_counter()
             result = machine[function](*passed)
             seconds = perf_counter() - started
@@ -91,15 +92,36 @@ def call(
     return CallResult(outputs=tuple(_arrays(result)), arguments=tuple(_arrays(passed)), seconds=seconds)
 
 
-def _to_tvm(argument: Argument, machine: relax.VirtualMachine) -> object:
-    if isinstance(argument, ShapeArgument):
-        return tvm.runtime.ShapeTuple(argument)
-    if isinstance(argument, ObjectArgument):
-        made = machine[argument.maker](*(_to_tvm(a, machine) for a in argument.arguments))
-        return with_sequences(made, argument.lengths)
-    if isinstance(argument, tuple):
-        return tuple(_to_tvm(item, machine) for item in argument)
-    return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
+class _Taking:
+    """Makes values of TVM's of the arguments of one call; `states` are the objects among them.
+
+    What hands back several objects at once is called once.
+    """
+
+    def __init__(self, machine: relax.VirtualMachine) -> None:
+        self._machine = machine
+        self._made: dict[str, object] = {}
+        self.states: list[tuple[object, tuple[int, ...]]] = []
+
+    def __call__(self, argument: Argument) -> object:
+        if isinstance(argument, ShapeArgument):
+            return tvm.runtime.ShapeTuple(argument)
+        if isinstance(argument, ObjectArgument):
+            found = with_sequences(self._object(argument), argument.lengths)
+            self.states.append((found, argument.lengths))
+            return found
+        if isinstance(argument, tuple):
+            return tuple(map(self, argument))
+        return tvm.runtime.tensor(argument) if isinstance(argument, np.ndarray) else argument
+
+    def _object(self, argument: ObjectArgument) -> object:
+        made: Any = self._made.get(argument.maker) if argument.path else None
+        if made is None:
+            made = self._machine[argument.maker](*map(self, argument.arguments))
+            self._made[argument.maker] = made
+        for index in argument.path:
+            made = made[index]
+        return made
 
 
 def _arrays(value: object) -> list[np.ndarray]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 import tvm
+from tvm import tirx
+from tvm.relax.frontend import nn
+from tvm.relax.frontend.nn import op
 
 from symalloc.errors import RunError
 from symalloc.relax.run.cache_objects import sequence_lengths, sizes_of_cache
@@ -44,6 +47,123 @@ def test_no_positions_are_refused(decoder: Runner) -> None:
         decoder.run({"b": 0})
 
 
+class Remembering(nn.Module):
+    """Attention over what two caches of TVM's frontend hold."""
+
+    def __init__(self) -> None:
+        self.keys, self.values = nn.KVCache(4, [2, 8]), nn.KVCache(4, [2, 8])
+        self.project = nn.Linear(16, 16)
+
+    def forward(self, x: nn.Tensor, total: tirx.Var) -> nn.Tensor:
+        rows = op.reshape(self.project(x), (x.shape[0], 2, 8))
+        self.keys.append(rows)
+        self.values.append(rows + rows)
+        scores = op.matmul(
+            op.permute_dims(rows, (1, 0, 2)), op.permute_dims(self.keys.view(total), (1, 2, 0))
+        )
+        return op.matmul(op.softmax(scores, -1), op.permute_dims(self.values.view(total), (1, 0, 2)))
+
+
+def test_a_function_makes_several_at_once() -> None:
+    spec = {
+        "x": nn.spec.Tensor(["n", 16], "float32"),
+        "total": int,
+        "$": {"param_mode": "packed", "effect_mode": "packed"},
+    }
+    module, *_ = Remembering().export_tvm({"forward": spec}, debug=True)
+    runner = Runner(module, function="forward")
+    binding = {"n": 3, "total": 3}
+    *_, effects, _ = runner.arguments(binding, seed=0)
+    assert [(o.maker, o.path) for o in effects] == [("_initialize_effect", (i,)) for i in range(3)]  # type: ignore[union-attr]
+    found = runner.run(binding, check=True, repeat=2)
+    assert found.checked and found.difference is None
+    assert [output.shape for output in found.outputs] == [(2, 3, 8)]
+
+
+RECURRENT = tvm.script.from_source("""
+@I.ir_module
+class Recurrent:
+    @T.prim_func(s_tir=True)
+    def get(states: T.handle, sequences: T.handle, history: T.handle, out: T.handle):
+        b, s, h = T.int64(), T.int64(), T.int64()
+        state = T.match_buffer(states, (s, h, T.int64(8)), "float32")
+        which = T.match_buffer(sequences, (b,), "int32")
+        at = T.match_buffer(history, (b,), "int32")
+        rows = T.match_buffer(out, (b, T.int64(8)), "float32")
+        for i, j in T.grid(b, T.int64(8)):
+            with T.sblock("get"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                rows[vi, vj] = state[T.Cast("int64", which[vi]), T.Cast("int64", at[vi]), vj]
+
+    @T.prim_func(s_tir=True)
+    def set(states: T.handle, sequences: T.handle, history: T.handle, given: T.handle):
+        b, s, h = T.int64(), T.int64(), T.int64()
+        state = T.match_buffer(states, (s, h, T.int64(8)), "float32")
+        which = T.match_buffer(sequences, (b,), "int32")
+        at = T.match_buffer(history, (b,), "int32")
+        rows = T.match_buffer(given, (b, T.int64(8)), "float32")
+        for i, j in T.grid(b, T.int64(8)):
+            with T.sblock("set"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                state[T.Cast("int64", which[vi]), (T.Cast("int64", at[vi]) + 1) % h, vj] = rows[vi, vj]
+
+    @R.function
+    def create_rnn_state(
+        batch: R.Shape(["max_batch_size"]),
+        history: R.Shape(["max_history"]),
+        first: R.Tensor((8,), "float32"),
+    ) -> R.Any:
+        max_batch_size, max_history = T.int64(), T.int64()
+        cls = Recurrent
+        state = R.call_pure_packed(
+            "vm.builtin.rnn_state_create",
+            R.prim_value(1), R.prim_value(max_batch_size), R.prim_value(max_history),
+            R.tuple(cls.get), R.tuple(cls.set), R.tuple(first), ty_args=(R.Any,),
+        )
+        return state
+
+    @R.function
+    def create_cache(rows: R.Shape(["k"])) -> R.Any:
+        k = T.int64()
+        empty = R.zeros((k, 8), "float32")
+        cache = R.call_pure_packed(
+            "vm.builtin.attention_kv_cache_create", empty, R.shape([k, 8]), R.prim_value(0), ty_args=(R.Any,)
+        )
+        return cache
+
+    @R.function
+    def step(
+        x: R.Tensor(("b", 8), "float32"), cache: R.Tuple(R.Any), rnn_state: R.Any
+    ) -> R.Tuple(R.Tensor(("b", 8), "float32"), R.Any):
+        b = T.int64()
+        with R.dataflow():
+            before = R.call_dps_packed(
+                "vm.builtin.rnn_state_get", (rnn_state, R.prim_value(0), R.prim_value(0)),
+                out_ty=R.Tensor((b, 8), "float32"),
+            )
+            sum = R.add(x, before)
+            square = R.multiply(sum, sum)
+            after = R.call_pure_packed(
+                "vm.builtin.rnn_state_set",
+                rnn_state, R.prim_value(0), R.prim_value(0), square, ty_args=(R.Any,),
+            )
+            result = R.add(square, sum)
+            R.output(result, after)
+        return (result, after)
+""")
+
+
+def test_each_object_is_made_by_what_is_called_like_it() -> None:
+    runner = Runner(RECURRENT, function="step")
+    with pytest.raises(RunError, match="no value for `k`, which `create_cache` takes"):
+        runner.run({"b": 2})
+    _, (cache,), state = runner.arguments({"b": 2, "k": 3}, seed=0)  # type: ignore[misc]
+    assert (cache.maker, state.maker) == ("create_cache", "create_rnn_state")  # type: ignore[union-attr]
+    for history in ({}, {"max_history": 4}):
+        found = runner.run({"b": 2, "k": 3, **history}, check=True, repeat=2)
+        assert found.checked and found.difference is None and found.outputs[0].shape == (2, 8)
+
+
 TWO_MAKERS = tvm.script.from_source("""
 @I.ir_module
 class TwoMakers:
@@ -66,7 +186,8 @@ def _less(*names: str) -> tvm.IRModule:
 
 
 @pytest.mark.parametrize(
-    ("module", "said"), [(_less(), "several do: `one`, `two`"), (_less("one", "two"), "none does")]
+    ("module", "said"),
+    [(_less(), "several do, or not as many: `one`, `two`"), (_less("one", "two"), "none does")],
 )
 def test_one_function_has_to_make_them(module: tvm.IRModule, said: str) -> None:
     with pytest.raises(RunError, match=said):
