@@ -29,7 +29,7 @@ from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.find_files import FoundFiles
-from symalloc.relax.read.model_file import STDIN
+from symalloc.relax.read.model_file import STDIN, may_hold_modules
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.size.condition import FALSE
 
@@ -139,7 +139,9 @@ class LintSession:
 
     def without_known(self, report: Report) -> Report:
         """Leave out of `report` the findings of the baseline, if there is one."""
-        return self._baseline.applied(report, self.linter.checked_rules) if self._baseline else report
+        if self._baseline is None:
+            return report
+        return self._baseline.applied(report, self.linter.checked_rules, may_hold_modules)
 
     def rewrites(self, report: Report, *, unsafe: bool) -> Iterator[Rewrite]:
         """Fix the files of `report` until nothing more can be fixed; yield what changes, write nothing."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import format_option, show
+from symalloc.cli.output import format_option, keep_apart, show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
@@ -53,6 +53,7 @@ def diff_command(
 
     if str(before) == str(after) == "-":
         raise UsageError("standard input can be one of the two, not both")
+    keep_apart("-o", output, (before, after))
     wanted = [parse_binding([text], "--bind") for text in bindings]
     requests = [request_of(before, dict(options)), request_of(after, options)]
     chosen = PlanOptions(**options)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.amounts import parse_amount
-from symalloc.cli.output import OneOf, colour_wanted, rules_option, show, terminal_width, wrote
+from symalloc.cli.output import OneOf, colour_wanted, keep_apart, rules_option, show, terminal_width, wrote
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
@@ -241,6 +241,9 @@ def lint_command(
     if cache_folder and no_cache:
         raise click.UsageError("--cache and --no-cache exclude each other")
     found = found_files(options, paths)
+    needed = (*found.files, file, options.baseline)
+    keep_apart("-o", shown.output, (*needed, shown.write_baseline))
+    keep_apart("--write-baseline", shown.write_baseline, needed)
     cache = None if no_cache else _cache(cache_folder, options, shown)
     with ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(options.jobs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -56,6 +56,22 @@ def show(text: str, file: Path | None) -> None:
         click.echo(text, nl=False, color=True)
         return
     show_bytes(text.encode(), file)
+
+
+def keep_apart(option: str, written: Path | None, others: Iterable[Path | None]) -> None:
+    """Raise UsageError where the file that `option` names is one of `others`: it would be overwritten."""
+    if written is None:
+        return
+    for other in others:
+        if other is not None and (written == other or _is_same(written, other)):
+            raise UsageError(f"{option} {written}: it would overwrite {other}, which this run needs")
+
+
+def _is_same(a: Path, b: Path) -> bool:
+    try:
+        return a.is_file() and a.samefile(b)
+    except OSError:
+        return False
 
 
 def wrote(file: Path, what: str) -> None:

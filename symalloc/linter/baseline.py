@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -80,11 +80,13 @@ class Baseline:
         findings = f"[\n{lines}\n]" if lines else "[]"
         return f'{{"version": {VERSION}, "findings": {findings}}}\n'
 
-    def applied(self, report: Report, rules: Collection[str]) -> Report:
+    def applied(
+        self, report: Report, rules: Collection[str], may_hold_modules: Callable[[Path], bool] = Path.is_file
+    ) -> Report:
         """Leave the known findings out of `report`, and count them and those that are gone.
 
         A known finding is gone where the run checked its file with its rule (one of `rules`), or where the
-        file is no more.
+        file is no more, or no model any more: `may_hold_modules` tells.
         """
         new, met = [], set()
         for diagnostic, fingerprint in zip(report, fingerprints(report), strict=True):
@@ -97,15 +99,19 @@ class Baseline:
         read = {_relative(file, self.folder) for file in report.files}
         read -= {_relative(file, self.folder) for file in report.unread}
         stale = sum(
-            one.rule in rules and (one.file in read or self._is_gone(one.file))
+            one.rule in rules and (one.file in read or self._is_gone(one.file, may_hold_modules))
             for key, one in self.known.items()
             if key not in met
         )
         return replace(report, diagnostics=tuple(new), known=len(report) - len(new), stale=stale)
 
-    def _is_gone(self, file: str) -> bool:
+    def _is_gone(self, file: str, may_hold_modules: Callable[[Path], bool]) -> bool:
         script = file.rpartition(":")[0] or file  # of `file.py:function`
-        return not file.startswith("<") and not any(os.path.lexists(self.folder / f) for f in (file, script))
+        there = next((f for f in (file, script) if os.path.lexists(self.folder / f)), None)
+        if file.startswith("<") or there == script != file:
+            return False
+        path = self.folder / file
+        return there is None or (path.is_file() and not may_hold_modules(path))
 
 
 def _relative(file: str, folder: Path) -> str:
@@ -129,7 +135,7 @@ def _known(d: Diagnostic, fingerprint: str, file: str) -> KnownFinding:
 
 def _parsed(file: Path, document: Any) -> list[KnownFinding]:
     version = document.get("version") if isinstance(document, dict) else None
-    if not isinstance(version, int) or not isinstance(document.get("findings"), list):
+    if type(version) is not int or not isinstance(document.get("findings"), list):
         raise UsageError(f"baseline {file}: not a file that `symalloc lint --write-baseline` wrote")
     if version != VERSION:
         raise UsageError(f"baseline {file}: version {version} is not known, only {VERSION}; write it again")

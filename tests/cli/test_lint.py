@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -152,6 +152,37 @@ def test_a_baseline_leaves_known_findings_out(run: Run, model: Path) -> None:
     status, out, _ = run(str(model), *ONLY)
     assert (status, out.count("error[SYM101]")) == (1, 1)
     assert out.endswith("1 finding of the baseline gone\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-o", "model.py"),
+        ("-o", "link.py"),
+        ("-o", "known.json", "--baseline", "known.json"),
+        ("-o", "new.json", "--write-baseline", "new.json"),
+        ("-o", "pyproject.toml"),
+        ("--write-baseline", "model.py"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(run: Run, model: Path, arguments: Sequence[str]) -> None:
+    Path("link.py").symlink_to("model.py")
+    Path("known.json").write_text('{"version": 1, "findings": []}')
+    Path("pyproject.toml").write_text("[tool.symalloc]\n")
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    status, out, err = run("model.py", *arguments)
+    assert (status, out) == (2, "")
+    assert f"{arguments[0]} {arguments[1]}: it would overwrite " in err
+    assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+
+
+def test_findings_are_gone_with_the_model(run: Run, model: Path) -> None:
+    other = Path("other.py")
+    other.write_text(model.read_text())
+    assert run("model.py", "other.py", *ONLY, "--write-baseline", "known.json")[0] == 0
+    other.write_text("x = 1\n")
+    status, out, _ = run("model.py", "other.py", *ONLY, "--baseline", "known.json")
+    assert status == 0 and "1 finding of the baseline gone" in out
 
 
 def test_no_baseline_is_written_of_half_the_files(run: Run, model: Path) -> None:

@@ -105,3 +105,20 @@ def test_what_is_no_baseline_is_refused(tmp_path: Path, text: bytes | None, word
     with pytest.raises(UsageError, match=words) as caught:
         Baseline.load(file)
     assert str(file) in str(caught.value)
+
+
+def test_findings_of_a_file_that_is_no_model_any_more_are_gone(tmp_path: Path) -> None:
+    file = str(tmp_path / "model.py")
+    Path(file).touch()
+    baseline = _baseline(_report(replace(FINDING, file=file), files=(file,)), tmp_path)
+    assert baseline.applied(_report(files=("other.py",)), RULES, lambda path: False).stale == 1
+    assert baseline.applied(_report(files=("other.py",)), RULES, lambda path: True).stale == 0
+    called = _baseline(_report(replace(FINDING, file=f"{file}:make"), files=(file,)), tmp_path)
+    assert called.applied(_report(files=("other.py",)), RULES, lambda path: False).stale == 0
+
+
+def test_a_truth_value_is_no_version(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    file.write_text('{"version": true, "findings": []}')
+    with pytest.raises(UsageError, match="not a file that"):
+        Baseline.load(file)
