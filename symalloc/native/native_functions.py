@@ -19,3 +19,4 @@ class _Functions:
 
 pool_functions = _Functions("symalloc.pool.")
 packer_functions = _Functions("symalloc.packer.")
+module_functions = _Functions("symalloc.module.")

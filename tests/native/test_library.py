@@ -18,6 +18,7 @@ from symalloc.pool.core.pool_errors import NativeMissingError
 from tests.pool.library import need_native
 
 STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
+ROOMS = {"pool": "_PoolFunctions", "packer": "_PackerFunctions", "module": "_ModuleFunctions"}
 # registered under the same prefix: called by compiled programs alone, and one of Python's
 OTHERS = {
     *("symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.take"),
@@ -60,16 +61,15 @@ def test_the_stub_has_all_functions_of_the_library() -> None:
     classes = [node for node in ast.parse(STUB.read_text()).body if isinstance(node, ast.ClassDef)]
     stubbed = {
         f"symalloc.{room}.{function.name}"
-        for room, name in (("pool", "_PoolFunctions"), ("packer", "_PackerFunctions"))
+        for room, name in ROOMS.items()
         for each in classes
         if each.name == name
         for function in each.body
         if isinstance(function, ast.FunctionDef)
     }
     names = tvm_ffi.registry.list_global_func_names()
-    registered = {
-        n for n in names if n.startswith(("symalloc.pool.", "symalloc.packer.")) and n.count(".") == 2
-    }
+    prefixes = tuple(f"symalloc.{room}." for room in ROOMS)
+    registered = {n for n in names if n.startswith(prefixes) and n.count(".") == 2}
     assert registered - OTHERS == stubbed
 
 

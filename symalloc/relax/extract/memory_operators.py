@@ -92,7 +92,8 @@ def reserve_vm_storage(
 
 
 @takes(3)
-def _fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+def fresh_tensor(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+    """R.builtin.alloc_tensor: (shape, dtype, device, scope = "global")."""
     shape = context.types.shape_or_none(arguments[0])
     return _made_fresh(
         *head.values(),
@@ -195,5 +196,5 @@ MEMORY_OPERATORS: Mapping[str, Handler] = {
     "relax.vm.alloc_tensor": place_tensor,
     "relax.vm.kill_object": _kill("object"),
     "relax.vm.call_tir_dyn": _call_kernel_dynamically,
-    "relax.builtin.alloc_tensor": _fresh_tensor,
+    "relax.builtin.alloc_tensor": fresh_tensor,
 }
