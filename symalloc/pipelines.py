@@ -71,21 +71,23 @@ def replace_tvm_planner(
     effort: EffortName = "quick",
     seed: int = 0,
     alias: str | Sequence[str] = (),
+    names: bool = False,
 ) -> AbstractContextManager[None]:
     """A context in which pipelines that make StaticPlanBlockMemory themselves plan with symalloc.
 
         with symalloc.replace_tvm_planner():
             executable = relax.build(module, target, relax_pipeline=pipeline)
 
-    The options are those of `pipeline`.  It holds in the thread that enters it, the innermost of several
-    counts, and what symalloc itself runs of TVM's planner, to compare with it, stays.  The variable
-    SYMALLOC_REPLACE_TVM_PLANNER=1 does the same for a whole process.  Raises UsageError.
+    The options are those of `pipeline`; names are without the places of the model.  It holds in the thread
+    that enters it, the innermost of several counts, and what symalloc itself runs of TVM's planner, to
+    compare with it, stays.  The variable SYMALLOC_REPLACE_TVM_PLANNER=1 does the same for a whole process.
+    Raises UsageError.
     """
     from symalloc.relax.passes.replace_planner import replace_planner
 
-    return replace_planner(
-        _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
-    )
+    require_flag("names", names)
+    options = _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
+    return replace_planner(options, names=names)
 
 
 def _options(alias: str | Sequence[str], **choices: Any) -> PlanOptions:

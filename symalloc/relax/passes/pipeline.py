@@ -26,6 +26,9 @@ from symalloc.relax.passes.pass_sequence import (
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.trim_calls import TrimCalls
 
+STORAGES_MADE = "LowerAllocTensor"
+"""The pass behind which every storage is explicit."""
+
 
 def pipeline(
     target: str | Target | None = None,
@@ -101,7 +104,7 @@ def _with_ours(passes: Sequence[Pass], *, names: bool = False) -> Iterator[Pass]
     for one in passes:
         yield from beside(one, before)
         before = str(one.info.name)
-        if names and before == "LowerAllocTensor":
+        if names and before == STORAGES_MADE:
             yield NameTensors()
 
 

@@ -8,25 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import tvm
 from tvm.ir.transform import Pass, Sequential
 
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import PATCHING, PLANNER, REPLACING
-from symalloc.relax.passes.pipeline import beside
+from symalloc.relax.passes.pipeline import STORAGES_MADE, beside
 from symalloc.relax.passes.plan_pass import PlanMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The options of the planner that stands for TVM's, and whether tensors are named behind it."""
+
+    options: PlanOptions
+    names: bool = False
+
 
 _call = Pass.__call__
 _holding = 0  # replacements
-_everywhere: PlanOptions | None = None
+_everywhere: Replacement | None = None
 
 
 @contextmanager
-def replace_planner(options: PlanOptions) -> Iterator[None]:
+def replace_planner(options: PlanOptions, *, names: bool = False) -> Iterator[None]:
     """Within, pipelines that this thread runs plan with PlanMemory where TVM's planner stands."""
     _hold(1)
-    token = REPLACING.set(options)
+    token = REPLACING.set(Replacement(options, names))
     try:
         yield
     finally:
@@ -39,7 +50,7 @@ def replace_planner_everywhere(options: PlanOptions) -> None:
     global _everywhere
     if _everywhere is None:
         _hold(1)
-    _everywhere = options
+    _everywhere = Replacement(options)
 
 
 def _hold(more: int) -> None:
@@ -53,24 +64,23 @@ def _hold(more: int) -> None:
 
 
 def _call_replaced(called: Pass, module: tvm.IRModule) -> tvm.IRModule:
-    options = REPLACING.get(_everywhere)
-    if isinstance(options, PlanOptions):
-        called, *behind = _replaced(called, options)
+    ours = REPLACING.get(_everywhere)
+    if isinstance(ours, Replacement):
+        called, *behind = _replaced(called, ours)
         called = Sequential([called, *behind]) if behind else called
     return _call(called, module)
 
 
-def _replaced(one: Pass, options: PlanOptions, before: str = "") -> list[Pass]:
+def _replaced(one: Pass, by: Replacement, before: str = "") -> list[Pass]:
     """`one`, which stands behind the pass `before`, with ours beside it, or within it if it is a sequence."""
     if one.info.name == PLANNER:
-        return [PlanMemory(options)]
+        return [PlanMemory(by.options)]
     if not isinstance(one, Sequential):
-        return [*beside(one, before)]
+        named = [NameTensors()] if by.names and one.info.name == STORAGES_MADE else []
+        return [*beside(one, before), *named]
     parts = list(one.passes)
     names = ["", *(str(part.info.name) for part in parts)]
-    renewed = [
-        ours for part, name in zip(parts, names, strict=False) for ours in _replaced(part, options, name)
-    ]
+    renewed = [ours for part, name in zip(parts, names, strict=False) for ours in _replaced(part, by, name)]
     if len(parts) == len(renewed) and all(map(Pass.same_as, parts, renewed)):
         return [one]
     info = one.info

@@ -155,3 +155,20 @@ def test_what_is_no_option_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYMALLOC_REPLACE_TVM_PLANNER", "yes")
     with pytest.raises(UsageError, match="SYMALLOC_REPLACE_TVM_PLANNER is 'yes'; it must be one of 0, 1"):
         register_pipelines()
+
+
+def test_tensors_are_named_where_it_is_asked_for() -> None:
+    module, pool = load_one(SCRIPT, module="Chain"), symalloc.Pool()
+    x = tvm.runtime.tensor(np.ones((3, 8), "float32"))
+
+    def ran(*, names: bool) -> tuple[bytes, list[str]]:
+        with symalloc.replace_tvm_planner(names=names):
+            built = relax.build(module, "llvm", relax_pipeline=_pipeline())
+        machine = relax.VirtualMachine(built, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
+        with symalloc.pool.statistics(pool) as counted:
+            result = machine["main"](x).numpy()
+        return result.tobytes(), sorted(counted.tags)
+
+    (plain, untagged), (named, tags) = ran(names=False), ran(names=True)
+    assert plain == named and untagged == [""]
+    assert any(tag.startswith("main.") and "(subtract" in tag for tag in tags), tags
