@@ -144,6 +144,19 @@ def test_a_handler_that_comes_and_goes_leaves_faults_named_and_ended() -> None:
     assert "symalloc: `block` of 64 bytes is overrun" in said
 
 
+def test_a_handler_that_never_ends_does_not_hold_the_process_up() -> None:
+    libc = ctypes.CDLL(None)
+
+    def work() -> None:
+        libc.signal(signal.SIGSEGV, libc.sleep)  # 11 s, at each try of the instruction
+        pool = InstrumentedPool(guard=True)
+        _write(pool.pointer(pool.alloc(64, tag="block")) + 64)
+
+    status, said = died(work)
+    assert status == -signal.SIGSEGV
+    assert said == "symalloc: `block` of 64 bytes is overrun: byte 0 past its end is written\n"
+
+
 def test_a_long_name_is_cut_between_characters() -> None:
     pool = InstrumentedPool(guard=True)
     pointer = pool.pointer(pool.alloc(64, tag="a" + "ä" * 500))
