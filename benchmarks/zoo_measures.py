@@ -8,6 +8,7 @@ Each part that is done is printed at once, as a line of JSON: TVM's own planner 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -145,12 +146,15 @@ def _case_line(case: Case) -> dict[str, Any]:
 
 
 def main(name: str, rounds: str, *parts: str) -> None:
-    """Print a line for the model, then one for each part."""
+    """Write a line for the model, then one for each part.  What TVM prints goes to the error stream."""
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     load()
     variants = Variants(case_named(name))
-    print(json.dumps({"part": "case", "found": _case_line(variants.case)}), flush=True)
+    print(json.dumps({"part": "case", "found": _case_line(variants.case)}), file=lines, flush=True)
     for part in parts:
-        print(json.dumps({"part": part, **_said(PARTS[part], variants, int(rounds))}), flush=True)
+        said = _said(PARTS[part], variants, int(rounds))
+        print(json.dumps({"part": part, **said}), file=lines, flush=True)
 
 
 if __name__ == "__main__":
