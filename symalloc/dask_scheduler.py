@@ -121,7 +121,7 @@ class DaskScheduler:
                         ) from None
             try:
                 yield future, _answer(future)
-            except CancelledError:
+            except (CancelledError, OSError):
                 raise UsageError(
                     f"the connection to {self._address} was lost, or the work cancelled"
                 ) from None
@@ -226,7 +226,8 @@ def _said(error: Exception) -> str:
 def _answer(future: Any) -> LintedFile | str:
     """The findings, or the message of the error.
 
-    Raises CancelledError without a scheduler, and UsageError where the worker could not lint anything.
+    Raises CancelledError without a scheduler, OSError where it goes away now, and UsageError where the
+    worker could not lint anything.
     """
     error = future.exception()
     if isinstance(error, (CancelledError, UsageError)):

@@ -119,6 +119,23 @@ def test_what_went_wrong_on_a_worker_is_told_or_ends_the_run() -> None:
         _answer(_Ended(UsageError("findings could differ")))
 
 
+def test_a_scheduler_that_goes_away_while_it_answers_is_said(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreachable(_Lost):
+        def exception(self) -> None:
+            raise OSError("in <TCP (closed) ConnectionPool.gather>")
+
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(DaskScheduler, "_connected", lambda scheduler: Unreachable())
+    monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: futures)
+    status, _, err = run("lint", str(SOUND), "-q", "--scheduler", "dask://somewhere:1")
+    assert (status, err) == (
+        2,
+        "error: the connection to dask://somewhere:1 was lost, or the work cancelled\n",
+    )
+
+
 class _Deserted:
     """A client whose cluster has no worker, and its loop, in which nothing ends."""
 

@@ -64,10 +64,13 @@ class _Configuration:
 
 
 class TextChecker:
-    """Lints texts; a session lasts as long as its configuration is unchanged."""
+    """Lints texts; a session lasts as long as its configuration is unchanged.
+
+    Where `ending` is set, from whatever thread, the text that is read is given up.
+    """
 
     def __init__(self, options: ServerOptions) -> None:
-        self._options = options
+        self._options, self.ending = options, False
         self._pool = WorkerPool(size=1)
         self._sessions: dict[_Configuration, LintSession] = {}
         self._last: dict[Path, tuple[_Configuration, CheckedText]] = {}
@@ -111,7 +114,7 @@ class TextChecker:
         begun = monotonic()
 
         def watch(*_: object) -> None:
-            if outdated() and monotonic() - begun > _PATIENCE:
+            if self.ending or (outdated() and monotonic() - begun > _PATIENCE):
                 raise OutdatedError
 
         return CheckedText(text=text, linted=session.lint_text(file, text, watch), session=session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from pygls.uris import to_fs_path
 from symalloc.editor.checker import CheckedText, OutdatedError, TextChecker
 from symalloc.editor.hovers import hover_text
 from symalloc.editor.server_options import ServerOptions, read_options
+from symalloc.editor.standard_input import EndableInput
 from symalloc.editor.text_positions import TextPosition, TextPositions
 from symalloc.editor.to_protocol import (
     SOURCE,
@@ -57,13 +59,26 @@ class OpenText:
     closed: bool = False
 
 
+class _Server(LanguageServer):  # type: ignore[misc]  # pygls is not checked
+    """The server of the protocol; it lets go of whoever waits for the client when it shuts down."""
+
+    def __init__(self, source: EndableInput) -> None:
+        super().__init__(SOURCE, version(SOURCE), text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self._source = source
+
+    def shutdown(self) -> None:
+        """Stop serving."""
+        self._source.end()
+        super().shutdown()
+
+
 class Editor:
     """Connects the protocol with the checker, which runs in a thread of its own."""
 
     def __init__(self) -> None:
-        self.server = LanguageServer(
-            SOURCE, version(SOURCE), text_document_sync_kind=types.TextDocumentSyncKind.Full
-        )
+        self._input = EndableInput(0)
+        self.server = _Server(self._input)
+        self._asked_to_stop, self._status = False, 0
         self._options = ServerOptions()
         self._complaint = ""
         self._checker = TextChecker(self._options)
@@ -73,6 +88,8 @@ class Editor:
         for name, handler in (
             (types.INITIALIZE, self.initialize),
             (types.INITIALIZED, self.initialized),
+            (types.SHUTDOWN, self.shutdown),
+            (types.EXIT, self.exit),
             (types.TEXT_DOCUMENT_DID_OPEN, self.did_open),
             (types.TEXT_DOCUMENT_DID_CHANGE, self.did_change),
             (types.TEXT_DOCUMENT_DID_SAVE, self.did_save),
@@ -82,17 +99,22 @@ class Editor:
             self.server.feature(name)(partial(handler))  # pygls sets attributes, which methods do not take
         self.server.feature(types.TEXT_DOCUMENT_CODE_ACTION, actions)(partial(self.code_actions))
 
-    def serve(self) -> None:
-        """Serve over standard input and output until the editor is gone."""
+    def serve(self) -> int:
+        """Serve over standard input and output until the editor is gone; return the exit status.
+
+        It is 1 where the editor said "exit" without "shutdown".
+        """
         output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no message
         try:
-            self.server.start_io(stdout=output)
+            self.server.start_io(stdin=io.BufferedReader(self._input), stdout=output)
         finally:
+            self._checker.ending = True
             for document in self._open.values():
                 document.closed = True
             self._thread.submit(self._checker.close)
             self._thread.shutdown()
+        return self._status
 
     # -- the life of a text ----------------------------------------------------------------------------------
 
@@ -111,6 +133,14 @@ class Editor:
             shown = types.ShowMessageParams(type=warning, message=f"symalloc: {self._complaint}")
             self.server.window_show_message(shown)
         self._thread.submit(self._checker.start)
+
+    def shutdown(self, *_: object) -> None:
+        """Note that the editor ends the server in good order."""
+        self._asked_to_stop = True
+
+    def exit(self, *_: object) -> None:
+        """Note with which status the process shall end."""
+        self._status = 0 if self._asked_to_stop else 1
 
     async def did_open(self, params: types.DidOpenTextDocumentParams) -> None:
         """Check a text that was opened."""
@@ -265,9 +295,9 @@ def _script(checked: CheckedText) -> UserScript | None:
 def _path(uri: str, language: str) -> Path:
     """The file that `uri` names; one that is not saved yet has a name by its language."""
     path = to_fs_path(uri) if uri.startswith("file:") else None
-    if path is not None:
+    if path is not None and "\0" not in path:
         return Path(path)
-    name = PurePosixPath(unquote(urlsplit(uri).path)).name or "untitled"
+    name = PurePosixPath(unquote(urlsplit(uri).path)).name.replace("\0", "") or "untitled"
     endings = {"python": ".py", "json": ".json"}
     ending = endings.get(language, "")
     return Path.cwd() / (name if name.endswith(ending) else name + ending)

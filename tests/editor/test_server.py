@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor.client import EditorClient, edited
+from tests.editor.client import PATIENCE, EditorClient, edited
 from tests.editor.texts import FAULTY, HEAD, SOUND
 
 pytestmark = [
@@ -138,6 +138,33 @@ def test_a_client_may_count_other_units(tmp_path: Path, encoding: str) -> None:
         assert client.capabilities["positionEncoding"] == encoding
         assert found["range"]["start"]["character"] == 8 + size + 3
         assert client.quit() == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("exit", 1), ("end of input", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_every_end_takes_the_worker_along(tmp_path: Path, end: str | signal.Signals, status: int) -> None:
+    with EditorClient(tmp_path) as client:
+        uri = (tmp_path / "model.py").as_uri()
+        client.open(uri, FAULTY)
+        workers = _children(client.process.pid)
+        client.send_change(uri, _long(200))  # it is being read
+        if isinstance(end, signal.Signals):
+            client.process.send_signal(end)
+        elif end == "exit":
+            client.notify("exit")
+        else:
+            assert client.process.stdin is not None
+            client.process.stdin.close()
+        assert client.process.wait(PATIENCE) == status
+        assert workers
+        for worker in workers:
+            assert not Path(f"/proc/{worker}").exists()
+
+
+def test_an_address_with_a_null_byte_is_a_name(editor: EditorClient) -> None:
+    (found,) = editor.open("file:///%00.py", FAULTY)["diagnostics"]
+    assert found["code"] == "SYM101"
 
 
 @pytest.mark.parametrize("name", ["mlp.py", "module of 200 lines"])
