@@ -167,7 +167,7 @@ def _straight(
     """
     points_to, end = analysis.points_to, len(analysis.cfg.points) - 1
     returned = points_to.roots(points_to.regions_of(analysis.cfg.function.body.result))
-    taken = {region.number: region for region in points_to.regions if _takes_memory(region)}
+    taken = {region.number: region for region in points_to.regions if _takes_memory(region, callees)}
     last = dict(_last_touched(analysis, taken))
     for point, var in yielded.items():
         for root in points_to.roots(points_to.regions_of(var)):
@@ -226,10 +226,21 @@ def _last_touched(analysis: FunctionAnalysis, roots: Collection[int]) -> Mapping
     return last
 
 
-def _takes_memory(region: Region) -> bool:
-    if region.external or region.parent is not None:
+def _takes_memory(region: Region, callees: Mapping[str, CallMemory]) -> bool:
+    """Return whether a region is memory that a call holds.
+
+    What a callee reserves and returns counts where its type does not tell what it is, too, such as a storage:
+    its size is not known then.
+    """
+    if region.parent is not None:
         return False
-    return isinstance(region.instruction, AllocStorage | AllocFresh) or maker(region) is not None
+    made = region.instruction
+    if isinstance(made, CallFunction) and region.nbytes is None and made.name in callees:
+        memory = callees[made.name]
+        return any(one.results for one in (memory, *memory.paths))
+    if region.external:
+        return False
+    return isinstance(made, AllocStorage | AllocFresh) or maker(region) is not None
 
 
 def _kind(region: Region, returned: bool) -> str:

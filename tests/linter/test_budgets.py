@@ -132,6 +132,31 @@ def test_what_a_guard_of_one_path_leaves_on_another_is_told() -> None:
     ]
 
 
+RETURNED = """
+@R.function(private=True, pure=False)
+def make(x: R.Tensor(("n",), "float32")) -> R.Tuple(R.Object, R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    s = R.memory.alloc_storage(R.shape([4 * n]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+    return (s, x)
+
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    n = T.int64()
+    a = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+    Module.fill(a)
+    one = Module.make(a)
+    two = Module.make(a)
+    R.print(one, two, format="{} {}")
+    return x
+"""
+
+
+def test_storages_that_functions_return_are_not_forgotten() -> None:
+    found = lint(RETURNED, 8192)
+    assert [(d.function, d.precondition) for d in found] == [("main", None)]
+    assert found[0].reason is not None
+
+
 def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
     found = lint(SIDES.format(then="4 * n", other="600"), 2048)
     assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
