@@ -41,7 +41,7 @@ _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder is a cache of symalloc lint: https://bford.info/cachedir/\n"
 )
-_ANYTHING = {"trust", "jobs", "timeout", "exclude", "baseline", "cache"}  # options that no finding depends on
+_ANYTHING = {"trust", "jobs", "exclude", "baseline", "cache"}  # options that no finding depends on
 _PACKAGES = ("symalloc", "apache-tvm", "apache-tvm-ffi", "z3-solver", "onnx", "torch")
 _HOUR = 3600.0  # seconds
 _LOG = logging.getLogger("symalloc")
