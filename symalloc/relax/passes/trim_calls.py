@@ -23,7 +23,6 @@ from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
 _ALLOC_TENSOR = "relax.vm.alloc_tensor"
 _KILL = "relax.vm.kill_object"
-_WITH_MACHINE = "relax.call_builtin_with_ctx"
 _MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
 _MAKE = "vm.builtin.make_prim_value"
 _READS = frozenset({"vm.builtin.make_shape", _MAKE})
@@ -136,6 +135,17 @@ class _Trimmer(BindingRewriter):
     instead: dict[int, VarNode] = field(default_factory=dict)
 
     def value(self, value: Node) -> Node:
+        """The value with what stands now for the variables in it."""
+        if not self.instead:
+            return value
+        if isinstance(value, relax.Tuple):
+            fields = elements(value.fields)
+            renewed = list(map(self.value, fields))
+            same = all(new is old for new, old in zip(renewed, fields, strict=True))
+            return value if same else relax.Tuple(renewed)
+        if isinstance(value, relax.TupleGetItem):
+            taken = self.value(value.tuple_value)
+            return value if taken is value.tuple_value else relax.TupleGetItem(taken, value.index)
         return self.instead.get(value.__chandle__(), value)
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
@@ -148,8 +158,10 @@ class _Trimmer(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         value, var = binding.value, binding.var
+        if type(value) is relax.If:
+            return [self.branches(binding)]
         if type(value) is not Call:
-            return BindingRewriter.rewrite(self, binding)
+            return [self.rebound(binding)]
         name = self.callees.of(value).name
         if name == _KILL:
             return [] if var.__chandle__() in self.needless else [binding]
@@ -157,7 +169,7 @@ class _Trimmer(BindingRewriter):
             return []
         if name == _MATCH:
             self.note(value)
-        return [self.renewed(binding, value, name) if self.instead else binding]
+        return [self.renewed(binding, value) if self.instead else binding]
 
     def is_made(self, name: str, var: VarNode, call: CallNode) -> bool:
         """Return whether the value of a call that reads the heap was made before; the known one then stands
@@ -169,16 +181,22 @@ class _Trimmer(BindingRewriter):
             self.instead[var.__chandle__()] = made
         return made is not var
 
-    def renewed(self, binding: BindingNode, call: CallNode, name: str) -> relax.Binding:
-        """The binding with what stands now for the arguments of its call."""
-        arguments = elements(call.args)
-        if name == _WITH_MACHINE:  # what it is called with stands in a tuple
-            function, given = arguments
-            renewed = [function, relax.Tuple(list(map(self.value, elements(given.fields))))]
-        elif self.instead.keys().isdisjoint([a.__chandle__() for a in arguments]):
+    def rebound(self, binding: BindingNode) -> relax.Binding:
+        """The binding of anything but a call or an If, with what stands now for the variables in it."""
+        value = self.value(binding.value)
+        if value is binding.value:
             return binding
-        else:
-            renewed = list(map(self.value, arguments))
+        if isinstance(binding, relax.MatchCast):
+            return relax.MatchCast(binding.var, value, binding.ty)
+        return relax.VarBinding(binding.var, self.builder.normalize(value))
+
+    def renewed(self, binding: BindingNode, call: CallNode) -> relax.Binding:
+        """The binding with what stands now for the arguments of its call, tuples among them."""
+        arguments = elements(call.args)
+        known = self.instead.keys().isdisjoint([a.__chandle__() for a in arguments])
+        if known and relax.Tuple not in map(type, arguments):
+            return binding
+        renewed = list(map(self.value, arguments))
         value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
         return relax.VarBinding(binding.var, value)
 

@@ -14,7 +14,7 @@ from tvm import relax
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
-from symalloc.relax.passes.pipeline import finishing_pipeline
+from symalloc.relax.passes.pipeline import finishing_pipeline, pipeline
 from symalloc.relax.passes.trim_calls import TrimCalls
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.library import need_native
@@ -101,3 +101,39 @@ def test_arguments_in_a_tuple_are_renewed_too() -> None:
     built = relax.build(NameTensors()(builder.get()), "llvm", relax_pipeline=finishing_pipeline("llvm"))
     first, second = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(np.ones(3, "float32")))
     assert first.shape == second.shape == (3,)
+
+
+_YIELDS = """
+@I.ir_module
+class Yields:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tuple(
+        R.Tensor(("n",), "float32"), R.Tuple(R.Shape(["n"]), R.Shape(["n"]))
+    ):
+        n = T.int64()
+        y = R.add(x, x)
+        first = R.shape([n])
+        both = (first, R.shape([n]))
+        if c:
+            chosen = (R.add(y, y), both)
+        else:
+            chosen = (y, (both[1], R.shape([n])))
+        return chosen
+
+    @R.function
+    def plain(x: R.Tensor(("n",), "float32")) -> R.Tuple(R.Tensor(("n",), "float32"), R.Shape(["n"])):
+        n = T.int64()
+        y = R.add(x, x)
+        return (R.add(y, y), R.shape([n]))
+"""
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_shapes_in_tuples_are_those_made_first(flag: bool) -> None:
+    """A shape in a result, or in a tuple, was left without the call that makes it."""
+    built = relax.build(tvm.script.from_source(_YIELDS), "llvm", relax_pipeline=pipeline("llvm"))
+    machine, x = relax.VirtualMachine(built, tvm.cpu()), tvm.runtime.tensor(np.ones(3, "float32"))
+    y, shapes = machine["main"](x, tvm.runtime.tensor(np.array(flag)))
+    assert (y.numpy() == (4 if flag else 2)).all() and [tuple(shape) for shape in shapes] == [(3,), (3,)]
+    y, shape = machine["plain"](x)
+    assert (y.numpy() == 4).all() and tuple(shape) == (3,)
