@@ -52,6 +52,11 @@ CONTRASTS = """() => {
 }"""
 
 
+def _name(label: str) -> str:
+    """The tensor of which a rectangle says `lv (matmul): 64 B at …`."""
+    return label.partition(":")[0].partition(" ")[0]
+
+
 def _buffers(model: Model) -> dict[str, tuple[Buffer, Any]]:
     return {p.buffer.name: (p.buffer, p.offset) for a in model.report.plan.arenas for p in a.placements}
 
@@ -71,6 +76,7 @@ def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page
     opened = open_page(model.page)
     document = function_document(model.report)
     buffers = _buffers(model)
+    operators = {b["name"]: b["operator"] for arena in document["arenas"] for b in arena["buffers"]}
     assert len(document["samples"]) >= 3
     for sample in document["samples"]:
         opened.set(**sample["binding"])
@@ -80,8 +86,9 @@ def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page
         assert {key: numbers[key] for key in compared} == {key: sample[key] for key in compared}
         rows = _rows(opened)
         assert {row[0] for row in rows} == buffers.keys()
-        for name, size, formula, _, offset, _ in rows:
+        for name, operator, size, formula, _, offset, _ in rows:
             buffer, at = buffers[name]
+            assert operator == operators[name]
             assert size == human_bytes(buffer.size.evaluate(sample["binding"]))
             assert (formula, offset) == (str(buffer.size), human_bytes(at.evaluate(sample["binding"])))
 
@@ -121,7 +128,7 @@ def test_rectangles_are_where_the_formulas_put_them(model: Model, open_page: Ope
         drawn = page.evaluate(PLACES, "#map .block[tabindex]")
         assert len(drawn) == len(arena.placements)
         for label, below, height in drawn:
-            buffer, offset = buffers[label.partition(":")[0]]
+            buffer, offset = buffers[_name(label)]
             assert bottom - below == pytest.approx(offset.evaluate(sample) * unit, abs=0.01)
             assert height == pytest.approx(max(buffer.size.evaluate(sample) * unit, 0.75), abs=0.01)
 
@@ -160,8 +167,7 @@ def test_the_tip_stays_on_the_screen_and_tells_the_tensor(model: Model, open_pag
             continue
         (left, top, right, bottom, text) = page.evaluate(BOXES, "#tip")[0]
         assert 0 <= left <= right <= 700 and 0 <= top <= bottom <= 600
-        name = text.partition(":")[0]
-        assert page.locator("#details h2").inner_text() == name
+        assert page.locator("#details h2").inner_text() == _name(text)
         assert re.search(r"\d B", page.locator("#details dl").inner_text())
     page.mouse.move(5, 5)
     assert page.locator("#tip").is_hidden()
