@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
-from symalloc.report.quantities import columns, cut_front, human_bytes
+from symalloc.report.quantities import columns, cut_place, human_bytes
 from symalloc.size.evaluation import highest
 
 MOST_ROWS = 12  # tensors; all of them are in the JSON
@@ -51,7 +51,7 @@ def _named(tensor: PeakTensor) -> str:
 
 
 def _source(tensor: PeakTensor) -> str:
-    return cut_front(tensor.origin.source, WIDEST_CELL)
+    return cut_place(tensor.origin.source)
 
 
 def _until(tensor: PeakTensor) -> str:

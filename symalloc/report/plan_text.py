@@ -12,7 +12,7 @@ from symalloc.planner.memory_report.function_report import FunctionReport, Memor
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.report.peak_text import peak_lines
-from symalloc.report.quantities import columns, cut_front, human_bytes, percent, times
+from symalloc.report.quantities import columns, cut_place, human_bytes, percent, times
 from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
 from symalloc.size.evaluation import evaluated
@@ -127,7 +127,7 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
             *([str(number[p.buffer.id])] if len(arenas) > 1 else []),
             _cut(p.offset, WIDEST_CELL),
             " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
-            cut_front(_origin(p.buffer, report).source, WIDEST_CELL),
+            cut_place(_origin(p.buffer, report).source),
         )
         for p in report.placements
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+WIDEST_PLACE = 40
 
 
 def human_bytes(count: int | None) -> str:
@@ -43,6 +44,10 @@ def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     ]
 
 
-def cut_front(text: str, width: int) -> str:
-    """The end of `text`, where it is wider than `width` columns."""
-    return text if len(text) <= width else f"…{text[1 - width :]}"
+def cut_place(place: str) -> str:
+    """`layers.0 at src/model.py:12` in few columns: folders go first, then the file, then outer modules."""
+    module, at, file = place.rpartition(" at ")
+    folders = file.split("/")
+    shorter = (f"{module}{at}…/{'/'.join(folders[i:])}" for i in range(1, len(folders)))
+    fitting = next((text for text in (place, *shorter) if len(text) <= WIDEST_PLACE), module or file)
+    return fitting if len(fitting) <= WIDEST_PLACE else f"…{fitting[1 - WIDEST_PLACE :]}"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.report.quantities import human_bytes, percent, times
+from symalloc.report.quantities import cut_place, human_bytes, percent, times
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,22 @@ def test_bytes(count: int | None, text: str) -> None:
 def test_ratios() -> None:
     assert [times(r) for r in (1.0, 1.0004, 123456.0, None)] == ["1.000", "1.000", "1.23e+05", "-"]
     assert [percent(s) for s in (0.0, 0.8766, None)] == ["0.0%", "87.7%", "-"]
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("", ""),
+        ("layers.0 at model.py:12", "layers.0 at model.py:12"),
+        ("blocks.0.qkv at /home/me/projects/models/net.py:16", "blocks.0.qkv at …/models/net.py:16"),
+        ("encoder.layers.0.attention.query at src/modeling.py:321", "encoder.layers.0.attention.query"),
+        (
+            "text_model.encoder.layers.10.self_attention.query at m.py:3",
+            "….encoder.layers.10.self_attention.query",
+        ),
+        ("/text_model/encoder/layers.10/attention/MatMul_1", "…/encoder/layers.10/attention/MatMul_1"),
+        ("/home/me/projects/of/last/year/models/net.py:16", "…/projects/of/last/year/models/net.py:16"),
+    ],
+)
+def test_a_long_place_keeps_what_the_author_named(place: str, text: str) -> None:
+    assert cut_place(place) == text and len(text) <= 40
