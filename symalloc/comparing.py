@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from symalloc.errors import RunError, UsageError
+from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
 from symalloc.planner.plan_diff.compare_plans import PlanDiff, compare_plans
 from symalloc.planner.plan_diff.plan_record import FunctionRecord
 from symalloc.planner.planner_options import PlanOptions
@@ -26,9 +27,26 @@ def diff_plans(
     if not diff.functions:
         names = (", ".join(f"`{one.name}`" for one in side) or "none" for side in (before, after))
         raise UsageError("the two have no function in common: {} before, {} after".format(*names))
-    if bindings and not any(one.samples for one in diff.functions):
-        raise UsageError("--bind gives no function all the symbols that its formulas have")
+    _check_bindings(bindings, (*before, *after))
     return diff
+
+
+def _check_bindings(bindings: Sequence[Mapping[str, int]], functions: Sequence[FunctionRecord]) -> None:
+    """Raise UsageError where a binding names no symbol of the functions, or gives none all that it needs."""
+    needed: dict[str, set[str]] = {}
+    for one in functions:
+        needed.setdefault(one.name, set()).update(_formula_symbols(one))
+    told = {name for one in functions for shown in (one.bounds, *one.samples) for name in shown}
+    try:
+        check_wanted(bindings, needed, told)
+    except SampleError as error:
+        raise UsageError(str(error)) from None
+
+
+def _formula_symbols(function: FunctionRecord) -> Iterator[str]:
+    for sums in function.sums.values():
+        for size in sums or ():
+            yield from size.symbols
 
 
 def plans_in(request: PlanRequest, options: PlanOptions) -> tuple[FunctionRecord, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import format_option, keep_apart, show
+from symalloc.cli.output import PathName, format_option, keep_apart, show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
@@ -26,10 +26,10 @@ module that cannot be planned.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("before", metavar="A", type=click.Path(path_type=Path))
-@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@click.argument("before", metavar="A", type=PathName(path_type=Path))
+@click.argument("after", metavar="B", type=PathName(path_type=Path))
 @format_option("the difference")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@click.option("-o", "--output", type=PathName(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option(
     "--bind",
     "bindings",

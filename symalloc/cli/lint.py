@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.amounts import parse_amount
-from symalloc.cli.output import OneOf, colour_wanted, keep_apart, rules_option, show, terminal_width, wrote
+from symalloc.cli.output import (
+    OneOf,
+    PathName,
+    colour_wanted,
+    keep_apart,
+    rules_option,
+    show,
+    terminal_width,
+    wrote,
+)
 from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.files import read_source
@@ -92,7 +101,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False, path_type=Path),
     help="Write to this file; leave it as it is after an error.",
 )
 @click.option(
@@ -162,12 +171,12 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.option(
     "--baseline",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False, path_type=Path),
     help="Leave out the findings that this file holds, unless they got worse.",
 )
 @click.option(
     "--write-baseline",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Write the findings to this file, for --baseline.",
 )
@@ -195,7 +204,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--cache",
     "cache_folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathName(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Keep findings in this folder for the next run, in place of ~/.cache/symalloc.",
 )
@@ -206,7 +215,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Have the workers of an existing Dask cluster lint the files.",
 )
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
+    "--config", type=PathName(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
 )
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
 def lint_command(

@@ -14,8 +14,20 @@ from symalloc.errors import UsageError, meant
 from symalloc.files import write_atomically
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class PathName(click.Path):
+    """A path that is not empty: an empty one would stand for the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; an error where the text is empty, as an unset variable of a shell is."""
+        if value == "":
+            self.fail("an empty path was given", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 rules_option = click.option(
-    "--rules", multiple=True, type=click.Path(path_type=Path), help="A folder or file with rules of your own."
+    "--rules", multiple=True, type=PathName(path_type=Path), help="A folder or file with rules of your own."
 )
 
 

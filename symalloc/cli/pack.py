@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.output import OneOf
+from symalloc.cli.output import OneOf, PathName
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json des
 
 
 @click.command(epilog=EPILOG)
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PathName(path_type=Path), metavar="FILE...")
 @click.option(
     "--capacity",
     type=click.IntRange(min=0),
@@ -55,13 +55,13 @@ invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json des
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PathName(path_type=Path),
     metavar="OUT",
     help="Write the answer to this file, or, for several problems, to this folder as NAME.json or NAME.csv.",
 )
 @click.option(
     "--certificate",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Write the proof as SMT-LIB2, one script for each obligation, so that another solver can check it.",
 )

@@ -11,7 +11,7 @@ import click
 
 from symalloc.amounts import parse_amount
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import OneOf, format_option, terminal_width
+from symalloc.cli.output import OneOf, PathName, format_option, terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
@@ -33,11 +33,11 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PathName(path_type=Path))
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False, path_type=Path),
     help="Write the planned module here: TVMScript (.py) or JSON (.json).",
 )
 @format_option("the plans")
@@ -66,7 +66,7 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 )
 @click.option(
     "--certificate",
-    type=click.Path(path_type=Path),
+    type=PathName(path_type=Path),
     metavar="DIR",
     help="Write the proofs to this folder as SMT-LIB2, so that another solver can check them.",
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from symalloc.cli.output import format_option, show
+from symalloc.cli.output import PathName, format_option, show
 from symalloc.errors import UsageError
 from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
@@ -30,16 +30,16 @@ _SHOWN = 60  # characters of a constraint on either side of a mistake
 @format_option("the answer")
 @click.option(
     "--batch",
-    type=click.Path(path_type=Path),
+    type=PathName(path_type=Path),
     metavar="FILE",
     help='A JSON list of {"id", "constraint", "assume", "lower_bounds"}. Lower bounds default to 1.',
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to this file."
+    "-o", "--output", type=PathName(path_type=Path), metavar="FILE", help="Write the answer to this file."
 )
 @click.option(
     "--certificate",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Write each proof to this folder as SMT-LIB2, so that another solver can check it.",
 )

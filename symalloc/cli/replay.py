@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.output import format_option, show_bytes
+from symalloc.cli.output import PathName, format_option, show_bytes
 from symalloc.cli.replay_options import pool_options_of, replay_options
 from symalloc.errors import UsageError
 
@@ -29,7 +29,7 @@ read.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("traces", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="TRACE...")
+@click.argument("traces", type=PathName(path_type=Path), nargs=-1, required=True, metavar="TRACE...")
 @click.option(
     "--policy",
     "policies",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import OneOf, show_bytes
+from symalloc.cli.output import OneOf, PathName, show_bytes
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.cli.replay_options import pool_options_of, replay_options
 from symalloc.errors import UsageError
@@ -34,12 +34,12 @@ FORMS = (".html", ".svg", ".png")
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PathName(path_type=Path))
 @click.option(
     "-o",
     "--output",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False, path_type=Path),
     help="The file to write: a page (.html) or a picture (.svg, .png).",
 )
 @click.option(

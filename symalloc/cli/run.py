@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
-from symalloc.cli.output import OneOf, format_option, show
+from symalloc.cli.output import OneOf, PathName, format_option, show
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind
@@ -28,7 +28,7 @@ read, planned, built or run.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PathName(path_type=Path))
 @click.option(
     "--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128; may be repeated."
 )
@@ -72,7 +72,7 @@ read, planned, built or run.
 )
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=PathName(path_type=Path),
     metavar="FILE",
     help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )

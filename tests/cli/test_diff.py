@@ -116,7 +116,9 @@ def test_two_functions_of_one_name_are_refused(run: Run, files: tuple[str, str],
 
 def test_what_cannot_be_compared(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
     status, _, err = run("diff", files[0], files[0], "--bind", "k=4")
-    assert status == 2 and "--bind gives no function all the symbols" in err
+    assert status == 2 and "`k` is no symbol of the module's functions; there are " in err
+    status, _, err = run("diff", files[0], files[0], "--bind", "n=4,k=4")
+    assert status == 2 and "`k` is no symbol" in err
     status, _, err = run("diff", *files, "-o", files[0])
     assert status == 2 and "it would overwrite" in err
     status, _, err = run("diff", "-", "-")
