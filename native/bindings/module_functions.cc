@@ -1,4 +1,4 @@
-// Reading Relax modules: symalloc/native/native_functions.pyi has the types of these functions.
+// Reading and writing Relax modules: symalloc/native/native_functions.pyi has the types of these functions.
 //
 // TVM's headers are not installed with it, so fields are found by their names, through tvm-ffi's reflection.
 #include <tvm/ffi/any.h>
@@ -30,6 +30,8 @@ using Unsafe = ffi::details::ObjectUnsafe;
 using Field = ffi::reflection::FieldGetter;
 using Row = std::vector<int64_t>;
 
+constexpr char kWhat[] = "reading or writing a module";  // that memory is for
+
 int64_t AddressOf(const ffi::Object* object) { return reinterpret_cast<int64_t>(object); }
 
 const ffi::Object* ObjectIn(const ffi::Any& value) { return value.as<ffi::Object>(); }
@@ -53,7 +55,7 @@ struct Schema {
       content{"ir.GenericConst", "value"}, letters{"ir.StringImm", "value"}, number{"ir.IntImm", "value"},
       tensor_shape{"relax.TensorType", "shape"}, tensor_dtype{"relax.TensorType", "dtype"},
       tensor_device{"relax.TensorType", "vdevice"}, tensor_ndim{"relax.TensorType", "ndim"},
-      prim_dtype{"ir.PrimType", "dtype"}, fields{"ir.TupleType", "fields"};
+      prim_dtype{"ir.PrimType", "dtype"}, fields{"ir.TupleType", "fields"}, span{"ir.Expr", "span"};
 
   bool IsVar(const ffi::Object* node) const {
     return node != nullptr && (node->type_index() == var || node->type_index() == dataflow_var);
@@ -210,11 +212,80 @@ ffi::Array<ffi::Any> ReadBindings(ffi::Array<ffi::Any> bindings, ffi::ObjectRef 
     for (const ffi::Any& binding : bindings) reader.Read(binding);
     return reader.Answer();
   };
-  return Translated(read, "reading a module");
+  return Translated(read, kWhat);
+}
+
+ffi::Bytes Addresses(ffi::Array<ffi::Any> items) {
+  const auto read = [&] {
+    Row addresses;
+    for (const ffi::Any& item : items) addresses.push_back(AddressOf(ObjectIn(item)));
+    return packer::BytesOf(addresses);
+  };
+  return Translated(read, kWhat);
+}
+
+// What a step does; two numbers or three stand behind it.
+enum Step : int64_t { kCopied, kFresh, kPlaced };
+
+class Writer {
+ public:
+  Writer(ffi::Array<ffi::Any> old, ffi::Array<ffi::Any> fresh, ffi::Array<ffi::Any> storages,
+         ffi::Array<ffi::Any> offsets, ffi::ObjectRef allocates, ffi::ObjectRef places)
+      : old_(std::move(old)), fresh_(std::move(fresh)), storages_(std::move(storages)), offsets_(std::move(offsets)),
+        allocates_(std::move(allocates)), places_(std::move(places)) {}
+
+  ffi::Array<ffi::Any> Write(const Row& steps) const {
+    ffi::Array<ffi::Any> written;
+    for (size_t at = 0; at < steps.size(); at += 4) {
+      const int64_t *numbers = &steps[at + 1];
+      if (steps[at] == kPlaced) {
+        written.push_back(Placed(old_[numbers[0]], storages_[numbers[1]], offsets_[numbers[2]]));
+        continue;
+      }
+      const ffi::Array<ffi::Any>& source = steps[at] == kCopied ? old_ : fresh_;
+      for (int64_t index = numbers[0]; index < numbers[1]; ++index) written.push_back(source[index]);
+    }
+    return written;
+  }
+
+ private:
+  // The binding of an allocation as one of a tensor at `offset` in `storage`.
+  ffi::Any Placed(const ffi::Any& binding, const ffi::Any& storage, const ffi::Any& offset) const {
+    const ffi::Object* node = ObjectIn(binding);
+    const ffi::Any value = Is(node, schema_.binding) ? schema_.value(node) : ffi::Any();
+    const ffi::Object* call = ObjectIn(value);
+    if (!Is(call, schema_.call) || ObjectIn(schema_.op(call)) != allocates_.get()) {
+      throw ffi::Error("ValueError", "a tensor is placed that nothing allocates", "");
+    }
+    const auto args = schema_.args(call).cast<ffi::Array<ffi::Any>>();
+    const ffi::Array<ffi::Any> given{storage, offset, args[0], args[1], args[2]};
+    const ffi::Any placed = call_(schema_.type(call), places_, given, nullptr, ffi::Array<ffi::Any>(), schema_.span(call));
+    return binding_(schema_.bound(node), placed, nullptr);
+  }
+
+  const Schema schema_;
+  const ffi::Function call_ = ffi::Function::GetGlobalRequired("ir.Call"),
+                      binding_ = ffi::Function::GetGlobalRequired("relax.VarBinding");
+  const ffi::Array<ffi::Any> old_, fresh_, storages_, offsets_;
+  const ffi::ObjectRef allocates_, places_;
+};
+
+ffi::Array<ffi::Any> WriteBindings(ffi::Array<ffi::Any> old, ffi::Array<ffi::Any> fresh, ffi::Array<ffi::Any> storages,
+                                   ffi::Array<ffi::Any> offsets, ffi::Bytes steps, ffi::ObjectRef allocates,
+                                   ffi::ObjectRef places) {
+  const auto write = [&] {
+    return Writer(old, fresh, storages, offsets, allocates, places).Write(packer::Numbers<int64_t>(steps));
+  };
+  return Translated(write, kWhat);
 }
 
 }  // namespace
 
-TVM_FFI_STATIC_INIT_BLOCK() { ffi::reflection::GlobalDef().def("symalloc.module.read_bindings", ReadBindings); }
+TVM_FFI_STATIC_INIT_BLOCK() {
+  ffi::reflection::GlobalDef()
+      .def("symalloc.module.read_bindings", ReadBindings)
+      .def("symalloc.module.addresses", Addresses)
+      .def("symalloc.module.write_bindings", WriteBindings);
+}
 
 }  // namespace symalloc::module

@@ -39,6 +39,14 @@ def cmake_dir() -> Path:
 
 
 @cache
+def has_native(function: str) -> bool:
+    """Return whether the library is there and has a function; another copy that was loaded may be older."""
+    import tvm_ffi
+
+    return load_library() is None and tvm_ffi.get_global_func(function, allow_missing=True) is not None
+
+
+@cache
 def load_library(path: Path | None = None) -> str | None:
     """Load the library at `path`, by default the installed one; the reason where that fails, else None.
 

@@ -217,6 +217,26 @@ class _ModuleFunctions:
         the first of each kind of type, of allocation, of callee, and of other argument.
         """
 
+    def addresses(self, items: object, /) -> bytes:
+        """int64: the addresses of the objects in an array."""
+
+    def write_bindings(
+        self,
+        old: object,
+        fresh: Sequence[object],
+        storages: Sequence[object],
+        offsets: Sequence[object],
+        steps: bytes,
+        allocates: object,
+        places: object,
+        /,
+    ) -> Any:
+        """An array of bindings, step by step, of four int64 each: 0 copies old ones from the first to in
+        front of the second number, 1 fresh ones, 2 has the allocation at the first placed in a storage at an
+        offset.  The last two are R.builtin.alloc_tensor and R.memory.alloc_tensor.  Raises ValueError where
+        there is no allocation.
+        """
+
 pool_functions: _PoolFunctions
 packer_functions: _PackerFunctions
 module_functions: _ModuleFunctions

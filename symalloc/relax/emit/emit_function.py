@@ -19,13 +19,14 @@ from tvm.relax.op import memory
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.program import ir
-from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
-from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, reserved
+from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, first_uses, reserved
+from symalloc.relax.emit.block_writer import BlockWriter, writes_natively
 from symalloc.relax.emit.guard_calls import GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
+from symalloc.relax.emit.taken_apart import taken_apart
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -116,10 +117,14 @@ class _FunctionWriter(BindingRewriter):
             for placement in arena.placements:
                 if placement.buffer.var is not None:
                     self.places.setdefault(placement.buffer.var, []).append((index, placement))
-        self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
+        offsets = [p.offset for arena in self.plan.arenas for p in arena.placements]
+        known = {id(offset): offset for offset in offsets}  # most of what is equal is one object
+        self.wanted = Counter()
+        for number, count in Counter(map(id, offsets)).items():
+            self.wanted[known[number]] += count
         points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
-        self.taken_apart = _taken_apart(self.cfg)
+        self.taken_apart = taken_apart(self.cfg)
 
     # -- the function ---------------------------------------------------------------------------------------
 
@@ -188,21 +193,71 @@ class _FunctionWriter(BindingRewriter):
 
     def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
         """`seq` rebuilt, behind the bindings `entry`."""
+        blocks = elements(seq.blocks)
+        if any(isinstance(block, relax.DataflowBlock) for block in blocks):
+            raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
+        written: Node | list[relax.Binding]
+        if len(blocks) == 1 and writes_natively(blocks[0].bindings):
+            written = self.at_once(blocks[0].bindings, entry)
+        else:
+            written = [*entry, *(new for block in blocks for new in self.one_by_one(block))]
+        rebuilt = [relax.BindingBlock(written)] if len(written) else []
+        return of_type(relax.SeqExpr(rebuilt, seq.body, seq.span), seq.ty)  # all in it is in normal form
+
+    def one_by_one(self, block: relax.BindingBlock) -> Iterator[relax.Binding]:
+        """The bindings that stand for those of a block."""
         known, touched = self.instructions, self.touched
-        written = list(entry)
-        for block in elements(seq.blocks):
-            if isinstance(block, relax.DataflowBlock):
-                raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
-            for binding in elements(block.bindings):
-                instruction = known.get(binding.__chandle__())
-                if instruction is None or instruction.var in touched:
-                    written += self.rewrite(binding)
-                elif type(instruction) in _LEFT_ALONE:
-                    written.append(binding)
-                else:
-                    written += self.stand_in(binding, instruction)
-        blocks = [relax.BindingBlock(written)] if written else []
-        return of_type(relax.SeqExpr(blocks, seq.body, seq.span), seq.ty)  # all in it is in normal form
+        for binding in elements(block.bindings):
+            instruction = known.get(binding.__chandle__())
+            if instruction is None or instruction.var in touched:
+                yield from self.rewrite(binding)
+            elif type(instruction) in _LEFT_ALONE:
+                yield binding
+            else:
+                yield from self.stand_in(binding, instruction)
+
+    def at_once(self, bindings: Node, entry: Sequence[relax.Binding]) -> Node:
+        """The same, less a call of TVM's for each binding that stays, and several for each that is placed."""
+        known, touched, writer = self.instructions, self.touched, BlockWriter(bindings)
+        writer.add(entry, 0)
+        for index, address in enumerate(writer.addresses):
+            instruction = known.get(address)
+            if instruction is None or instruction.var in touched:
+                writer.add(list(self.rewrite(bindings[index])), index + 1)
+            elif type(instruction) in _LEFT_ALONE:
+                writer.keep(index)
+            elif type(instruction) is ir.AllocFresh and self.is_plain(instruction.var):
+                self.place(writer, index, instruction.var)
+            else:
+                writer.add(list(self.stand_in(bindings[index], instruction)), index + 1)
+        storages = [self.arenas[i].var if i in self.arenas else None for i in range(len(self.plan.arenas))]
+        try:
+            return writer.written(storages)
+        except ValueError:
+            raise self.other_tensors() from None
+
+    def is_plain(self, var: ir.Var) -> bool:
+        """Return whether an allocation is placed in a storage, and nothing stands in between."""
+        if var not in self.places or var in self.context.needs_zero_offset:
+            return False
+        ((index, _),) = self.places[var]
+        return not self.arenas[index].brought
+
+    def place(self, writer: BlockWriter, index: int, var: ir.Var) -> None:
+        """Have the allocation of `var`, the binding `index`, placed."""
+        self.written.add(var)
+        ((arena, placement),) = self.places[var]
+        number = writer.numbers.get(id(placement.offset))
+        if number is None:
+            bound: list[relax.Binding] = []
+            number = writer.number(self.offset(placement.offset, bound))
+            writer.numbers[id(placement.offset)] = number
+            if bound:
+                writer.add(bound, index)
+        writer.place(index, arena, number)
+
+    def other_tensors(self) -> EmissionError:
+        return EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """One side of an If: what it binds is not known outside of it."""
@@ -280,7 +335,7 @@ class _FunctionWriter(BindingRewriter):
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         value = binding.value
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
-            raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
+            raise self.other_tensors()
         ((index, placement),) = self.places[var]
         shape, dtype, device = first_three(value.args)
         written: list[relax.Binding] = []
@@ -321,48 +376,6 @@ class _FunctionWriter(BindingRewriter):
         value = binding.value
         call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
         return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
-
-
-def first_uses(
-    plan: Plan, cfg: ControlFlowGraph, brought: Container[int] = ()
-) -> Mapping[ir.Var, Sequence[int]]:
-    """The arenas of `plan` (by index) but those that are `brought`, each under the instruction in front of
-    which it is reserved: none is held before something lies in it, nor on a path that needs none of it.
-    """
-    nesting = BlockNesting(cfg)
-    found: dict[ir.Var, list[int]] = {}
-    for index, arena in enumerate(plan.arenas):
-        members = [p.buffer.var for p in arena.placements if p.buffer.var is not None]
-        if index in brought or not members:
-            continue
-        point = nesting.reservation(cfg.starts[var] for var in members).point
-        instruction = cfg.points[point].instruction
-        if instruction is not None:
-            found.setdefault(instruction.var, []).append(index)
-    return found
-
-
-def _taken_apart(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
-    """The tuples of variables, also within each other, that nothing uses but to take fields out of them.
-
-    TVM kills no variable that nothing uses any more once it has replaced the fields by what they are: such a
-    tuple would hold memory to the end of the call.
-    """
-    made = {one.var for _, one in cfg.of_type(ir.MakeTuple) if all(map(_plain, one.fields))}
-    if not made:
-        return frozenset()
-    for _, one in cfg.instructions:
-        if type(one) is ir.TakeField and one.source in made:
-            made.add(one.var)
-    for point in cfg.points:
-        if type(point.instruction) is not ir.TakeField:
-            made.difference_update(point.uses)
-    return frozenset(made)
-
-
-def _plain(item: ir.Operand) -> bool:
-    """Return whether a field is a variable, or a tuple of such fields."""
-    return type(item) is ir.Var or (type(item) is ir.TupleValue and all(map(_plain, item.items)))
 
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from functools import cache
 
-import tvm_ffi
 from tvm.ir import Op
 
-from symalloc.native.library import load_library
+from symalloc.native.library import has_native
 from symalloc.native.native_functions import module_functions
 from symalloc.program import ir
 from symalloc.program.record import by_position
@@ -67,7 +65,7 @@ class PlainBindings:
         cls, context: Context, variables: dict[int, ir.Var], unbound: Mapping[int, ir.Var], bindings: Node
     ) -> PlainBindings | None:
         """Those of `bindings`; None where they are few, or the native library is missing."""
-        if len(bindings) < FEW or not _is_there():
+        if len(bindings) < FEW or not has_native("symalloc.module.read_bindings"):
             return None
         return cls(context, variables, unbound, bindings)
 
@@ -140,11 +138,3 @@ class PlainBindings:
                     return None
                 operands.append(known)
         return _made_kernel(var, None, "", handle, name, tuple(operands))
-
-
-@cache
-def _is_there() -> bool:
-    """Return whether there is a native reader; a library that was loaded before may be older."""
-    if load_library() is not None:
-        return False
-    return tvm_ffi.get_global_func("symalloc.module.read_bindings", allow_missing=True) is not None
