@@ -10,7 +10,16 @@ import numpy as np
 
 from symalloc.errors import RunError, nearest
 from symalloc.program.ir import Function, Origin, Var
-from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import (
+    DType,
+    FunctionType,
+    OpaqueType,
+    ScalarType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+)
 from symalloc.relax.files.parameter_symbols import require_values
 from symalloc.relax.run.cache_objects import makers_of, sequence_lengths, sizes_of_cache, symbols_of
 from symalloc.size.expr import Expr
@@ -114,9 +123,21 @@ def _argument(
             return float(source.random())
         case TupleType(fields=fields):
             return tuple(_argument(f, param, binding, source, objects) for f in fields)
-    raise RunError(
-        f"no argument can be made up for the parameter `{param.name}`: its type leaves its shape open"
-    )
+    raise RunError(f"no argument can be made up for the parameter `{param.name}`: {_unknown(kind)}")
+
+
+def _unknown(kind: Type) -> str:
+    """The reason why no value of a type can be made up, in words."""
+    match kind:
+        case TensorType(shape=None) | ShapeType():
+            return "its type leaves its shape open"
+        case TensorType():
+            return "its type leaves its element type open"
+        case ScalarType():
+            return "its type leaves its value open"
+        case FunctionType():
+            return "it is a function"
+    return "it is memory that no tensor describes"
 
 
 def _extents(shape: tuple[Expr, ...], param: Var, binding: Mapping[str, int]) -> tuple[int, ...]:

@@ -18,7 +18,17 @@ from symalloc.errors import RunError, SymallocError
 from symalloc.planner.memory_report.runs import PlanKind
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
-from symalloc.program.types import DType, OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import (
+    DType,
+    FunctionType,
+    OpaqueType,
+    ScalarType,
+    ShapeType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+)
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
 from symalloc.relax.run.runner import Runner
@@ -107,10 +117,19 @@ def test_a_binding_that_makes_no_sense_is_refused(binding: dict[str, int], probl
 
 
 @pytest.mark.parametrize(
-    "kind", [OpaqueType(), TensorType(shape=None, dtype=FLOAT, ndim=2), ShapeType(values=None, ndim=2)]
+    ("kind", "why"),
+    [
+        (OpaqueType(), ", an object: one public function"),
+        (TensorType(shape=None, dtype=FLOAT, ndim=2), ": its type leaves its shape open"),
+        (TensorType(shape=(N,), dtype=None), ": its type leaves its element type open"),
+        (ShapeType(values=None, ndim=2), ": its type leaves its shape open"),
+        (ScalarType(value=None, dtype=DType("int64", 64)), ": its type leaves its value open"),
+        (FunctionType(), ": it is a function"),
+        (StorageType(), ": it is memory that no tensor describes"),
+    ],
 )
-def test_a_parameter_of_open_shape_is_refused(kind: Type) -> None:
-    with pytest.raises(RunError, match="no argument can be made up for the parameter `p0`"):
+def test_a_parameter_that_its_type_leaves_open_is_refused(kind: Type, why: str) -> None:
+    with pytest.raises(RunError, match=f"no argument can be made up for the parameter `p0`{why}"):
         random_arguments(function(kind), {}, seed=0)
 
 
