@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
@@ -12,7 +12,7 @@ from symalloc.planner.alike import PlannedBefore, planned_alike, structure
 from symalloc.planner.buffers.arena_assignment import GivenUp
 from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.candidates import find_buffers, find_candidates
-from symalloc.planner.buffers.sizing import Sizes, known_symbols
+from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
@@ -21,6 +21,7 @@ from symalloc.planner.memory_plan import Buffer, Plan, Rung
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.program.ir import Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -57,10 +58,10 @@ def plan_program(
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
     profiles: dict[str, CallProfile] = {}
-    known: dict[Hashable, PlannedBefore] = {}
+    shared = _Shared()
     for name in analyses:
         plans[name] = _plan_function(
-            name, program, analyses, plans, profiles, prover, options, grounded, known
+            name, program, analyses, plans, profiles, prover, options, grounded, shared
         )
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
@@ -76,6 +77,23 @@ def certify(
     return plan_certificate(judged, prover)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Plans by structure and sizes over the same symbols, which functions of one program have in common."""
+
+    planned: dict[Hashable, PlannedBefore] = field(default_factory=dict)
+    sizes: dict[Hashable, Sizes] = field(default_factory=dict)
+
+    def sizes_of(
+        self, known: KnownSymbols, prover: Prover, bounds: Sequence[DeclaredBound], *, reserve: bool
+    ) -> Sizes:
+        """Return the sizes of a function; those over symbols that are known at entry are worked out once."""
+        made = Sizes(known, prover, bounds, reserve=reserve)
+        if known.later:
+            return made
+        return self.sizes.setdefault((known.entry, known.signed, tuple(bounds)), made)
+
+
 def _plan_function(
     name: str,
     program: Program,
@@ -85,21 +103,21 @@ def _plan_function(
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var] | None,
-    planned: dict[Hashable, PlannedBefore],
+    shared: _Shared,
 ) -> Plan:
     """Return a proved plan for the function `name`, and note its profile where others call it.
 
-    `plans` and `profiles` are those of the functions that it calls.  It is `planned` once for its structure.
+    `plans` and `profiles` are those of the functions that it calls.
     """
     function = program.functions[name]
     known = known_symbols(analyses[name].cfg)
     bounds = enforced(function, known.domain, options.bounds)
-    sizes = Sizes(known, prover, bounds, reserve=options.bounds == "reserve")
+    sizes = shared.sizes_of(known, prover, bounds, reserve=options.bounds == "reserve")
     candidates = find_candidates(
         program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
     )
     key = structure(function, candidates, bounds)
-    before = planned.get(key) if key is not None else None
+    before = shared.planned.get(key) if key is not None else None
     if before is not None:
         if before.plan.function in profiles:
             profiles[name] = profiles[before.plan.function]
@@ -121,7 +139,7 @@ def _plan_function(
             proved = _proved(plan, found, buffers, known.domain, options, loosest)
             _log(proved, found.budget)
             if key is not None:
-                planned[key] = PlannedBefore(plan=proved, candidates=first)
+                shared.planned[key] = PlannedBefore(plan=proved, candidates=first)
             return proved
         except LooseError:
             passed = given_up.passed if given_up.merging else given_up.passed + 1
