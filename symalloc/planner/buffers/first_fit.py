@@ -142,7 +142,7 @@ class _FirstFit:
         """Return for each of some groups whether its arena cannot even become as large as a tensor where it
         is first held, and the tensor is not.
         """
-        if len(groups) < FEW_AT_ONCE:
+        if sum(not group.kept for group in groups) < FEW_AT_ONCE:
             return [False] * len(groups)
         firsts = [group.first for group in groups]
         kept = np.array([group.kept for group in groups])
