@@ -101,7 +101,7 @@ class _Inliner(BindingRewriter):
 
     def callee(self, call: CallNode) -> relax.Function | None:
         """The function that may be written in the place of `call`."""
-        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.GlobalVar):
+        if type(call) is not ir.Call or type(call.op) is not ir.GlobalVar:
             return None
         name = call.op.name_hint
         function = self.functions.get(name)
@@ -168,10 +168,11 @@ def _references(function: relax.Function) -> Iterator[str]:
 
 def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:
     """`module` less those of the private functions in `called` that nothing refers to any more."""
-    while True:
-        unused = called - referenced(module)
-        held = {v.name_hint: f for v, f in module.functions_items()}
-        gone = {n for n in unused if n in held and "global_symbol" not in (held[n].attrs or ())}
+    private = {n for n in called if "global_symbol" not in (module[n].attrs or ())}
+    while private:
+        gone = private - referenced(module)
         if not gone:
-            return module
+            break
         module = without(module, gone)
+        private -= gone
+    return module
