@@ -93,7 +93,14 @@ class BindingRewriter:
     The branches of an If are rebuilt as well.
     """
 
-    builder: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
+    _builder: relax.BlockBuilder | None = field(default=None, init=False)
+
+    @property
+    def builder(self) -> relax.BlockBuilder:
+        """The builder that infers types of new values; made when it is first needed, which takes its time."""
+        if self._builder is None:
+            self._builder = relax.BlockBuilder()
+        return self._builder
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The bindings that stand for `binding`."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op
-from tvm.relax.op import memory
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.program import ir
@@ -24,7 +23,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, first_uses, reserved
 from symalloc.relax.emit.block_writer import BlockWriter, writes_natively
-from symalloc.relax.emit.guard_calls import GuardWriter, uncaptured
+from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.emit.taken_apart import taken_apart
 from symalloc.relax.ir_types import (
@@ -37,6 +36,7 @@ from symalloc.relax.ir_types import (
     first_three,
     of_type,
     typed_call,
+    typed_var,
 )
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
 from symalloc.size.condition import eq
@@ -45,6 +45,7 @@ from symalloc.size.expr import Expr
 RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
 
 _RESHAPE = Op.get("relax.reshape")
+_ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
 _BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _RESHAPED = relax.ExternFunc(RESHAPE)
 _LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
@@ -157,7 +158,7 @@ class _FunctionWriter(BindingRewriter):
                 continue
             call = self.context.guards.call(some, self.plan.function, self.prims, uncaptured(self.function))
             if call is not None:
-                yield self.bind("guard", call)
+                yield bound(typed_var("guard", NOTHING), call)
 
     def bring(self) -> None:
         """Note the arenas that a caller brings."""
@@ -330,7 +331,7 @@ class _FunctionWriter(BindingRewriter):
         open_claims = [c for c in claims if c.as_bool is not True]
         if open_claims:
             call = self.context.guards.cast(open_claims, self.plan.function, self.prims)
-            yield self.bind("cast_guard", call)
+            yield bound(typed_var("cast_guard", NOTHING), call)
 
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         value = binding.value
@@ -351,13 +352,13 @@ class _FunctionWriter(BindingRewriter):
         Raises EmissionError where that would copy the tensor: what is written to the copy is lost.
         """
         if offset.as_constant == 0:
-            yield relax.VarBinding(var, placed)
+            yield bound(var, placed)
             return
         if not self.context.addresses:
             raise EmissionError(f"`{var.name}` must start its storage on this target, and does not")
-        away = relax.VarBinding(relax.Var(f"{var.name}_placed", placed.ty), placed)
-        yield away
-        yield relax.VarBinding(var, self.builder.normalize(memory.ensure_zero_offset(away.var)))
+        away = typed_var(f"{var.name}_placed", placed.ty)
+        yield bound(away, placed)
+        yield bound(var, typed_call(_ENSURE_ZERO_OFFSET, [away], placed.ty))
 
     def callee(
         self, binding: BindingNode, places: Sequence[tuple[int, Placement]], variant: GlobalVar

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import relax, tirx
-from tvm.ir import Call, StringImm, TupleType
+from tvm.ir import StringImm, TupleType
 
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import Node, VarNode, elements
+from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
 from symalloc.relax.rewrite import free_name
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, conjunction
@@ -25,6 +25,10 @@ from symalloc.size.expr import Expr, constant, symbol
 
 ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
 
+NOTHING = TupleType([])
+"""The type of what a guard returns."""
+
+_ASSERT = relax.ExternFunc(ASSERT)
 _CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 
@@ -128,7 +132,7 @@ class GuardWriter:
         kernel = tirx.PrimFunc([*(params[n] for n in names), *unread], body)
         self.kernels[symbol] = kernel.with_attrs({"global_symbol": symbol, "tirx.is_host_func": True})
         arguments = [*(prims.variables[name] for name in names), *beside]
-        return Call(relax.ExternFunc(symbol), arguments, ty_args=[TupleType([])])
+        return typed_call(relax.ExternFunc(symbol), arguments, NOTHING, [NOTHING])
 
     def free_name(self, wanted: str) -> str:
         name = free_name(wanted, self.taken)
@@ -163,7 +167,7 @@ class _Message:
 
 def _assertion(condition: Node, text: _Message, values: Sequence[Node], beside: Sequence[VarNode]) -> Node:
     arguments = [condition, StringImm(text.template), *values, StringImm(text.fixed), *beside]
-    return Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])])
+    return typed_call(_ASSERT, arguments, NOTHING, [NOTHING])
 
 
 @dataclass(frozen=True, slots=True)
