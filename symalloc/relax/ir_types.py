@@ -9,7 +9,7 @@ convert arguments at every call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import repeat
 from typing import Any, Protocol, TypeAlias
@@ -27,6 +27,8 @@ _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
 _set_type = tvm_ffi.get_global_func("relax.UpdateType")
 _mutate = tvm_ffi.get_global_func("ffi.StructuralMutate")
 _within = tvm_ffi.get_global_func("ffi.StructuralMutatorDefaultMutate")
+_walk = tvm_ffi.get_global_func("ffi.StructuralWalk")
+_PREORDER = int(tvm_ffi.WalkOrder.PREORDER)
 _remap = tvm_ffi.get_global_func("ffi.StructuralMutatorVarRemapSet")
 
 
@@ -141,6 +143,14 @@ def with_variables(body: Node, replaced: Sequence[tuple[VarNode, VarNode]]) -> N
         return _within(mutator, node)
 
     return _mutate(body, [(_index_of(type(body)), renewed, False)])
+
+
+def visit(root: Node, *callbacks: tuple[type, Callable[[Node], object]]) -> None:
+    """Call the function of each class for all of its nodes in `root`, a node before what is in it.
+
+    What the functions return counts for nothing, but for TVM's own VisitInterrupt.
+    """
+    _walk(root, [(_index_of(kind), function) for kind, function in callbacks], [], _PREORDER)
 
 
 @cache

@@ -16,7 +16,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.emit.accepts_offset import accepts_offset
 from symalloc.relax.extract.covers import Nest, constant_extent, idle_loops, same_extent, stores
-from symalloc.relax.ir_types import Node, VarNode, with_parameters
+from symalloc.relax.ir_types import Node, VarNode, visit, with_parameters
 
 # attributes that say nothing of single parameters by their positions
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
@@ -134,9 +134,9 @@ def _loads(node: Node, buffer: Node) -> int:
 def _count(node: Node, kind: type, fits: Callable[[Node], object]) -> int:
     found = 0
 
-    def visit(one: Node) -> None:
+    def note(one: Node) -> None:
         nonlocal found
         found += bool(fits(one))
 
-    tvm_ffi.structural_walk(node, ((kind, visit),), order="pre")
+    visit(node, (kind, note))
     return found

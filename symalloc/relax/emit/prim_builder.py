@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import mul
 
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import Function
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.extract.tir_form import NotASizeError
-from symalloc.relax.ir_types import Node, PrimNode, elements
+from symalloc.relax.ir_types import Node, PrimNode, elements, visit
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -112,7 +111,7 @@ def _divides(node: PrimNode) -> bool:
         if not any(type(one) is prim.IntImm and one.value > 0 for one in operands):
             found.append(quotient)
 
-    tvm_ffi.structural_walk(node, ((prim.FloorDiv, note), (prim.FloorMod, note)), order="pre")
+    visit(node, (prim.FloorDiv, note), (prim.FloorMod, note))
     return bool(found)
 
 

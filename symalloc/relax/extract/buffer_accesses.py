@@ -6,11 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from symalloc.relax.extract.kernel_exits import LEAVING_CALLS
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import Node, elements, visit
 
 
 @dataclass(slots=True)
@@ -53,9 +52,9 @@ class BufferAccesses:
 
     def block(self, node: Node) -> None:
         """The regions that a block declares are no accesses; its body holds those."""
-        for region in (*node.reads, *node.writes):
+        for region in (*elements(node.reads), *elements(node.writes)):
             self.declared[region.source.__chandle__()] += 1
-        for buffer in node.alloc_buffers:
+        for buffer in elements(node.alloc_buffers):
             self.declared[buffer.__chandle__()] += 1
 
     def allocate(self, node: Node) -> None:
@@ -80,7 +79,8 @@ class BufferAccesses:
 def buffer_accesses(body: Node) -> BufferAccesses:
     """The accesses in the body of a PrimFunc; kept, for extraction and emission both ask for them."""
     found = BufferAccesses()
-    callbacks = (
+    visit(
+        body,
         (ir.TensorLoad, found.load),
         (tirx.BufferStore, found.store),
         (s_tir.SBlock, found.block),
@@ -89,5 +89,4 @@ def buffer_accesses(body: Node) -> BufferAccesses:
         (ir.Var, found.mention),
         *((statement, found.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
     )
-    tvm_ffi.structural_walk(body, callbacks, order="pre")
     return found

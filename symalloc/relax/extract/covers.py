@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import Node, elements
 
 _PLAIN_LOOPS = frozenset(
     {tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED}
@@ -54,13 +54,13 @@ def _inner(nest: Nest) -> list[Nest]:
     statement, extents, axes = nest
     match statement:
         case tirx.SeqStmt():
-            return [Nest(inner, extents, axes) for inner in statement.seq]
+            return [Nest(inner, extents, axes) for inner in elements(statement.seq)]
         case tirx.For() if _is_plain(statement):
             around = extents | {statement.loop_var.__chandle__(): statement.extent}
             return [Nest(statement.body, around, axes)]
         case s_tir.SBlockRealize() if constant_extent(statement.predicate) == 1:
             block = statement.block
-            bound = zip(block.iter_vars, statement.iter_values, strict=True)
+            bound = zip(elements(block.iter_vars), elements(statement.iter_values), strict=True)
             known = {axis.var.__chandle__(): _resolved(value, axes) for axis, value in bound}
             return [Nest(block.body, extents, axes | known)]
     return []
@@ -82,10 +82,11 @@ def idle_loops(nest: Nest) -> list[Node] | None:
     """
     store = nest.statement
     kind = store.buffer.ty
-    if len(kind.strides) or len(store.indices) != len(kind.shape):
+    indices, shape = elements(store.indices), elements(kind.shape)
+    if len(kind.strides) or len(indices) != len(shape):
         return None
     unused = dict(nest.extents)
-    for index, extent in zip(store.indices, kind.shape, strict=True):
+    for index, extent in zip(indices, shape, strict=True):
         place = _resolved(index, nest.axes)
         if constant_extent(place) == 0 and constant_extent(extent) == 1:
             continue

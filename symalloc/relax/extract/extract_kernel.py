@@ -55,7 +55,7 @@ def _read(text: _Text, name: str) -> Kernel:
     function = text.function
     symbols = Symbols()
     form = TirForm(symbols.resolve, nonnegative=symbols.is_size)
-    params = list(function.params)
+    params = elements(function.params)
     for param in params:
         _define(param, symbols)
     accesses = buffer_accesses(function.body)
@@ -107,7 +107,7 @@ def _define(param: Node, symbols: Symbols) -> None:
     if type(type_) is ir.PrimType:
         symbols.define(param, Origin.SCALAR)
     elif type(type_) is BufferType:
-        for extent in type_.shape:
+        for extent in elements(type_.shape):
             if type(extent) is ir.Var:
                 symbols.define(extent, Origin.DIMENSION)
 
@@ -136,7 +136,7 @@ def _parameter(
 
 def _extents(shape: Node, form: TirForm) -> tuple[Expr, ...] | None:
     try:
-        return tuple(form.expr(extent) for extent in shape)
+        return tuple(form.expr(extent) for extent in elements(shape))
     except NotASizeError:
         return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
-import tvm_ffi
 from tvm import ir
 from tvm.ir.prim import expr as prim
 
@@ -14,7 +13,7 @@ from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.buffer_places import BufferPlaces
 from symalloc.relax.extract.kernel_scope import KernelScope
 from symalloc.relax.extract.kernel_values import KernelValues
-from symalloc.relax.ir_types import Node, elements
+from symalloc.relax.ir_types import Node, elements, visit
 from symalloc.size.expr import Expr, constant, symbol
 
 AccessKind: TypeAlias = Literal["load", "store"]
@@ -80,11 +79,11 @@ class KernelExpressions:
         """The parameters that a node speaks of."""
         seen: dict[int, None] = {}
 
-        def visit(var: Node) -> None:
+        def note(var: Node) -> None:
             if self.places.has(var):
                 seen[self.places.parameter(var)] = None
 
-        tvm_ffi.structural_walk(node, ((ir.Var, visit),), order="pre")
+        visit(node, (ir.Var, note))
         return tuple(seen)
 
     def call(self, node: Node, scope: KernelScope) -> None:

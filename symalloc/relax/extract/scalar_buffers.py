@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
 
-import tvm_ffi
 from tvm import ir, tirx
 
 from symalloc.relax.extract.buffer_accesses import buffer_accesses
 from symalloc.relax.extract.covers import constant_extent
 from symalloc.relax.extract.kernel_scope import KernelScope
-from symalloc.relax.ir_types import Node, elements
+from symalloc.relax.ir_types import Node, elements, visit
 from symalloc.size.expr import Expr
 
 _INTEGERS = frozenset({"int32", "int64"})
@@ -67,12 +66,12 @@ class ScalarBuffers:
         """The buffers of which an element is passed to a call: some store to what they are passed."""
         found: set[int] = set()
 
-        def visit(call: Node) -> None:
+        def note(call: Node) -> None:
             if getattr(call.op, "name", None) not in _PURE:
                 loads = (argument for argument in elements(call.args) if type(argument) is ir.TensorLoad)
                 found.update(load.source.__chandle__() for load in loads)
 
-        tvm_ffi.structural_walk(self._function.body, ((ir.Call, visit),), order="pre")
+        visit(self._function.body, (ir.Call, note))
         return found
 
     def load(self, node: Node) -> Expr | None:
@@ -113,8 +112,7 @@ class ScalarBuffers:
         """Forget what the statement `node` stores."""
         if self._held:
             stored: set[int] = set()
-            visit = (tirx.BufferStore, lambda store: stored.add(store.buffer.__chandle__()))
-            tvm_ffi.structural_walk(node, (visit,), order="pre")
+            visit(node, (tirx.BufferStore, lambda store: stored.add(store.buffer.__chandle__())))
             self._forget(stored)
 
     def forget(self) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import tvm
-import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.build import split_host_device_mods
@@ -20,7 +19,7 @@ from tvm.tirx.build import split_host_device_mods
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
-from symalloc.relax.ir_types import CallNode, Node
+from symalloc.relax.ir_types import CallNode, Node, visit
 from symalloc.relax.tvm_error import error_text
 from symalloc.size.expr import Expr, symbol
 
@@ -96,13 +95,13 @@ def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
 
 def _read(function: Node, kernel: Kernel) -> KernelWorkspace:
     reader = _Reader(kernel=kernel, arguments=function.params[1].__chandle__())
-    callbacks = (
+    visit(
+        function.body,
         (tirx.Bind, reader.bind),
         (tirx.DeclBuffer, reader.declare),
         (ir.Call, reader.call),
         (tirx.For, reader.loop),
     )
-    tvm_ffi.structural_walk(function.body, callbacks, order="pre")
     return KernelWorkspace(steps=tuple(reader.steps), parallel=reader.parallel)
 
 
@@ -208,5 +207,5 @@ def _calls(node: Node, name: str) -> list[CallNode]:
         if _is_call(call, name):
             found.append(call)
 
-    tvm_ffi.structural_walk(node, ((ir.Call, note),), order="pre")
+    visit(node, (ir.Call, note))
     return found

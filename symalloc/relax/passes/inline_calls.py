@@ -15,7 +15,7 @@ from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
 from symalloc.analysis.call_graph import callees_first, recursive
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, visit
 from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_body, without
 
 MOST_BINDINGS = 4000
@@ -128,7 +128,7 @@ def _may_trap(function: relax.Function) -> bool:
             found.append(quotient)
 
     divisions = (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
-    tvm_ffi.structural_walk(function, tuple((kind, note) for kind in divisions), order="pre")
+    visit(function, *((kind, note) for kind in divisions))
     return bool(found)
 
 
