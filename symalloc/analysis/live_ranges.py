@@ -116,9 +116,10 @@ class _Numbering:
         """Count one more position, at which the roots `live` are needed."""
         position = len(self.points)
         self.points.append(point)
-        for root in members(self.live & ~live):
+        ended, begun = self.live & ~live, live & ~self.live
+        for root in members(ended) if ended else ():
             self.close(root, position)
-        for root in members(live & ~self.live):
+        for root in members(begun) if begun else ():
             self.opened[root] = position
         self.live = live
 
@@ -132,6 +133,9 @@ class _Numbering:
         return {root: self._range(tuple(live)) for root, live in sorted(self.found.items())}
 
     def _range(self, live: Intervals) -> LiveRange:
+        if len(live) == 1:
+            ((begin, end),) = live
+            return LiveRange(live, self.points[begin], self.points[end - 1])
         first = min(self.points[begin] for begin, _ in live)
         return LiveRange(live, first, max(self.points[end - 1] for _, end in live))
 

@@ -27,6 +27,7 @@ from symalloc.program.ir import Function, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.cached_property import cached_property
+from symalloc.size.expr import Expr
 
 Value = TypeVar("Value")
 
@@ -178,6 +179,21 @@ def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
     return replace(Arena.of(arena.size, placed), raised=arena.raised)
 
 
+class HashedOnce:
+    """A long value that is looked up: a tuple is hashed anew each time, with all that it holds."""
+
+    __slots__ = ("_hash", "_value")
+
+    def __init__(self, value: Hashable) -> None:
+        self._value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedOnce) and self._value == other._value
+
+
 @dataclass(frozen=True)
 class _ArenaBuffers:
     """The buffers of one arena."""
@@ -190,7 +206,13 @@ class _ArenaBuffers:
         positions = sorted({position for b in self.buffers for interval in b.live for position in interval})
         number = {position: count for count, position in enumerate(positions)}
         lives = tuple([tuple([(number[begin], number[end]) for begin, end in b.live]) for b in self.buffers])
-        return lives, tuple([(b.size, b.alignment) for b in self.buffers])
+        kinds: dict[tuple[Expr, int], int] = {}
+        known: dict[tuple[int, int], int] = {}  # most of what is equal is one object
+        for b in self.buffers:
+            if (id(b.size), b.alignment) not in known:
+                known[id(b.size), b.alignment] = kinds.setdefault((b.size, b.alignment), len(kinds))
+        of_each = tuple([known[id(b.size), b.alignment] for b in self.buffers])
+        return HashedOnce((lives, of_each, tuple(kinds)))
 
     @cached_property
     def live(self) -> LiveBytes:

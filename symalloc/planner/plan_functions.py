@@ -116,7 +116,7 @@ def _plan_function(
     candidates = find_candidates(
         program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
     )
-    key = structure(function, candidates, bounds)
+    key = structure(function, candidates, bounds) if len(analyses) > 1 else None
     before = shared.planned.get(key) if key is not None else None
     if before is not None:
         if before.plan.function in profiles:

@@ -253,7 +253,7 @@ class CallProfile:
 
 def sizes_of(columns: CallColumns, profiles: Mapping[str, CallProfile]) -> tuple[Expr, ...]:
     """Return all sizes that a call depends on, the values of what callees depend on included."""
-    found = dict.fromkeys(t.size for t in columns.tenants)
+    found = dict.fromkeys({id(t.size): t.size for t in columns.tenants}.values())  # most are one object
     found.update(dict.fromkeys(one.size for one in columns.beside))
     found.update(dict.fromkeys(one.size for one in columns.apart))
     known = (call for _, call in columns.calls)
