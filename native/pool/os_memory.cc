@@ -90,10 +90,6 @@ void GiveBackPages(const PageRun* runs, size_t count) {
     }
     at += some;
   }
-  // a smaller block that comes here later must not be backed by a whole huge page
-  for (size_t i = 0; i < count; ++i) {
-    if (runs[i].huge) madvise(runs[i].base, runs[i].nbytes, MADV_NOHUGEPAGE);
-  }
 }
 
 bool IsResident(char* page) {
@@ -109,7 +105,6 @@ bool MovePages(const PageRun& from, char* to) {
     if (mmap(to, from.nbytes, kMapped, kPrivate | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
     return false;
   }
-  if (from.huge) madvise(from.base, from.nbytes, MADV_NOHUGEPAGE);
   return true;
 }
 
@@ -118,5 +113,7 @@ void AskForHugePages(char* base, int64_t nbytes) {
   int64_t end = (reinterpret_cast<int64_t>(base) + nbytes) & ~(kHugePage - 1);
   if (end > start) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
 }
+
+void ForgoHugePages(char* base, int64_t nbytes) { madvise(base, nbytes, MADV_NOHUGEPAGE); }
 
 }  // namespace symalloc

@@ -21,7 +21,6 @@ void ReleaseAddresses(char* base, int64_t nbytes);
 struct PageRun {
   char* base;
   int64_t nbytes;
-  bool huge;  // `AskForHugePages` has been asked for such addresses
 };
 
 // Gives pages back; they read as zero when they are touched again.
@@ -33,6 +32,9 @@ bool IsResident(char* page);
 // Asks for huge pages where [base, base + nbytes) covers them wholly, so that touching one byte never backs
 // more than the caller has asked for.
 void AskForHugePages(char* base, int64_t nbytes);
+
+// Ends that for whole huge pages, some of which is to go: what comes there later may be smaller.
+void ForgoHugePages(char* base, int64_t nbytes);
 
 // Moves pages to `to`, where there are none; where they were stays mapped and reads as zero.
 // False where the system cannot, or the process has many mappings: then nothing has changed.

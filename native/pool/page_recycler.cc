@@ -12,10 +12,11 @@ constexpr int64_t kMostMoved = 32 << 20;  // bytes at a time: other threads' fau
 }  // namespace
 
 void PageRecycler::MoveTo(char* to, int64_t nbytes) {
+  ForgoAll();
   while (nbytes > 0 && !runs_.empty() && Touched()) {
     PageRun& run = runs_.back();
     int64_t moved = std::min(run.nbytes, nbytes);
-    if (!MovePages({run.base + run.nbytes - moved, moved, run.huge}, to)) return;
+    if (!MovePages({run.base + run.nbytes - moved, moved}, to)) return;
     to += moved;
     nbytes -= moved;
     run.nbytes -= moved;
@@ -37,12 +38,36 @@ void PageRecycler::MoveLater(char* to, int64_t nbytes) noexcept {
   }
 }
 
+bool PageRecycler::WantHuge(char* base, int64_t nbytes) noexcept {
+  try {
+    huge_wanted_.push_back({base, nbytes});
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 void PageRecycler::AskForHuge() {
-  AskForHugePages(huge_wanted_.base, huge_wanted_.nbytes);
-  huge_wanted_.nbytes = 0;
+  for (const PageRun& run : huge_wanted_) AskForHugePages(run.base, run.nbytes);
+  huge_wanted_.clear();
+}
+
+void PageRecycler::ForgoHuge(char* base, int64_t nbytes) noexcept {
+  try {
+    huge_forgone_.push_back({base, nbytes});
+  } catch (const std::bad_alloc&) {
+    ForgoHugePages(base, nbytes);
+  }
+}
+
+// Before pages go: those that move take it with them.
+void PageRecycler::ForgoAll() {
+  for (const PageRun& run : huge_forgone_) ForgoHugePages(run.base, run.nbytes);
+  huge_forgone_.clear();
 }
 
 void PageRecycler::GiveBack() {
+  ForgoAll();
   GiveBackPages(runs_.data(), runs_.size());
   runs_.clear();
 }
@@ -66,6 +91,7 @@ PageRecycler::Part PageRecycler::Last(int64_t nbytes) const {
 }
 
 void PageRecycler::Settle(const Part& part) {
+  ForgoAll();
   if (Move(part)) return;
   size_t first = runs_.size() - part.whole;
   GiveBackPages(runs_.data() + first, part.whole);
@@ -82,7 +108,7 @@ bool PageRecycler::Move(const Part& part) {
   auto& [to, left] = wanted_.back();
   left -= part.bytes;
   const PageRun& run = runs_.back();
-  if (!Touched() || !MovePages({run.base + run.nbytes - part.bytes, part.bytes, run.huge}, to + left)) {
+  if (!Touched() || !MovePages({run.base + run.nbytes - part.bytes, part.bytes}, to + left)) {
     wanted_.clear();
     return false;
   }
@@ -124,7 +150,7 @@ void Limbo::Remove(PageRecycler* recycler) {
 
 void Limbo::Inherit() {
   for (PageRecycler* each = first_; each != nullptr; each = each->next_) {
-    GiveBackPages(each->runs_.data(), each->runs_.size());
+    each->GiveBack();
   }
   first_ = nullptr;
   bytes_ = 0;

@@ -24,15 +24,11 @@ class PageRecycler {
   void Add(const PageRun& run) noexcept {
     try {
       runs_.push_back(run);
-      holds_huge_ = holds_huge_ || run.huge;
     } catch (const std::bad_alloc&) {
       GiveBackPages(&run, 1);
     }
   }
   bool empty() const { return runs_.empty(); }
-
-  // True where huge pages may have been asked for some.
-  bool holds_huge() const { return holds_huge_; }
 
   // Moves pages to [to, to + nbytes), where there are none, as far as they go, if they hold anything.
   void MoveTo(char* to, int64_t nbytes);
@@ -40,10 +36,13 @@ class PageRecycler {
   // The same, but when parts are settled.
   void MoveLater(char* to, int64_t nbytes) noexcept;
 
-  // [base, base + nbytes) may lie on huge pages.
-  void WantHuge(char* base, int64_t nbytes) { huge_wanted_ = {base, nbytes}; }
-  bool wants_huge() const { return huge_wanted_.nbytes > 0; }
+  // [base, base + nbytes) may lie on huge pages; false where it cannot be noted.
+  bool WantHuge(char* base, int64_t nbytes) noexcept;
+  bool wants_huge() const { return !huge_wanted_.empty(); }
   void AskForHuge();
+
+  // [base, base + nbytes), of which pages are added, may lie on huge pages no more.
+  void ForgoHuge(char* base, int64_t nbytes) noexcept;
 
   void GiveBack();
 
@@ -63,20 +62,15 @@ class PageRecycler {
  private:
   friend class Limbo;
 
-  struct Run {
-    char* base;
-    int64_t nbytes;
-  };
-
   Part Last(int64_t nbytes) const;
   bool Move(const Part& part);
   bool Touched();
+  void ForgoAll();
 
   std::vector<PageRun> runs_;
-  bool holds_huge_ = false;
   bool looked_ = false, touched_ = false;  // whether the first page to be moved holds anything
-  std::vector<Run> wanted_;
-  Run huge_wanted_{nullptr, 0};
+  std::vector<PageRun> wanted_;
+  std::vector<PageRun> huge_wanted_, huge_forgone_;
   PageRecycler* next_ = nullptr;  // in limbo
 };
 

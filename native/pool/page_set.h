@@ -59,6 +59,17 @@ class PageSet {
     return kNone;
   }
 
+  // The highest page of [first, last), or below `first` where there is none.
+  int64_t HighestIn(int64_t first, int64_t last) const {
+    int64_t word = std::min((last - 1) >> 6, static_cast<int64_t>(levels_[0].size()) - 1);
+    for (; word >= 0 && word >= first >> 6; --word) {
+      uint64_t pages = levels_[0][word];
+      if (last < (word + 1) << 6) pages &= WordMask(0, last & 63);
+      if (pages != 0) return word << 6 | (63 - __builtin_clzll(pages));
+    }
+    return first - 1;
+  }
+
   // Calls visit(word, mask) for the words that the pages [first, last) lie in.
   template <typename Visit>
   static void ForWords(int64_t first, int64_t last, Visit visit) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "pool/page_set.h"
 #include "pool/sizes.h"
 
 namespace symalloc {
@@ -26,8 +25,8 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycl
   int64_t first = (offset & -grain) >> shift_;
   int64_t last = RoundUp(offset + nbytes, grain) >> shift_;
   if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
+  if (huge_) asked_.Reserve((last << shift_) / kHugePage);
   if (!recycler->empty()) {
-    if (recycler->holds_huge()) NoteAsked(first, last);
     auto move = [recycler](char* to, int64_t bytes) { recycler->MoveTo(to, bytes); };
     auto move_later = [recycler](char* to, int64_t bytes) { recycler->MoveLater(to, bytes); };
     // what the block has of a page in which it ends is moved now: another block may have the rest, and write it, soon
@@ -38,8 +37,7 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycl
     ForMissing(begin, end, move_later);
     ForMissing(end, last, move);
   } else if (huge_ && missing >= kHugePage && missing == (last - first) << shift_) {
-    recycler->WantHuge(base_ + (first << shift_), missing);
-    NoteAsked(first, last);
+    WantHuge(base_ + (first << shift_), missing, recycler);
   }
   PageSet::ForWords(first, last, [this](int64_t word, uint64_t mask) { words_[word] |= mask; });
   ++commits;
@@ -59,8 +57,8 @@ int64_t PageTable::Decommit(int64_t start, int64_t end, PageRecycler* recycler) 
     int64_t run_end = last;
     while (last > first && backed(last - 1)) --last;
     PageSet::ForWords(last, run_end, [this](int64_t word, uint64_t mask) { words_[word] &= ~mask; });
-    bool asked = last < asked_end_ && run_end > asked_;
-    PageRun run{base_ + (last << shift_), (run_end - last) << shift_, asked};
+    ForgoHuge(last, run_end, recycler);
+    PageRun run{base_ + (last << shift_), (run_end - last) << shift_};
     if (recycler != nullptr) {
       recycler->Add(run);
     } else {
@@ -71,6 +69,30 @@ int64_t PageTable::Decommit(int64_t start, int64_t end, PageRecycler* recycler) 
   decommits += given > 0;
   decommitted += given;
   return given;
+}
+
+// For the whole huge pages of a run of which nothing is backed.
+void PageTable::WantHuge(char* base, int64_t nbytes, PageRecycler* recycler) {
+  int64_t first = RoundUp(base - base_, kHugePage) / kHugePage, last = (base - base_ + nbytes) / kHugePage;
+  if (first < last && recycler->WantHuge(base_ + first * kHugePage, (last - first) * kHugePage)) {
+    asked_.Insert(first, last);
+  }
+}
+
+// For those that a run of units lies in.
+void PageTable::ForgoHuge(int64_t first, int64_t last, PageRecycler* recycler) {
+  int64_t from = (first << shift_) / kHugePage, to = RoundUp(last << shift_, kHugePage) / kHugePage;
+  for (int64_t end = to; (end = asked_.HighestIn(from, end) + 1) > from;) {
+    int64_t begin = end - 1;
+    while (begin > from && asked_.Has(begin - 1)) --begin;
+    asked_.Erase(begin, end);
+    if (recycler != nullptr) {
+      recycler->ForgoHuge(base_ + begin * kHugePage, (end - begin) * kHugePage);
+    } else {
+      ForgoHugePages(base_ + begin * kHugePage, (end - begin) * kHugePage);
+    }
+    end = begin;
+  }
 }
 
 int64_t PageTable::CountMissing(int64_t first, int64_t last) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pool/page_recycler.h"
+#include "pool/page_set.h"
 
 namespace symalloc {
 
@@ -58,17 +59,15 @@ class PageTable {
     }
   }
   int64_t CountMissing(int64_t first, int64_t last) const;
-  void NoteAsked(int64_t first, int64_t last) {
-    asked_ = asked_end_ == 0 ? first : std::min(asked_, first);
-    asked_end_ = std::max(asked_end_, last);
-  }
+  void WantHuge(char* base, int64_t nbytes, PageRecycler* recycler);
+  void ForgoHuge(int64_t first, int64_t last, PageRecycler* recycler);
   bool backed(int64_t at) const { return words_[at >> 6] >> (at & 63) & 1; }
 
   char* base_;
   int64_t unit_;
   int shift_;
   bool huge_;
-  int64_t asked_ = 0, asked_end_ = 0;  // huge pages may have been asked for between
+  PageSet asked_;                      // huge pages, by number, that may back what lies there
   std::vector<uint64_t> words_;        // one bit a unit; short of the end: not backed
 };
 

@@ -121,7 +121,7 @@ class PagedRanges {
   void CountPaging(Statistics* statistics) const;
 
   // True where the free list of a range is so long that a place should be chosen with care.
-  bool Crowded(int which) const { return ranges_[which].free_list.count() > kCrowd; }
+  bool Crowded(int which) const { return ranges_[which].Crowded(); }
 
   // True where a thread may serve blocks of a range with memory that is a little larger; without the mutex.
   bool near_fits(int which) const { return near_fits_[which].load(std::memory_order_relaxed); }
@@ -171,6 +171,8 @@ class PagedRanges {
     void Back(const Place& place, int64_t size, PageRecycler* recycler);
     void NoteFragments(int64_t from, int64_t to, int64_t at);
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming = nullptr);
+    int64_t DecommitFitting(int64_t nbytes, PageRecycler* recycler);
+    int64_t DecommitWithin(const FreeList::Interval& interval, int64_t nbytes, PageRecycler* recycler);
     int64_t DecommitFragments(int64_t nbytes, int64_t kept, int64_t kept_end, PageRecycler* recycler);
     int64_t DecommitUnits(int64_t nbytes, int64_t* below, PageRecycler* recycler);
     Place Tightest(int64_t size, int64_t align, int64_t grain) const;
@@ -180,6 +182,8 @@ class PagedRanges {
       if (end > writable) MakeReachable(end);
     }
     void MakeReachable(int64_t end);
+
+    bool Crowded() const { return free_list.count() > kCrowd; }
 
     // The first page that begins at or beyond `end`.
     int64_t EndTouched(int64_t end) const { return (end + page - 1) >> shift; }

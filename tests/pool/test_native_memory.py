@@ -105,6 +105,20 @@ def test_huge_pages_back_no_more_than_is_reserved() -> None:
     assert _resident() - before < pool.reserved + 2 * MIB
 
 
+def test_huge_pages_are_forgone_where_a_part_goes() -> None:
+    """A block on huge pages loses a part of each; what lies there next is smaller."""
+    pool = InstrumentedPool(PoolOptions(soft_limit=Fraction(1), bin_capacity=0))
+    before = _resident()
+    pool.free(pool.alloc(64 * MIB))
+    kept = [pool.alloc(MIB) for _ in range(32)]
+    for handle in kept[::2]:
+        pool.free(handle)
+    assert pool.trim() == 32 * MIB + 16 * MIB
+    for _ in range(16):
+        ctypes.memset(pool.pointer(pool.alloc(64 * KIB)), 1, 1)
+    assert _resident() - before < pool.reserved + 2 * MIB
+
+
 def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
     """Ever larger blocks fit into no free interval, so the pages of the intervals move behind them."""
     pool = InstrumentedPool(PoolOptions(soft_limit=Fraction(1), bin_capacity=0))

@@ -123,6 +123,21 @@ def test_a_soft_limit_moves_memory_out_of_holes_that_do_not_fit() -> None:
     assert sum(p.decommitted for p in pool.pages) == 2 * MIB
 
 
+@pytest.mark.parametrize(("backed", "fits"), ((7, 3), (6, 1)))
+def test_a_soft_limit_takes_the_smallest_hole_that_is_enough_or_the_largest(backed: int, fits: int) -> None:
+    """Of holes of 3, 1 and 2 MiB two are wanted, or three; a block of `fits` lacks nothing afterwards."""
+    pool = ReferencePool(PoolOptions(soft_limit=(backed + 4) * MIB, bin_capacity=0))
+    blocks = [pool.alloc(n * MIB) for n in (3, 1, 1, 1, 2, 1)]
+    for block in blocks[::2]:
+        pool.free(block)
+    pool.alloc(4 * MIB)
+    decommitted = sum(p.decommitted for p in pool.pages)
+    assert decommitted == (9 - backed) * MIB
+    committed = sum(p.committed for p in pool.pages)
+    assert pool.alloc(fits * MIB) == (0 if fits == 3 else 4 * MIB)
+    assert sum(p.committed for p in pool.pages) == committed
+
+
 @pytest.mark.parametrize("page", (64 * KIB, 4 * KIB))
 def test_a_soft_limit_that_is_clearly_exceeded_takes_what_is_free_within_pages(page: int) -> None:
     """Between blocks of 40 KiB lie holes of as much: some 9 of the system's pages each."""

@@ -5,7 +5,7 @@ The pool decides how much is given back and where memory comes from; the range k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from mmap import PAGESIZE
 
 from symalloc.pool.core.free_list import FreeList, round_up
@@ -37,8 +37,21 @@ class AddressRange:
 
         Of neighbours as many go at once as are wanted.
         """
+        return self._decommit_in(reversed(self.free_list), nbytes)
+
+    def decommit_fitting(self, nbytes: int) -> int:
+        """The same, but where few intervals are free, in few pieces: from the smallest interval that is large
+        enough, and where none is, from the largest.
+        """
+        if self.crowded:
+            return self.decommit_free(nbytes)
+        by_size = sorted(self.free_list, key=lambda each: (each[1] - each[0], -each[0]))
+        fits = sum(end - start < nbytes for start, end in by_size)
+        return self._decommit_in(by_size[fits:] + by_size[:fits][::-1], nbytes)
+
+    def _decommit_in(self, intervals: Iterable[tuple[int, int]], nbytes: int) -> int:
         given = 0
-        for start, end in reversed(self.free_list):
+        for start, end in intervals:
             first, last = -(-start // self.page), end // self.page
             while first < last and given < nbytes:
                 unit = self.pages.highest_backed(first * self.page, last * self.page)

@@ -9,10 +9,11 @@ A pool owns address ranges that are far larger than what is used of them; only p
 3. Missing pages are backed, as long as that keeps the pool within its limits.
 4. Where it would not, the cache is given up: what it held may fill the gap.  And the place is taken that
    lacks the fewest pages, as long as few intervals are free.
-5. Where that is not enough, as many free pages elsewhere are given back, the highest first: memory moves
-   from intervals that nobody fits in to where it is wanted.  Where blocks lie in nearly all pages, and the
-   soft limit is clearly exceeded, the system's pages that are free within the pool's are given back too, and
-   some pages are backed at the end of the range in their stead.
+5. Where that is not enough, as many free pages elsewhere are given back: memory moves from intervals that
+   nobody fits in to where it is wanted.  They come from the smallest interval that is large enough, or from
+   the largest, so that few pieces move; where many intervals are free, the highest go.  Where blocks lie in
+   nearly all pages, and the soft limit is clearly exceeded, the system's pages that are free within the
+   pool's are given back too, and some pages are backed at the end of the range in their stead.
 6. Where that leaves the pool above the hard limit, slack is freed, and no block gets any from then on, all
    free pages are given back, and the place is sought
    that needs the fewest.  Where even that breaks the limit, the same is tried with the system's pages in
@@ -148,7 +149,9 @@ class ReferencePool:
             self.flush()
         self._operations = self.allocs + self.frees
         before = self.reserved
-        self._give_back(0, self._decay.needless(self._free_pages()))
+        left = self._decay.needless(self._free_pages())
+        for each in self._ranges:
+            left -= each.decommit_free(max(left, 0))
         self._decay.begin(now, self._free_pages())
         return before - self.reserved
 
@@ -301,7 +304,7 @@ class ReferencePool:
         """Give back `nbytes` bytes of free pages if there are as many, those of range `which` first."""
         for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
             if nbytes > 0:
-                nbytes -= chosen.decommit_free(nbytes)
+                nbytes -= chosen.decommit_fitting(nbytes)
 
     def _give_back_fragments(self, which: int, nbytes: int, covered: range) -> int:
         """The same with the system's pages within the pool's; not those within the pages `covered` of range
