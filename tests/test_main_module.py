@@ -29,5 +29,5 @@ def test_an_interrupt_during_the_import_is_answered(
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as stop:
         entry.main()
-    assert stop.value.code == 2
+    assert stop.value.code == 130
     assert capsys.readouterr().err == "interrupted\n"
