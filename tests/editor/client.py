@@ -47,9 +47,9 @@ class EditorClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self._listener.join()
-        self.process.communicate()
+        with self.process:  # closes its streams, those that are closed too
+            self.process.kill()
+            self._listener.join()
 
     def quit(self) -> int:
         """Shut the server down as an editor does; return its exit status."""
