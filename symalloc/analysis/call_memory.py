@@ -179,7 +179,7 @@ def _straight(
         made = region.instruction
         called = isinstance(made, CallFunction) and made.name in callees
         held = HeldMemory(
-            size=region.nbytes,
+            size=_returned_bytes(program, analysis, region, callees) if called else region.nbytes,
             begin=begin,
             end=max(begin, until),
             called=called,
@@ -241,6 +241,27 @@ def _takes_memory(region: Region, callees: Mapping[str, CallMemory]) -> bool:
     if region.external:
         return False
     return isinstance(made, AllocStorage | AllocFresh) or maker(region) is not None
+
+
+def _returned_bytes(
+    program: Program, analysis: FunctionAnalysis, region: Region, callees: Mapping[str, CallMemory]
+) -> Expr | None:
+    """Return what the caller holds of memory that a callee returns.
+
+    A storage may be larger than the tensor on it: None where it cannot be told which result has which.
+    """
+    call = region.instruction
+    assert isinstance(call, CallFunction)
+    memory, values = callees[call.name], values_at_call(program.functions[call.name], call)
+    reserved = {
+        None if held.size is None else held.size.substitute(values)
+        for one in memory.paths or (memory,)
+        for held in one.results
+    }
+    typed = [r.nbytes for r in analysis.points_to.regions if r.instruction is call and r.parent is None]
+    if reserved <= set(typed):
+        return region.nbytes
+    return reserved.pop() if len(reserved) == len(typed) == 1 else None
 
 
 def _kind(region: Region, returned: bool) -> str:

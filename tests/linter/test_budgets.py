@@ -197,6 +197,33 @@ def test_storages_that_functions_return_are_not_forgotten() -> None:
     assert found[0].reason is not None
 
 
+ROOMY = """
+@R.function(private=True, pure=False)
+def make(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+    m = T.int64()
+    s = R.memory.alloc_storage(R.shape([400 * m]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+    t = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([m]), R.dtype("float32"))
+    Module.fill(t)
+    return t
+
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    n = T.int64()
+    one = Module.make(x)
+    two = Module.make(x)
+    three = Module.make(x)
+    R.print(one, two, three, format="{} {} {}")
+    return x
+"""
+
+
+def test_a_tensor_that_a_function_returns_counts_with_all_of_its_storage() -> None:
+    (found,) = lint(ROOMY, 8192)
+    assert found.function == "main"
+    assert found.counterexample == {"n": 7}  # 3 * 2816 bytes
+    assert found.precondition == "n <= 6"
+
+
 def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
     found = lint(SIDES.format(then="4 * n", other="600"), 2048)
     assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
