@@ -6,6 +6,7 @@ touches anything in it; results are held to the end.  So frees TVM's virtual mac
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -172,6 +173,9 @@ def _straight(
     for point, var in yielded.items():
         for root in points_to.roots(points_to.regions_of(var)):
             last[root] = max(last.get(root, 0), point)
+    typed: defaultdict[int, list[Expr | None]] = defaultdict(list)  # by the point that makes them
+    for region in taken.values():
+        typed[_begin(region, analysis)].append(region.nbytes)
     found: dict[str, list[HeldMemory]] = {"storages": [], "fresh": [], "results": []}
     for number, region in taken.items():
         begin = _begin(region, analysis)
@@ -179,7 +183,7 @@ def _straight(
         made = region.instruction
         called = isinstance(made, CallFunction) and made.name in callees
         held = HeldMemory(
-            size=_returned_bytes(program, analysis, region, callees) if called else region.nbytes,
+            size=_returned_bytes(program, region, typed[begin], callees) if called else region.nbytes,
             begin=begin,
             end=max(begin, until),
             called=called,
@@ -244,24 +248,23 @@ def _takes_memory(region: Region, callees: Mapping[str, CallMemory]) -> bool:
 
 
 def _returned_bytes(
-    program: Program, analysis: FunctionAnalysis, region: Region, callees: Mapping[str, CallMemory]
+    program: Program, region: Region, typed: Sequence[Expr | None], callees: Mapping[str, CallMemory]
 ) -> Expr | None:
-    """Return what the caller holds of memory that a callee returns.
+    """Return what the caller holds of memory that a callee returns; its results are `typed` bytes long.
 
     A storage may be larger than the tensor on it: None where it cannot be told which result has which.
     """
     call = region.instruction
     assert isinstance(call, CallFunction)
     memory, values = callees[call.name], values_at_call(program.functions[call.name], call)
-    reserved = {
-        None if held.size is None else held.size.substitute(values)
+    reserved = [
+        Counter(None if held.size is None else held.size.substitute(values) for held in one.results)
         for one in memory.paths or (memory,)
-        for held in one.results
-    }
-    typed = [r.nbytes for r in analysis.points_to.regions if r.instruction is call and r.parent is None]
-    if reserved <= set(typed):
+    ]
+    if all(each <= Counter(typed) for each in reserved):
         return region.nbytes
-    return reserved.pop() if len(reserved) == len(typed) == 1 else None
+    sizes = {size for each in reserved for size in each}
+    return sizes.pop() if len(sizes) == len(typed) == 1 else None
 
 
 def _kind(region: Region, returned: bool) -> str:

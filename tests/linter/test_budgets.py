@@ -224,6 +224,20 @@ def test_a_tensor_that_a_function_returns_counts_with_all_of_its_storage() -> No
     assert found.precondition == "n <= 6"
 
 
+def test_two_tensors_on_storages_that_are_not_theirs_are_not_told_apart() -> None:
+    one, two = (f'R.Tensor(("{extent}",), "float32")' for extent in ("m", "100 * m"))
+    more = """
+    u = R.memory.alloc_storage(R.shape([400 * m]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+    v = R.memory.alloc_tensor(u, R.prim_value(0), R.shape([100 * m]), R.dtype("float32"))
+    Module.fill(v)
+    return (t, v)
+"""
+    pair = ROOMY.replace(f"-> {one}", f"-> R.Tuple({one}, {two})").replace("\n    return t\n", more)
+    (found,) = lint(pair, 8192)
+    assert found.function == "main"
+    assert found.reason is not None
+
+
 def test_a_path_that_exceeds_at_every_shape_goes_before_one_that_holds_more() -> None:
     found = lint(SIDES.format(then="4 * n", other="600"), 2048)
     assert [(d.verdict, d.path) for d in found] == [(Verdict.ALWAYS_INVALID, "`c` is false")]
