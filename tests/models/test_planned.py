@@ -11,12 +11,15 @@ from functools import cache
 
 import pytest
 import tvm
+from tvm.script import ir as I  # noqa: N812
+from tvm.script import relax as R  # noqa: N812
+from tvm.script import tirx as T  # noqa: N812
 
 import symalloc
 from symalloc.relax.extract import extract_kernel
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.measure import compiler, load
-from tests.models.planned import CASES, Case, Row, Variants, compare
+from tests.models.planned import CASES, Case, Row, Variants, calls, compare, difference
 from tests.models.planned.case import Binding
 from tests.scale import NIGHTLY
 
@@ -70,6 +73,28 @@ def test_a_planned_model_runs_at_the_floor(case: Case, index: int) -> None:
     assert found.ratio <= LIMIT
     if found.against:
         assert found.against[0] <= 1
+
+
+@I.ir_module
+class Cached:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tuple(R.Any, R.Shape(["n", 8])):  # noqa: N805
+        n = T.int64()
+        e = R.exp(x)
+        rows = R.add(e, e)
+        full = R.shape([n, 8])
+        cache = R.call_packed(
+            "vm.builtin.attention_kv_cache_create", rows, full, R.prim_value(0), ty_args=R.Any
+        )
+        return (cache, full)
+
+
+def test_results_that_are_no_tensors_are_compared() -> None:
+    case = Case(name="cached", build=lambda: Cached, bindings=({"n": 3},))
+    (call,) = calls(made := Variants(case, TARGET), case.bindings[0])
+    found = call.on(made.ours)
+    assert [array.shape for array in found.arrays] == [(2,), (3, 8)]  # the shape, and what was passed
+    assert difference(found, call.on(made.unplanned)) is None
 
 
 @pytest.mark.parametrize("case", QUICK, ids=identifier)

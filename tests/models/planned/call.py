@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 
 from tests.models.execution import random_inputs
 from tests.models.measure import Floor, Usage, floor, measured
@@ -20,7 +21,7 @@ __all__ = ["Call", "Found", "calls", "difference"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tensors that came back, then those that were passed; and what the call took."""
+    """What came back, then what was passed, as arrays; and what the call took."""
 
     arrays: list[np.ndarray]
     usage: Usage
@@ -78,9 +79,13 @@ def _paths(conditions: tuple[str, ...]) -> Iterator[Mapping[str, bool]]:
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
-    """The tensors in `value`, depth first."""
+    """The tensors in `value`, and shapes and numbers as arrays, depth first; none of another object, such as
+    a cache.
+    """
     if isinstance(value, tvm.runtime.Tensor):
         return [value.numpy()]
     if isinstance(value, int | float | tvm.runtime.ShapeTuple):
-        return []
-    return [array for item in value for array in _arrays(item)]
+        return [np.array(value)]
+    if isinstance(value, list | tuple | tvm_ffi.Array):
+        return [array for item in value for array in _arrays(item)]
+    return []
