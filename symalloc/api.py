@@ -331,6 +331,10 @@ def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -
 
         return load_file(PlanRequest(path=Path(model), trust=trust, module=module_name))
     _require_model(model, verb)
+    if module_name is not None:
+        raise UsageError(
+            f"module_name is {shown(module_name)}; it chooses a module of a file, not of a model"
+        )
     from symalloc.relax.read.python_object import module_from
 
     try:

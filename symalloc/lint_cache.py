@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from symalloc.errors import UsageError
 from symalloc.files import read_regular, replace_file
 from symalloc.linter.lint_options import LintOptions
 from symalloc.pipelines import REPLACE
@@ -49,10 +50,11 @@ _NAMED_ELSEWHERE = b"location"  # in an ONNX model whose tensors lie in other fi
 
 
 def default_folder() -> Path | None:
-    """Return the folder for caches that the user has by the XDG convention; None without a home."""
+    """Return the folder for caches that the user has by the XDG convention; None where it cannot be."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     with suppress(RuntimeError):
-        return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "symalloc"
+        folder = (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "symalloc"
+        return None if _is_taken(folder) else folder
     return None
 
 
@@ -64,6 +66,9 @@ class LintCache:
     """
 
     def __init__(self, folder: Path, options: LintOptions, *, fixes: bool) -> None:
+        """Raises UsageError where `folder` is something else."""
+        if _is_taken(folder):
+            raise UsageError(f"the cache {folder} is not a folder")
         self._folder, self._options, self._fixes = folder, options, fixes
         self._asked: dict[Path, str | None] = {}
         self._wrote = False
@@ -193,6 +198,13 @@ def _items(options: LintOptions) -> Iterator[tuple[str, str]]:
     for name in options.__dataclass_fields__:
         value = getattr(options, name)
         yield name, repr(sorted(value.items()) if isinstance(value, Mapping) else value)
+
+
+def _is_taken(folder: Path) -> bool:
+    """Return whether something other than a folder has this name; what cannot be looked at has not."""
+    with suppress(OSError):
+        return folder.exists() and not folder.is_dir()
+    return False
 
 
 def _package() -> Iterator[tuple[str, int, int]]:

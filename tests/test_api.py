@@ -113,6 +113,7 @@ def test_paths_and_modules(tmp_path: Path) -> None:
         (SOUND, {"jobs": 0}, "jobs is 0; it must be a whole number of at least 1"),
         (SOUND, {"jobs": True}, "jobs is True"),
         (SOUND, {"cache": True}, "cache is True; it must be a path"),
+        (SOUND, {"cache": __file__}, "test_api.py is not a folder"),
         (SOUND, {"baseline": 3}, "baseline is 3; it must be a path"),
         (SOUND, {"baseline": "none.json"}, "baseline none.json: cannot be read"),
         (SOUND, {"scheduler": "tcp://x"}, "expected dask://HOST:PORT"),

@@ -48,7 +48,6 @@ NONSENSE: Mapping[str, object] = {
 OPTIONAL = {"none"}
 WHOLE = {"huge"}
 TEXT = {"null character", "long text"}
-MAYBE_TEXT = TEXT | {"none", "half a character"}
 SECONDS = {"none", "fraction"}
 
 
@@ -61,7 +60,7 @@ class Case:
     sense: Mapping[str, set[str]] = field(default_factory=dict)
 
 
-PLANNING = {"seed": WHOLE, "trust": {"true"}, "module_name": MAYBE_TEXT, "certificate": OPTIONAL}
+PLANNING = {"seed": WHOLE, "trust": {"true"}, "module_name": OPTIONAL, "certificate": OPTIONAL}
 PROBLEM = {"symbols": {"n": {}}, "buffers": [{"id": "a", "size": "n", "lower": 0, "upper": 1}]}
 
 

@@ -11,7 +11,7 @@ import click
 
 from symalloc.amounts import parse_amount
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import OneOf, PathName, format_option, terminal_width
+from symalloc.cli.output import OneOf, PathName, format_option, keep_apart, terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
@@ -97,6 +97,7 @@ def plan_command(
     written = _form(output)
     if output is not None and output == chosen.certificate:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
+    keep_apart("-o", output, [file])
     planned = planned_file(
         request,
         options=chosen,

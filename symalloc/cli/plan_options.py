@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
+PLANNER_OPTIONS = ("flavour", "guards", "bounds", "effort", "alias")
+
 
 def module_options(command: Command) -> Command:
     """--module, --target, --pipeline and --trust."""
@@ -95,8 +98,7 @@ def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
     from symalloc.relax.read.find_files import read_standard_input
     from symalloc.relax.read.model_file import STDIN, STDIN_ARGUMENT
 
-    names = ("module", "target", "pipeline", "trust")
-    wanted = {name: options.pop(name) for name in names}
+    wanted = {name: options.pop(name) for name in MODULE_OPTIONS}
     if str(file) == STDIN_ARGUMENT:
         return PlanRequest(path=STDIN, data=read_standard_input(), **wanted)
     return PlanRequest(path=file, **wanted)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+REPLAY_OPTIONS = ("soft_limit", "limit", "page")
+
 
 def replay_options(command: Command) -> Command:
     """--soft-limit, --limit and --page."""
@@ -24,7 +26,7 @@ def pool_options_of(options: dict[str, Any]) -> PoolOptions:
     """Take the values of `replay_options` out of `options`; raises PoolUsageError."""
     from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
 
-    soft_limit, limit, page = (options.pop(name) for name in ("soft_limit", "limit", "page"))
+    soft_limit, limit, page = (options.pop(name) for name in REPLAY_OPTIONS)
     return PoolOptions(
         soft_limit=parse_soft_limit(soft_limit),
         limit=None if limit is None else parse_bytes(limit),

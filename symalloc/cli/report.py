@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import OneOf, PathName, show_bytes
-from symalloc.cli.plan_options import module_options, planner_options, request_of
-from symalloc.cli.replay_options import pool_options_of, replay_options
+from symalloc.cli.given import refuse_given
+from symalloc.cli.output import OneOf, PathName, keep_apart, show_bytes
+from symalloc.cli.plan_options import (
+    MODULE_OPTIONS,
+    PLANNER_OPTIONS,
+    module_options,
+    planner_options,
+    request_of,
+)
+from symalloc.cli.replay_options import REPLAY_OPTIONS, pool_options_of, replay_options
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.planner.planner_options import PlanOptions
@@ -31,6 +38,7 @@ be read or lowered, or for a plan that cannot be proved.
 """
 
 FORMS = (".html", ".svg", ".png")
+_MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTIONS)
 
 
 @click.command(epilog=EPILOG)
@@ -68,13 +76,18 @@ def report_command(
 
     request, pool = request_of(file, options), _pool(options)
     _check_output(output)
+    keep_apart("-o", output, [file])
     binding = parse_binding(bind, "--bind")
     if file.is_file() and holds_trace(file):
-        if bind or function is not None:
-            raise UsageError(f"{file} is an allocation trace: it takes neither --bind nor --function")
+        refuse_given(_MODULES_ONLY, f"{file} is an allocation trace, and these are for modules")
         drawn, complete = _trace(file, pool, output.suffix)
         show_bytes(drawn, output)
         return int(not complete)
+    refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
+    if output.suffix == ".html":
+        refuse_given(["function"], "a page shows every function")
+    else:
+        refuse_given(["compare"], "a picture shows one plan")
     planned = planned_file(
         request,
         options=PlanOptions(**options),

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
-from symalloc.cli.output import OneOf, PathName, format_option, show
-from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.cli.given import refuse_given
+from symalloc.cli.output import OneOf, PathName, format_option, keep_apart, show
+from symalloc.cli.plan_options import PLANNER_OPTIONS, module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind
 from symalloc.planner.planner_options import PlanOptions
@@ -93,14 +94,15 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     from symalloc.report.run_json import run_as_json
     from symalloc.report.run_text import run_as_text
 
+    if options["plan"] != "symalloc":
+        refuse_given(PLANNER_OPTIONS, f"--plan {options['plan']} runs without symalloc's planner")
     at = bindings(parse_binding(bind, "--bind"), parse_sweeps(sweep))
     trace, form = options.pop("trace"), options.pop("form")
     _require_folder(trace)
+    keep_apart("--trace", trace, [file])
     pool = _pool_request(options.pop("pool"), options.pop("limit"), options.pop("guard"), trace is not None)
     request = request_of(file, options)
-    chosen = PlanOptions(
-        **{name: options.pop(name) for name in ("flavour", "guards", "bounds", "effort", "alias")}
-    )
+    chosen = PlanOptions(**{name: options.pop(name) for name in PLANNER_OPTIONS})
     compare = options.pop("compare") is not None
     report = run_file(request, at, options=chosen, pool=pool, compare=compare, **options)
     if trace is not None and report.trace is not None:

@@ -99,6 +99,10 @@ def test_json_holds_formulas_and_samples(
         (["missing.py"], "no such file"),
         (["module.py", "-o", "planned.txt"], "must end in .json or .py"),
         (["module.py", "-o", "nowhere/planned.py"], "there is no directory nowhere"),
+        (
+            ["module.py", "-o", "module.py"],
+            "-o module.py: it would overwrite module.py, which this run needs",
+        ),
         (["module.py", "--module", "Modul"], "holds no module `Modul`; it holds Module"),
         (["empty.json"], "the module in empty.json holds no Relax function"),
         (["empty.json", "--module", "Module"], "empty.json is one module, which has no name"),

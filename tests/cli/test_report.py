@@ -121,7 +121,15 @@ def test_a_trace_ends_where_an_allocation_does_not_fit(run: Run, trace: Path, tm
         (["model.py", "-o", "map.svg", "--bind", "k=4"], ["`k` is no symbol"]),
         (["model.py", "-o", "map.svg", "--bind", "n=-1"], ["`n` is an extent of a tensor"]),
         (["model.py", "-o", "map.svg", "--function", "mian"], ["has no function `mian`", "main, other"]),
+        (
+            ["model.py", "-o", "map.html", "--limit", "1GiB"],
+            ["--limit would have no effect: model.py is a module"],
+        ),
+        (["model.py", "-o", "map.html", "--function", "main"], ["--function would have no effect: a page"]),
+        (["model.py", "-o", "map.svg", "--compare", "tvm"], ["--compare would have no effect: a picture"]),
         (["trace.json", "-o", "map.html", "--bind", "n=1"], ["allocation trace", "--bind"]),
+        (["trace.json", "-o", "map.html", "--guards", "none"], ["allocation trace", "--guards"]),
+        (["model.svg", "-o", "model.svg"], ["-o model.svg: it would overwrite model.svg"]),
         (["trace.json", "-o", "map.html", "--limit", "much"], ["much"]),
         (["broken.json", "-o", "map.html"], ["broken.json"]),
     ],
@@ -136,6 +144,7 @@ def test_bad_input_is_said_and_nothing_is_written(
     words: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.svg").write_text(MODULE)
     (tmp_path / "broken.json").write_text('{"events": [[1, 0, -5]]}')
     before = sorted(tmp_path.iterdir())
     status, out, err = run("report", *arguments)

@@ -228,6 +228,8 @@ def test_what_was_allocated_is_written_for_replay(capsys: pytest.CaptureFixture[
         (("--bind", "n=1", "--plan", "mine"), "'mine' is not one of"),
         (("--bind", "n=1", "--compare", "torch"), "'torch' is not"),
         (("--bind", "n=1", "--repeat", "0"), "0 is not in the range"),
+        (("--bind", "n=1", "--plan", "tvm", "--guards", "none"), "--guards would have no effect: --plan tvm"),
+        (("--bind", "n=1", "--trace", "module.py"), "--trace module.py: it would overwrite module.py"),
     ],
 )
 def test_wrong_values_are_refused(
