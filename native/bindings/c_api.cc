@@ -120,18 +120,33 @@ ffi::Module MachineOf(TVMFFIObjectHandle handle) {
   throw PoolUsage("a pool serves a virtual machine, which `vm_load_executable` of an exported library returns");
 }
 
+// A storage from the machine's first device.  Throws where the machine is not initialized.
+ffi::Any StorageOf(const ffi::Module& machine, int64_t nbytes) {
+  void* context = const_cast<ffi::ModuleObj*>(machine.operator->());
+  return ffi::Function::GetGlobalRequired("vm.builtin.alloc_storage")(context, ffi::Shape({nbytes}), 0,
+                                                                      DLDataType{kDLUInt, 8, 1}, "global");
+}
+
+// A second initialization would leave the machine with the allocator of its first.
+void RequireNew(const ffi::Module& machine) {
+  try {
+    StorageOf(machine, 1);
+  } catch (const ffi::Error&) {
+    return;
+  }
+  throw PoolUsage("the machine has an allocator: a pool serves one that `vm_load_executable` has just returned");
+}
+
 // Throws a HookError where the machine's storages are not as vm_layout.h says.  Its first device is cpu(0) on `pool`.
 void TryMachine(const ffi::Module& machine, const PoolRef& pool) {
   constexpr int64_t kTried = 4096;  // bytes
-  void* context = const_cast<ffi::ModuleObj*>(machine.operator->());
-  ffi::Any storage = ffi::Function::GetGlobalRequired("vm.builtin.alloc_storage")(
-      context, ffi::Shape({kTried}), 0, DLDataType{kDLUInt, 8, 1}, "global");
-  std::string fault = StorageFault(storage, pool->vm_type, kTried);
+  std::string fault = StorageFault(StorageOf(machine, kTried), pool->vm_type, kTried);
   if (!fault.empty()) throw ffi::Error("HookError", "this TVM takes a foreign allocator, but " + fault, "");
 }
 
 void Serve(const ffi::Module& machine, const PoolRef& pool) {
   int type = VmType(pool);
+  RequireNew(machine);
   (*machine->GetFunction("vm_initialization"))(static_cast<int>(kDLCPU), 0, type);
   TryMachine(machine, pool);
   KeepPool(machine, pool);
@@ -207,6 +222,7 @@ int symalloc_pool_keep(SymallocPool* pool, TVMFFIObjectHandle machine) {
 int symalloc_pool_empty(SymallocPool* pool, const int64_t* shape, int32_t ndim, DLDataType dtype, const char* tag,
                         TVMFFIObjectHandle* tensor) {
   return Run([&] {
+    if (dtype.bits == 0 || dtype.lanes == 0) throw symalloc::PoolUsage("a dtype has bits and lanes, and neither is 0");
     if (ndim < 0 || (ndim > 0 && shape == nullptr)) throw symalloc::PoolUsage("a shape has no fewer than 0 extents");
     tvm::ffi::ShapeView extents(shape, static_cast<size_t>(ndim));
     tvm::ffi::Tensor made = symalloc::EmptyOf(Given(pool, "pool").pool, extents, dtype, tag);
@@ -228,7 +244,8 @@ int symalloc_pool_statistics(SymallocPool* pool, SymallocPoolStatistics* statist
 int symalloc_session_open(SymallocPool* pool, const char* name, int64_t limit, SymallocSession** session) {
   return Run([&] {
     symalloc::PoolRef owner = Given(pool, "pool").pool;
-    auto made = owner->pool.OpenSession(&Given(name, "name"), symalloc::BytesOrNone(limit, "limit"));
+    if (Given(name, "name") == '\0') throw symalloc::PoolUsage("a session has a name, which errors show");
+    auto made = owner->pool.OpenSession(name, symalloc::BytesOrNone(limit, "limit"));
     Given(session, "session") = new SymallocSession{owner, made};
   });
 }

@@ -100,6 +100,8 @@ void BlocksComeAndGo() {
     Refuses([&] { pool.Empty({1 << 20}, kFloat); }, "OutOfMemoryError", "held: `weights` 16000 bytes in 1 block");
     Refuses([&] { pool.Empty({-1}, kFloat); }, "BoundsError", "negative extent");
     Expect(pool.Empty({}, kFloat).numel() == 1, "a scalar is a tensor");
+    Refuses([&] { pool.Empty({4}, DLDataType{kDLFloat, 0, 1}); }, "PoolUsageError", "neither is 0");
+    Refuses([&] { pool.Empty({4}, DLDataType{kDLFloat, 32, 0}); }, "PoolUsageError", "neither is 0");
   }
   symalloc::PoolStatistics now = pool.Statistics();
   Expect(now.live == 0 && now.refused == 1 && now.allocations == now.frees, "tensors return their memory");
@@ -130,6 +132,7 @@ void SessionsAreBudgets(const std::string& file) {
   Expect(counting.Statistics().allocations > 1, "what a machine allocates is charged");
   Expect(session.Statistics().allocations == now.allocations, "outside nothing is charged");
   Refuses([&] { symalloc::Session(pool, "none", -2); }, "PoolUsageError", "`limit` is a number of bytes, or -1");
+  Refuses([&] { symalloc::Session(pool, ""); }, "PoolUsageError", "a session has a name");
 }
 
 void TensorsKeepTheirPool() {
@@ -174,6 +177,8 @@ void OnlyMachinesAreServed(const std::string& file) {
   ffi::Module gone = Machine(file);
   ffi::Module here = std::move(gone);
   Refuses([&] { pool.Serve(gone); }, "PoolUsageError", "vm_load_executable");
+  symalloc::Pool().Serve(here);
+  Refuses([&] { pool.Serve(here); }, "PoolUsageError", "the machine has an allocator");
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ class Pool {
  public:
   explicit Pool(const PoolOptions& options = PoolOptions()) : pool_(Created(options), symalloc_pool_release) {}
 
-  // Initializes `machine`, what `vm_load_executable` has returned, for cpu(0) on this pool.  One machine is for one
-  // thread at a time; a pool serves any number of machines.
+  // Initializes `machine`, what `vm_load_executable` has just returned, for cpu(0) on this pool.  One machine is for
+  // one thread at a time; a pool serves any number of machines.  PoolUsageError where it is initialized already.
   void Serve(const tvm::ffi::Module& machine) {
     TVM_FFI_CHECK_SAFE_CALL(symalloc_pool_serve(pool_.get(), Handle(machine)));
   }
