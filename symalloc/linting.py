@@ -197,25 +197,35 @@ class LintSession:
         self, results: Iterable[FileResult], fixes: bool, watch: Watch | None = None
     ) -> list[LintedFile]:
         """Lint what was read, file by file; with `fixes` try those that there are."""
-        linters: list[Linter] = []
+        linters: list[tuple[str, Linter]] = []
         fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
+        unsettled: set[str] = set()
         for reading in results:
-            linters.append(self.linter.fresh())
-            found = linters[-1].add(reading)
+            linter = self.linter.fresh()
+            linters.append((reading.file, linter))
+            found = linter.add(reading)
             is_file = reading.file != str(STDIN)
             if is_file and reading.source is not None and any(d.candidates for d in found):
                 fixable.append((reading.source, found))
-        good = tried_fixes(fixable, partial(self._relint, watch=watch)) if fixes else {}
-        return [linter.linted(good) for linter in linters]
+        relint = partial(self._relint, watch=watch, unsettled=unsettled)
+        good = tried_fixes(fixable, relint) if fixes else {}
+        return [linter.linted(good, settled=file not in unsettled) for file, linter in linters]
 
     def _relint(
-        self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
+        self,
+        changes: Sequence[tuple[str, str]],
+        watch: Watch | None = None,
+        unsettled: set[str] | None = None,
     ) -> list[tuple[Diagnostic, ...]]:
-        """Lint each changed text, taken as the contents of the file that it goes with."""
+        """Lint each changed text, taken as the contents of the file that it goes with.
+
+        The files whose texts could not be read for want of time or memory are added to `unsettled`.
+        """
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            return [
-                self.linter.fresh().add(reading) for reading in self._read_changed(changes, folder, watch)
-            ]
+            readings = list(self._read_changed(changes, folder, watch))
+        if unsettled is not None:
+            unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
+        return [self.linter.fresh().add(reading) for reading in readings]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """Lint `text`, taken as the contents of `file`; offer fixes."""

@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from symalloc.lint_cache import LintCache, default_folder
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linted_file import LintedFile, restored, stored
 from symalloc.linting import LintSession
+from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
@@ -189,6 +191,28 @@ def test_a_change_of_the_file_counts(model: Path, tmp_path: Path, linted: list[L
     _cache(tmp_path).put(model, linted[-1])
     assert _cache(tmp_path).has(model)
     assert not _cache(tmp_path).has(other), "the name stands in the findings"
+
+
+def test_fixes_that_could_not_be_tried_to_the_end_are_tried_again(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = WorkerPool.read
+
+    def gives_up(
+        pool: WorkerPool, files: Sequence[Path], options: LintOptions, *more: Any
+    ) -> Iterator[FileResult]:
+        for result in read(pool, files, options, *more):
+            problem = ReadProblem(file=result.file, message="gave up after 1 s", passing=True)
+            is_changed = result.file != str(model)
+            yield replace(result, programs=(), problems=(problem,)) if is_changed else result
+
+    arguments = ("lint", str(model), "--cache", str(tmp_path / "cache"), "--format", "sarif")
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerPool, "read", gives_up)
+        assert '"fixes"' not in run(*arguments)[1]
+    assert not list((tmp_path / "cache").glob("*.json"))
+    assert '"fixes"' in run(*arguments)[1]
+    assert list((tmp_path / "cache").glob("*.json"))
 
 
 def test_a_file_that_could_not_be_read_is_read_again(run: Run, tmp_path: Path) -> None:

@@ -14,15 +14,19 @@ from symalloc.program.ir import Origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintedFile:
-    """The report on one file, and the symbols of its functions with where they get their values."""
+    """The report on one file, and the symbols of its functions with where they get their values.
+
+    `settled`: every fix that was tried was tried to the end.
+    """
 
     report: Report
     symbols: Mapping[str, tuple[Origin, ...]]
+    settled: bool = True
 
     @property
     def is_complete(self) -> bool:
         """True if all of it was read, and nothing was left undecided: linting it again gives the same."""
-        return not self.report.unread and not self.report.summary.unknown
+        return self.settled and not self.report.unread and not self.report.summary.unknown
 
 
 def report_of(linted: Sequence[LintedFile], *, seconds: float, skipped: int) -> Report:

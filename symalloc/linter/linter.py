@@ -98,10 +98,16 @@ class Linter:
             sources={file: source for file, source in self._sources.items() if file in shown},
         )
 
-    def linted(self, fixes: Mapping[int, tuple[Fix, ...]] | None = None) -> LintedFile:
-        """The report, see `report`, with the symbols found so far, each with its origins in order."""
+    def linted(
+        self, fixes: Mapping[int, tuple[Fix, ...]] | None = None, *, settled: bool = True
+    ) -> LintedFile:
+        """The report, see `report`, with the symbols found so far, each with its origins in order.
+
+        `settled`: the `fixes` were tried to the end.
+        """
         ordered = ((name, sorted(origins, key=str)) for name, origins in self.symbols.items())
-        return LintedFile(report=self.report(fixes), symbols={name: tuple(found) for name, found in ordered})
+        symbols = {name: tuple(found) for name, found in ordered}
+        return LintedFile(report=self.report(fixes), symbols=symbols, settled=settled)
 
     # -- checking ------------------------------------------------------------------------------------------
 

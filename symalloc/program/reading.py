@@ -79,7 +79,8 @@ class ReadOptions:
 class ReadProblem:
     """Something that could not be read, or not be lowered: `message` says what and why, `hint` what to do.
 
-    `stage` names the TVM pass where it happened, None while reading.
+    `stage` names the TVM pass where it happened, None while reading.  `passing`: it may not happen again,
+    such as a lack of time or of memory.
     """
 
     file: str
@@ -88,6 +89,7 @@ class ReadProblem:
     span: Span | None = None
     module: str | None = None
     stage: str | None = None
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

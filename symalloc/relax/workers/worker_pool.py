@@ -78,7 +78,9 @@ class FileReading:
     def report(self, message: str, *, hint: str | None, stage: str | None) -> None:
         """Note a problem with the module that was begun."""
         name = self.module.name if self.module else None
-        self.told.append(ReadProblem(file=self.file, message=message, hint=hint, module=name, stage=stage))
+        self.told.append(
+            ReadProblem(file=self.file, message=message, hint=hint, module=name, stage=stage, passing=True)
+        )
 
     def result(self) -> FileResult:
         """The programs and problems found."""
@@ -334,7 +336,7 @@ def _report_failure(worker: Worker, reading: FileReading, failure: JobFailure) -
     """The job raised: there was too little memory, or it is a fault of ours."""
     if failure.expected:
         message = f"reading {failure.message}"
-        reading.told.append(ReadProblem(file=reading.file, message=message, stage=worker.stage))
+        reading.told.append(ReadProblem(file=reading.file, message=message, stage=worker.stage, passing=True))
         return
     message = f"symalloc failed while {worker.doing}: {failure.message}"
     reading.report(message, hint="this is a fault of symalloc; please report it", stage=worker.stage)
