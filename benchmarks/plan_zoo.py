@@ -5,7 +5,8 @@ each binding and each path that its conditions allow, a row shows the worst.  By
 allocator saw on TVM's virtual machine, rounded up to 64; `whole` figures include the results.
 
     plan/build      process time of planning over that of relax.build with TVM's planner, median of turns
-    arena/floor     peak of what is freed before the call returns, over the least that this order needs
+    arena/floor     peak of what is freed before the call returns, over the least that this order needs; what
+                    other paths need is needed until the If that parts them
     whole/floor     the same with the results
     bits            calls with the unplanned module's results, to the bit
     /unplanned      peak of the whole call over that of the unplanned module, which frees each tensor early

@@ -20,8 +20,8 @@ from typing import Any
 from benchmarks.harness import cpu_seconds, in_turns
 from benchmarks.zoo_models import case_named
 from symalloc.relax.passes.plan_pass import plan_lowered
-from tests.models.measure import load
-from tests.models.planned import Call, Case, Kind, Variants, calls, difference
+from tests.models.measure import Floor, load
+from tests.models.planned import Call, Case, Kind, Variants, calls, difference, needed
 
 __all__ = ["OURS", "PARTS", "UNBUILDABLE"]
 
@@ -55,7 +55,11 @@ def plan(variants: Variants, rounds: int) -> dict[str, Any]:
 
 def memory(variants: Variants, _rounds: int) -> list[dict[str, Any]]:
     """Our plan beside the unplanned module, a record for each binding and path; bytes are measured."""
-    return [_beside(call) for call in _all_calls(variants)]
+    found = []
+    for binding in variants.case.bindings:
+        paths = calls(variants, binding)
+        found += [_beside(call, floor) for call, floor in zip(paths, needed(paths), strict=True)]
+    return found
 
 
 def tvm(variants: Variants, _rounds: int) -> list[dict[str, Any]]:
@@ -89,14 +93,14 @@ def _all_calls(variants: Variants) -> Iterator[Call]:
         yield from calls(variants, binding)
 
 
-def _beside(call: Call) -> dict[str, Any]:
+def _beside(call: Call, floor: Floor) -> dict[str, Any]:
     variants = call.variants
     expected, ours = call.on(variants.unplanned), call.on(variants.ours)
     return {
         "binding": call.binding,
         "path": call.path,
         "difference": difference(ours, expected),
-        "floor": asdict(call.floor()),
+        "floor": asdict(floor),
         "ours": asdict(ours.usage),
         "unplanned": asdict(expected.usage),
     }

@@ -12,7 +12,7 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
-from tests.models.measure import ALLOCATOR, compiler, floor, load, measured, usage
+from tests.models.measure import ALLOCATOR, compiler, floor, floors, load, measured, usage
 
 FREE, STORAGE, TABLE = 0, 1, 2
 ROW = 64 * 4
@@ -29,13 +29,35 @@ class Chain:
         return d  # noqa: RET504
 
 
+@I.ir_module
+class Parted:
+    @R.function
+    def main(
+        c: R.Tensor((), "bool"),  # noqa: N805
+        x: R.Tensor(("n", 64), "float32"),
+    ) -> R.Tensor(("n", 64), "float32"):
+        a = R.exp(x)
+        b = R.add(x, x)
+        d = R.multiply(b, b)
+        if c:
+            e = R.add(a, d)
+            f = R.multiply(e, d)
+        else:
+            f = R.exp(d)
+        return f
+
+
 @pytest.fixture(scope="module")
 def machine() -> relax.VirtualMachine:
     """The unplanned chain on a machine that counts."""
     if compiler() is None:
         pytest.skip("measuring needs a C++ compiler")
     load()
-    executable = relax.build(lower(Chain, "llvm"), "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    return unplanned(Chain)
+
+
+def unplanned(module: tvm.IRModule) -> relax.VirtualMachine:
+    executable = relax.build(lower(module, "llvm"), "llvm", relax_pipeline=finishing_pipeline("llvm"))
     return relax.VirtualMachine(executable, tvm.cpu(), memory_cfg={tvm.cpu(): ALLOCATOR})
 
 
@@ -75,6 +97,16 @@ def test_a_run_is_measured(machine: relax.VirtualMachine, rows: int) -> None:
 def test_the_floor_of_a_run(machine: relax.VirtualMachine, rows: int) -> None:
     found = floor(machine, "main", [argument(rows)])
     assert found.planned == found.total == 3 * ROW * rows  # the result comes when a and x are not needed
+
+
+def test_what_the_other_side_of_an_if_needs_is_needed_until_there(machine: relax.VirtualMachine) -> None:
+    parted = unplanned(Parted)
+    paths = [[tvm.runtime.tensor(np.array(c)), argument(5)] for c in (True, False)]
+    alone = [floor(parted, "main", path).planned for path in paths]
+    assert alone == [3 * ROW * 5, 2 * ROW * 5]  # a, b, d; without the then-side nothing needs a behind exp
+    assert [found.planned for found in floors(parted, "main", paths)] == [3 * ROW * 5, 3 * ROW * 5]
+    _, held = measured(lambda: parted["main"](*paths[1]))
+    assert held.planned == 3 * ROW * 5
 
 
 def test_what_is_freed_holds_no_number(machine: relax.VirtualMachine) -> None:

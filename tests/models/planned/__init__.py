@@ -1,7 +1,7 @@
 """Models whose plans are built, run and measured.  `CASES` holds them by name."""
 
 from tests.models.planned import branching, constructs, control, networks
-from tests.models.planned.call import Call, calls, difference
+from tests.models.planned.call import Call, calls, difference, needed
 from tests.models.planned.case import CASES, Case
 from tests.models.planned.compare import Row, compare
 from tests.models.planned.sized import imported_case, ordinary_case
@@ -21,6 +21,7 @@ __all__ = [
     "control",
     "difference",
     "imported_case",
+    "needed",
     "networks",
     "ordinary_case",
 ]

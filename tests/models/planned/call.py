@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,11 +12,11 @@ import tvm
 import tvm_ffi
 
 from tests.models.execution import random_inputs
-from tests.models.measure import Floor, Usage, floor, measured
+from tests.models.measure import Floor, Usage, floors, measured
 from tests.models.planned.case import Binding
 from tests.models.planned.variants import Machine, Variants
 
-__all__ = ["Call", "Found", "calls", "difference"]
+__all__ = ["Call", "Found", "calls", "difference", "needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,16 @@ class Call:
         result, usage = measured(lambda: machine[self.variants.case.function](*arguments))
         return Found([*_arrays(result), *_arrays(arguments)], usage)
 
-    def floor(self) -> Floor:
-        """What the call needs at least."""
-        return floor(self.variants.unplanned, self.variants.case.function, self.arguments())
-
 
 def calls(variants: Variants, binding: Binding, seed: int = 0) -> list[Call]:
     """A call for each combination of the model's conditions."""
     return [Call(variants, binding, path, seed) for path in _paths(variants.case.paths)]
+
+
+def needed(paths: Sequence[Call]) -> list[Floor]:
+    """What each of the `calls` at one binding needs at least."""
+    variants = paths[0].variants
+    return floors(variants.unplanned, variants.case.function, [call.arguments() for call in paths])
 
 
 def difference(ours: Found, expected: Found) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.models.measure import Usage
-from tests.models.planned.call import Call, calls, difference
+from tests.models.planned.call import Call, calls, difference, needed
 from tests.models.planned.case import Binding
 from tests.models.planned.variants import Machine, Variants
 
@@ -84,7 +84,7 @@ def compare(variants: Variants, binding: Binding, *, theirs: bool = True, seed: 
         binding=binding,
         beyond=case.beyond(binding),
         difference=next(filter(None, differences), None),
-        floor=max(call.floor().planned for call in paths),
+        floor=max(floor.planned for floor in needed(paths)),
         ours=Worst.of(f.usage for f in found),
         theirs=_worst(free, paths),
         bounded=None if case.beyond(binding) else _worst(bounded, paths),
