@@ -112,6 +112,8 @@ class _FunctionWriter(BindingRewriter):
     fields: dict[ir.Var, Sequence[Node]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if len(self.function.params) != len(self.cfg.function.params):
+            raise EmissionError(f"`{self.plan.function}` has other parameters than what was planned")
         self.prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
         self.instructions = by_binding(self.cfg)
         for index, arena in enumerate(self.plan.arenas):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import NO_POINTEES, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
@@ -45,7 +44,7 @@ def offset_uses(
     for point in analysis.cfg.points:
         instruction = point.instruction
         if type(instruction) is CallKernel:
-            finder.kernel(instruction, accepts_offset(instruction.kernel))
+            finder.kernel(instruction, accepts_offset)
         elif point.kind is PointKind.EXIT:
             finder.look(point.operand)
         elif point.uses and type(instruction) not in _HANDED_ON and point.kind in _USING:
@@ -67,14 +66,20 @@ class _Finder:
         """Take up what looks at the pointer of all that `operand` may be, or hold."""
         self.needs_zero |= self.points_to.regions_of(operand) & self.away
 
-    def kernel(self, call: CallKernel, accepting: Collection[int]) -> None:
-        values, given = self.points_to.values, self.calls[call.kernel]
-        for position, argument in enumerate(call.arguments):
-            if position in accepting and type(argument) is Var:
-                must, may = pointees_of(values.get(argument, NO_POINTEES))
-                given[position] = given.get(position, NO_REGIONS) | must | may
+    def kernel(self, call: CallKernel, accepts_offset: Callable[[str], Collection[int]]) -> None:
+        away = [
+            (position, found)
+            for position, argument in enumerate(call.arguments)
+            if (found := self.points_to.regions_of(argument) & self.away)
+        ]
+        if not away:  # most kernels need not be read
+            return
+        accepting, given = accepts_offset(call.kernel), self.calls[call.kernel]
+        for position, found in away:
+            if position in accepting and type(call.arguments[position]) is Var:
+                given[position] = given.get(position, NO_REGIONS) | found
             else:
-                self.look(argument)
+                self.needs_zero |= found
 
     def found(self) -> OffsetUses:
         """The uses that were met, now that it is known which allocations need offset zero."""
@@ -84,7 +89,7 @@ class _Finder:
         parameters: dict[str, frozenset[int]] = {}
         lent = self.away & ~zero
         for kernel, given in self.calls.items():
-            found = frozenset(p for p, arrived in given.items() if self.points_to.resolve(arrived) & lent)
+            found = frozenset(p for p, arrived in given.items() if arrived & lent)
             if found:
                 parameters[kernel] = found
         needing = frozenset(var for root in roots if (var := regions[root].var) is not None)

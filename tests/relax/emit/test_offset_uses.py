@@ -120,3 +120,18 @@ def test_views_arrive_like_what_they_are_views_of(takes: Callable[[str], frozens
     found = uses(body.finish(), takes, [a])
     assert found.needs_zero_offset == (frozenset() if takes is anywhere else {a})
     assert found.offset_parameters == ({"read": {0}} if takes is anywhere else {})
+
+
+def test_kernels_that_get_nothing_at_an_offset_are_not_asked() -> None:
+    body = Body(X)
+    a, b = fresh(body), fresh(body)
+    body.call("copy", X, a)
+    body.call("exp", a, b)
+    asked: list[str] = []
+
+    def accepts(kernel: str) -> frozenset[int]:
+        asked.append(kernel)
+        return EVERYWHERE
+
+    uses(body.finish(), accepts, [b])
+    assert asked == ["exp"]
