@@ -13,7 +13,7 @@ from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
-from symalloc.relax.ir_types import BindingNode, Node, elements
+from symalloc.relax.ir_types import BindingNode, Node, bound, elements, of_type
 
 
 def map_functions(
@@ -34,7 +34,7 @@ def with_body(
 ) -> relax.Function:
     """`function` with another body, and with further parameters behind its own."""
     return relax.Function(
-        [*function.params, *arguments],
+        [*elements(function.params), *arguments],
         body,
         function.ret_ty,
         is_pure=function.is_pure,
@@ -128,9 +128,14 @@ class BindingRewriter:
     def branches(self, binding: BindingNode) -> relax.VarBinding:
         """The binding of an If rebuilt."""
         value = binding.value
-        sides = (self.branch(value.true_branch), self.branch(value.false_branch))
+        given = value.true_branch, value.false_branch
+        sides = tuple(map(self.branch, given))
         chosen = relax.If(self.value(value.cond), *sides, value.span)
-        return relax.VarBinding(binding.var, self.builder.normalize(chosen))
+        alike = all(
+            side.ty is not None and side.ty.same_as(old.ty) for side, old in zip(sides, given, strict=True)
+        )
+        made = of_type(chosen, value.ty) if alike and value.ty is not None else self.builder.normalize(chosen)
+        return bound(binding.var, made)
 
     def bind(self, name: str, value: Node) -> relax.VarBinding:
         """A binding of `value` to a new variable."""

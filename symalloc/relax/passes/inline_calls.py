@@ -6,7 +6,7 @@ to twice the floor.  TVM's InlinePrivateFunctions does not bind the callee's sym
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tvm
@@ -15,7 +15,7 @@ from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
 from symalloc.analysis.call_graph import callees_first, recursive
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, visit
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, of_type, visit
 from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_body, without
 
 MOST_BINDINGS = 4000
@@ -72,6 +72,12 @@ class _Inliner(BindingRewriter):
     def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         return block if isinstance(block, relax.DataflowBlock) else BindingRewriter.block(self, block)
 
+    def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
+        blocks = elements(seq.blocks)
+        if len(blocks) != 1 or seq.ty is None:
+            return BindingRewriter.sequence(self, seq, entry)
+        return of_type(relax.SeqExpr([self.block(blocks[0])], seq.body, seq.span), seq.ty)
+
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         self.depth += 1
         written = BindingRewriter.branch(self, seq)
@@ -82,7 +88,7 @@ class _Inliner(BindingRewriter):
         inlined = self.inlined(binding.value) if isinstance(binding, relax.VarBinding) else None
         if inlined is None:
             return BindingRewriter.rewrite(self, binding)
-        inside = [b for block in inlined.blocks for b in block.bindings]
+        inside = [b for block in elements(inlined.blocks) for b in elements(block.bindings)]
         return [*inside, relax.VarBinding(binding.var, inlined.body, binding.span)]
 
     def inlined(self, call: CallNode) -> relax.SeqExpr | None:
