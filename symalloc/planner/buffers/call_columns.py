@@ -11,10 +11,12 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from symalloc.analysis.live_ranges import Intervals
-from symalloc.planner.buffers.held_sums import HeldColumns
+from symalloc.planner.buffers.held_sums import HeldColumns, Numbers
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
-from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.block_nesting import BlockNesting, Reservation
 from symalloc.program.record import record
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
@@ -102,7 +104,9 @@ class CallColumns:
             self.offsets.append(self.offsets[-1] + len(starts))
         self._sorted = [sorted(steps) for steps in self.steps]
         self._latest = [list(accumulate(steps, max)) for steps in self.steps]
-        self._ends: dict[tuple[int, int], int] = {}
+        self._begins: dict[Reservation, Sequence[tuple[int, int, int]]] = {}
+        self._ends: dict[int, Sequence[int]] = {}
+        self._where: dict[int, slice | Numbers] = {}
         self.made = [bisect_left(self.steps[0], t.made) for t in tenants]
         self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
         self.beside = [
@@ -135,6 +139,16 @@ class CallColumns:
     def held_columns(self) -> HeldColumns:
         """The columns for which each tenant is held, as arrays."""
         return HeldColumns.of(self.held)
+
+    def where(self, i: int) -> slice | Numbers:
+        """The columns for which a tenant is held, as an index into arrays."""
+        found = self._where.get(i)
+        if found is None:
+            spans = self.held[i]
+            alone = len(spans) == 1
+            found = slice(*spans[0][1:]) if alone else np.concatenate([np.arange(*one[1:]) for one in spans])
+            self._where[i] = found
+        return found
 
     def _set_apart(self, text: PathLifetimes) -> None:
         """Leave out what lives on some paths through a part of the text and not on others."""
@@ -212,14 +226,22 @@ class CallColumns:
         return Held(0, min([made[i] for i in members]), max([held[i][0].end for i in members]))
 
     def _reservation(self, members: Sequence[int]) -> Iterator[Held]:
-        block, point = self.nesting.reservation(self.tenants[i].made for i in members)
-        for path in self.paths:
-            if not _any_within(self._sorted[path], block):
-                continue
-            begin = self.offsets[path] + bisect_left(self._latest[path], point)
-            end = max(self._end(path, i) for i in members)
+        reservation = self.nesting.reservation([self.tenants[i].made for i in members])
+        begins = self._begins.get(reservation)
+        if begins is None:
+            begins = self._begins[reservation] = list(self._begins_of(reservation))
+        ends = [self._ends_of(i) for i in members]
+        for place, path, begin in begins:
+            end = max([there[place] for there in ends])
             if begin < end:
                 yield Held(path, begin, end)
+
+    def _begins_of(self, reservation: Reservation) -> Iterator[tuple[int, int, int]]:
+        """Yield the paths on which an arena is reserved, by place and number, and the column it is at."""
+        block, point = reservation
+        for place, path in enumerate(self.paths):
+            if _any_within(self._sorted[path], block):
+                yield place, path, self.offsets[path] + bisect_left(self._latest[path], point)
 
     def extended(self, spans: Sequence[Held], members: Sequence[int], i: int) -> tuple[Held, ...]:
         """The same for `members`, for which an arena is there during `spans`, and one more."""
@@ -228,16 +250,15 @@ class CallColumns:
         ((path, begin, end),) = spans
         return (Held(path, min(begin, self.made[i]), max(end, self.held[i][0].end)),)
 
-    def _end(self, path: int, i: int) -> int:
-        """The column up to which an arena is there for a tenant: to its last use, or to the If behind which
-        it lies on another path.
-        """
-        found = self._ends.get((path, i))
+    def _ends_of(self, i: int) -> Sequence[int]:
+        """The column on each of `paths` up to which an arena is there for a tenant."""
+        found = self._ends.get(i)
         if found is None:
-            found = self._ends[path, i] = self._end_of(path, i)
+            found = self._ends[i] = [self._end(path, i) for path in self.paths]
         return found
 
-    def _end_of(self, path: int, i: int) -> int:
+    def _end(self, path: int, i: int) -> int:
+        """The same on one path: to its last use, or to the If behind which it lies on another path."""
         held = next((one for one in self.held[i] if one.path == path), None)
         if held is not None:
             return held.end

@@ -55,6 +55,7 @@ class CallTimeline:
         self.possible, self.may_join = columns.possible, columns.may_join
         self.by_column = False
         self._heights: dict[tuple[int, ...], Values] = {}
+        self._own: tuple[list[tuple[int, ...]], Values] | None = None
         self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
         self.bytes: Values = table.values[self._kinds]
         self.beside = self._of(columns.beside)
@@ -142,9 +143,16 @@ class CallTimeline:
         """The bytes that are taken at each column where each of `groups` has an arena; those `lent`, by
         index, are held all the while.
         """
-        alone = [group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent]
-        found = self.load(alone)
+        if lent:
+            return self._arenas(groups, lent) + self.beside
+        found = self._arenas([group for group in groups if self.tenants[group[0]].kept])
+        found += self.own(groups)
         found += self.beside
+        return found
+
+    def _arenas(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
+        """The same of the arenas alone."""
+        found = self.load([group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent])
         shared = [i for i, group in enumerate(groups) if len(group) > 1 or i in lent]
         always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths if lent]
         held = [always if i in lent else self.reserved(groups[i]) for i in shared]
@@ -180,8 +188,16 @@ class CallTimeline:
         return found
 
     def own(self, groups: Sequence[Sequence[int]]) -> Values:
-        """The bytes at each column of the arenas that do not lie in the memory of results."""
-        return self.taken([group for group in groups if not self.tenants[group[0]].kept]) - self.beside
+        """The bytes at each column of the arenas that do not lie in the memory of results.
+
+        Those of the groups that were asked for last are kept: who judges some asks for them again.
+        """
+        asked = [tuple(group) for group in groups if not self.tenants[group[0]].kept]
+        if not asked:
+            return self._arenas(asked)
+        if self._own is None or self._own[0] != asked:
+            self._own = asked, self._arenas(asked)
+        return self._own[1]
 
     def spreads(self, groups: Sequence[Sequence[int]]) -> Values:
         """The most that arenas take together, in multiples of the floor, at each binding."""
@@ -205,7 +221,8 @@ def _add(found: Values, held: Iterable[tuple[Values, Sequence[Held]]], first: in
     """Add each size while it is held to `found`, whose first column is `first`."""
     for size, spans in held:
         for _, begin, end in spans:
-            found[begin - first : end - first] += size
+            part = found[begin - first : end - first]
+            part += size  # in place: an assignment to the slice would copy it
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,11 @@ class CoefficientBound:
         key = tuple(map(tuple, groups)), frozenset(lent)
         if key not in self._known:
             taken = timeline.taken(groups, lent)
+            there: list[bool] = np.logical_and.reduce(taken <= timeline.need, axis=1).tolist()
             paths = (one for one in self.columns.spans if not one.path.text)
-            self._known[key] = all(_kept(path, taken, timeline.need) for path in paths)
+            self._known[key] = all(
+                all(there[path.begin : path.end]) or _kept(path, taken, timeline.need) for path in paths
+            )
         return self._known[key]
 
     def tight(self, groups: Sequence[Sequence[int]]) -> bool:

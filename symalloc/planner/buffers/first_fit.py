@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 
@@ -46,14 +46,14 @@ def few_arenas(
     Those come before that are live where one arena for all would be too much: they are to share one.
     """
     whole = memory.taken([*([i] for i in results), planned])
-    crowded = np.any(whole > memory.limit + 0.5, axis=1)
-    shares = (memory.bytes / memory.scale).sum(axis=1)
+    crowded = np.logical_or.reduce(whole > memory.limit + 0.5, axis=1)
+    before = [0, *accumulate(crowded.tolist())]  # the crowded columns in front of each
+    fit = _FirstFit(memory, results, hosts, beside=())
 
     def rank(i: int) -> tuple[bool, float, int]:
-        late = any(crowded[begin:end].any() for _, begin, end in memory.held[i])
-        return not late, -float(shares[i]), memory.tenants[i].made
+        late = any(before[begin] < before[end] for _, begin, end in memory.held[i])
+        return not late, -fit.shares[i], memory.tenants[i].made
 
-    fit = _FirstFit(memory, results, hosts, beside=())
     fit.spread = len(results) + FEW
     for i in sorted(planned, key=rank):
         if not fit.enter(i) or len(fit.groups) > len(results) + FEW or fit.work > MOST_WORK:
@@ -95,6 +95,7 @@ class _FirstFit:
         self.counted = frozenset(beside)
         self.spread = 0
         self.scale = memory.scale
+        self.shares: list[float] = np.add.reduce(memory.bytes / memory.scale, axis=1).tolist()
         self.fine = min(self.room.min(initial=0.0), self.spare.min(initial=0.0)) >= -0.5
         self.work = 0
 
@@ -115,8 +116,7 @@ class _FirstFit:
                 best = (found[0], group, found[1], found[2])
                 if found[0] <= 0:
                     break
-        own = float((self.memory.bytes[i] / self.scale).sum())
-        if best is None or (len(self.groups) < self.spread and best[0] >= own - 1e-9):
+        if best is None or (len(self.groups) < self.spread and best[0] >= self.shares[i] - 1e-9):
             self.groups.append(_Group(self.memory, [i], open_to=True))
             return i in self.counted or self.alone(i)
         growth, group, height, spans = best
@@ -124,7 +124,8 @@ class _FirstFit:
             self.change(group, i, height, spans)
         group.members.append(i)
         for _, begin, end in self.memory.held[i]:
-            group.load[begin:end] += self.memory.bytes[i]
+            part = group.load[begin:end]
+            part += self.memory.bytes[i]
         group.height = height
         group.hold(self.memory, spans)
         return True
@@ -161,8 +162,8 @@ class _FirstFit:
         if group.kept and not self.before(group, i):
             return None
         height = group.height
-        for _, begin, end in memory.held[i]:
-            most = np.maximum.reduce(group.load[begin:end], axis=0, initial=0.0)
+        if memory.held[i]:
+            most = np.maximum.reduce(group.load[memory.columns.where(i)], axis=0, initial=0.0)
             height = np.maximum(height, most + size)
         grown = height - group.height
         if group.kept and np.maximum.reduce(grown, initial=0.0) > 0.5:

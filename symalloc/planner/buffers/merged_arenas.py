@@ -164,4 +164,5 @@ class _Merging:
 def _add(spare: Values, held: Sequence[Held], size: Values, first: int) -> None:
     """Add `size` while it is held to `spare`, whose first column is `first`."""
     for _, begin, end in held:
-        spare[begin - first : end - first] += size
+        part = spare[begin - first : end - first]
+        part += size  # in place: an assignment to the slice would copy it
