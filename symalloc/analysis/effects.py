@@ -84,7 +84,7 @@ class _Buffer(NamedTuple):
 
 def _buffers(kernel: ir.Kernel) -> Sequence[_Buffer]:
     return tuple(
-        _Buffer(position, p.reads, p.writes, p.must_def, _refuses_offset(p))
+        from_fields(_Buffer, (position, p.reads, p.writes, p.must_def, _refuses_offset(p)))
         for position, p in enumerate(kernel.parameters)
         if isinstance(p, ir.KernelBuffer)
     )

@@ -78,6 +78,8 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     order = callees_first(callees)
     called = frozenset().union(*callees.values())
+    by_others = {callee for name in order for callee in callees[name] if callee != name}
+    under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
     found: dict[str, FunctionAnalysis] = {}
     coverages = KernelCoverages(program)
@@ -92,14 +94,18 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
         if name in called:
             summary = _settled(_summary(points_to, effects, content), summary)
         found[name] = FunctionAnalysis(
-            cfg=graphs[name], points_to=points_to, effects=effects, content=content, summary=summary
+            cfg=graphs[name],
+            points_to=points_to,
+            effects=effects,
+            content=content,
+            summary=summary,
+            recursive=name in under_way,
+            called=name in by_others,
         )
         if summary != summaries[name]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
-    under_way = recursive(callees)
-    by_others = {callee for name in order for callee in callees[name] if callee != name}
-    return {n: replace(found[n], recursive=n in under_way, called=n in by_others) for n in order}
+    return {name: found[name] for name in order}
 
 
 def analyse_variant(

@@ -175,6 +175,8 @@ def _loose(group: _ArenaBuffers, arena: Arena, domain: Domain, loosest: float) -
 
 def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
     """Return `arena`, made for buffers of the same structure, with `buffers` in it."""
+    if arena.placements[0].buffer is buffers[0]:
+        return arena  # it was made for these
     placed = (Placement(b, p.offset) for b, p in zip(buffers, arena.placements, strict=True))
     return replace(Arena.of(arena.size, placed), raised=arena.raised)
 

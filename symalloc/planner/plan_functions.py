@@ -88,10 +88,12 @@ class _Shared:
         self, known: KnownSymbols, prover: Prover, bounds: Sequence[DeclaredBound], *, reserve: bool
     ) -> Sizes:
         """Return the sizes of a function; those over symbols that are known at entry are worked out once."""
-        made = Sizes(known, prover, bounds, reserve=reserve)
         if known.later:
-            return made
-        return self.sizes.setdefault((known.entry, known.signed, tuple(bounds)), made)
+            return Sizes(known, prover, bounds, reserve=reserve)
+        key = known.entry, known.signed, tuple(bounds)
+        if key not in self.sizes:
+            self.sizes[key] = Sizes(known, prover, bounds, reserve=reserve)
+        return self.sizes[key]
 
 
 def _plan_function(

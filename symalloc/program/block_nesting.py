@@ -33,10 +33,12 @@ class BlockNesting:
         """
         numbers = frozenset(points)
         first = min(numbers)
-        chain = self._chain(first)
         if not self.cfg.joins:
             return Reservation((0, len(self.cfg.points)), first)
-        depth = min(_common(chain, self._chain(other)) for other in numbers)
+        chain = self._chain(first)
+        depth = len(chain)
+        for other in numbers if chain else ():
+            depth = min(depth, _common(chain, self._chain(other)))
         point = chain[depth][0] if depth < len(chain) else first
         return Reservation(self._range(chain[:depth]), point)
 
@@ -67,4 +69,6 @@ class BlockNesting:
 
 def _common(left: _Chain, right: _Chain) -> int:
     """The number of blocks that both chains begin with."""
+    if left is right:
+        return len(left)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))

@@ -34,8 +34,9 @@ class Domain:
         return self.upper.get(name, self.default_upper)
 
     def assuming(self, conditions: Iterable[Condition]) -> Domain:
-        """The domain with further assumptions."""
-        return replace(self, assumptions=(*self.assumptions, *conditions))
+        """The domain with further assumptions; itself where there are none."""
+        added = tuple(conditions)
+        return replace(self, assumptions=(*self.assumptions, *added)) if added else self
 
     def contains(self, binding: Mapping[str, int]) -> bool:
         """True if `binding` (which must name every symbol of the assumptions) lies in the domain."""

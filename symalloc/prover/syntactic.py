@@ -36,7 +36,7 @@ class SyntacticOrder:
         self._domain, self._most = domain, most
         self.compared = 0
         self._atoms: dict[Atom, bool] = {}
-        self._points = tuple(ValuesAt(_Point(domain, extents)) for extents in EXTENTS)
+        self._points: tuple[ValuesAt, ...] = ()
         self._values: dict[Expr, tuple[int | None, ...]] = {}
 
     def at_most(self, low: Expr, high: Expr) -> bool:
@@ -84,7 +84,9 @@ class SyntacticOrder:
         """The values at a few points: what is not in order there need not be looked at."""
         found = self._values.get(expr)
         if found is None:
-            found = self._values[expr] = tuple(point.value(expr) for point in self._points)
+            points = self._points or tuple(ValuesAt(_Point(self._domain, extents)) for extents in EXTENTS)
+            self._points = points
+            found = self._values[expr] = tuple(point.value(expr) for point in points)
         return found
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:

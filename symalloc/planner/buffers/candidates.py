@@ -82,8 +82,8 @@ def find_candidates(
     merged = bool(analysis.cfg.joins) and not paths
     if merged:
         times = CandidateTimes(program, analysis, analyses, variables, once=True)
-    text = times.lifetimes(variables, range(len(analysis.cfg.points)))
-    paths.append(replace(text, text=bool(paths), merged=merged))
+    points = range(len(analysis.cfg.points))
+    paths.append(times.lifetimes(variables, points, text=bool(paths), merged=merged))
     function, reserve = analysis.cfg.function, options.bounds == "reserve"
     assignment = ArenaAssignment(
         candidates,
@@ -185,10 +185,8 @@ class _CandidateFinder:
         wanted = self.grounded is not None and (callee is not None or var in self.grounded)
         name = var.name if callee is None else f"{callee}()"
         grounded = wanted and not returned  # in whose own memory it starts
-        number, size = len(self.found), sized.size
-        buffer = Buffer(number, name, size, (), sized.nbytes, device, scope, var, ALIGNMENT, callee)
-        if grounded or lent or returned:
-            buffer = replace(buffer, grounded=grounded, lent=lent, returned=returned)
+        of_tensor = (len(self.found), name, sized.size, (), sized.nbytes, device, scope, var, ALIGNMENT)
+        buffer = Buffer(*of_tensor, callee, None, None, grounded, lent, 0, returned)
         made = self.analysis.cfg.starts[var]
         self.found.append(Candidate(buffer, sized.definition, made))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import values_at_call
@@ -85,10 +86,9 @@ def path_lifetimes(
             for point in analysis.cfg.points
         ]
         times = CandidateTimes(program, analysis, analyses, variables)
-        found = times.lifetimes(variables, points, joined)
         passed = sorted(conditions.keys() & set(points))
         tested = {numbers[var]: point for point in passed for var in conditions[point] if var in numbers}
-        yield replace(found, tested=tested)
+        yield times.lifetimes(variables, points, joined, tested=tested)
 
 
 def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
@@ -176,7 +176,14 @@ class CandidateTimes:
         return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])
 
     def lifetimes(
-        self, variables: Sequence[Var | None], points: Sequence[int], joined: Collection[Var] = ()
+        self,
+        variables: Sequence[Var | None],
+        points: Sequence[int],
+        joined: Collection[Var] = (),
+        *,
+        tested: Mapping[int, int] = MappingProxyType({}),
+        text: bool = False,
+        merged: bool = False,
     ) -> PathLifetimes:
         """Return the lifetimes with what no plan places: all but `variables`, to whose `points` ours map.
 
@@ -213,6 +220,9 @@ class CandidateTimes:
                 for call in self.calls
                 if call.var in self.of
             ],
+            tested=tested,
+            text=text,
+            merged=merged,
         )
 
     def _returned(self, yielded: Mapping[int, int]) -> Iterator[UnplannedRange]:

@@ -19,6 +19,7 @@ from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.prover.verdict import Verdict
+from symalloc.size.cached_property import cached_property
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import Condition, Relation, ge
 from symalloc.size.expr import (
@@ -49,7 +50,7 @@ class SymbolDefinition:
     signed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KnownSymbols:
     """The symbols of a function by where they are defined.
 
@@ -61,12 +62,12 @@ class KnownSymbols:
     signed: frozenset[str]
     later: Mapping[str, SymbolDefinition]
 
-    @property
+    @cached_property
     def may_be_negative(self) -> frozenset[str]:
         """The symbols that nothing checks to be >= 0, wherever they are defined."""
         return self.signed.union(name for name, where in self.later.items() if where.signed)
 
-    @property
+    @cached_property
     def domain(self) -> Domain:
         """The domain of the symbols without any check: extents of tensors are >= 0."""
         return Domain(lower=dict.fromkeys(sorted(self.may_be_negative), INT64_MIN))
