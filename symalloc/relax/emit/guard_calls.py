@@ -43,6 +43,7 @@ class GuardWriter:
     kind: GuardKind
     taken: set[str]
     kernels: dict[str, tirx.PrimFunc] = field(default_factory=dict)
+    _limits: dict[Condition, tuple[_Limits, ...]] = field(default_factory=dict)
 
     def condition(self, guards: Sequence[Guard], prims: PrimBuilder) -> Node:
         """All `guards` as one scalar condition."""
@@ -65,7 +66,9 @@ class GuardWriter:
         if guards[0].declared:
             complaint = f"{function}: these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
-        limits = _limits(check)
+        limits = self._limits.get(check)
+        if limits is None:  # functions that are alike have equal checks
+            limits = self._limits[check] = _limits(check)
         if not limits or self.kind == "native":
             return self._raise(check, check.conjuncts, complaint, function, prims, beside)
         shown = ", ".join(limit.template for limit in limits)
