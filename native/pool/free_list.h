@@ -47,6 +47,12 @@ class FreeList {
   // The interval that `offset` lies in, [offset, offset) where it is not free.
   Interval Around(int64_t offset) const;
 
+  // Calls visit(interval) for those of `nbytes` bytes and more, the smallest first, until it returns false.
+  template <typename Visit>
+  void FromSize(int64_t nbytes, Visit visit) const {
+    by_size_.From(nbytes, [&](const SizeIndex::Key& key) { return visit(Interval{key.start, key.start + key.size}); });
+  }
+
   // Calls visit(start, end) for the free parts of [from, to), the highest first.
   template <typename Visit>
   void Within(int64_t from, int64_t to, Visit visit) const {

@@ -14,6 +14,14 @@ inline uint64_t WordMask(int64_t from, int64_t to) {
   return upto & ~((uint64_t{1} << from) - 1);
 }
 
+// The number of bits that are set; the builtin is a call, on machines of any age.
+inline int64_t CountBits(uint64_t bits) {
+  bits -= bits >> 1 & 0x5555555555555555;
+  bits = (bits & 0x3333333333333333) + (bits >> 2 & 0x3333333333333333);
+  bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0f;
+  return static_cast<int64_t>(bits * 0x0101010101010101 >> 56);
+}
+
 // A set of page numbers, one bit each, with two levels of words above that say which words hold any.
 class PageSet {
  public:
@@ -27,7 +35,7 @@ class PageSet {
   void Insert(int64_t first, int64_t last) {
     if (last > first) Reserve(last);
     ForWords(first, last, [this](int64_t word, uint64_t mask) {
-      count_ += __builtin_popcountll(mask & ~levels_[0][word]);
+      count_ += CountBits(mask & ~levels_[0][word]);
       if (levels_[0][word] == 0) Mark(word);
       levels_[0][word] |= mask;
     });
@@ -36,7 +44,7 @@ class PageSet {
   void Erase(int64_t first, int64_t last) {
     ForWords(first, std::min(last, static_cast<int64_t>(levels_[0].size()) * 64), [this](int64_t word, uint64_t mask) {
       if (levels_[0][word] == 0) return;
-      count_ -= __builtin_popcountll(mask & levels_[0][word]);
+      count_ -= CountBits(mask & levels_[0][word]);
       levels_[0][word] &= ~mask;
       if (levels_[0][word] == 0) Unmark(word);
     });
@@ -59,15 +67,14 @@ class PageSet {
     return kNone;
   }
 
-  // The highest page of [first, last), or below `first` where there is none.
-  int64_t HighestIn(int64_t first, int64_t last) const {
-    int64_t word = std::min((last - 1) >> 6, static_cast<int64_t>(levels_[0].size()) - 1);
-    for (; word >= 0 && word >= first >> 6; --word) {
-      uint64_t pages = levels_[0][word];
-      if (last < (word + 1) << 6) pages &= WordMask(0, last & 63);
-      if (pages != 0) return word << 6 | (63 - __builtin_clzll(pages));
+  // Calls visit(begin, end) for the runs of pages in [first, last), the highest first, until it returns false.
+  template <typename Visit>
+  void RunsIn(int64_t first, int64_t last, Visit visit) const {
+    last = std::min(last, static_cast<int64_t>(levels_[0].size()) * 64);
+    for (int64_t end; (end = EndOfHighest(first, last)) > first;) {
+      last = BeginOfRun(first, end);
+      if (!visit(last, end)) return;
     }
-    return first - 1;
   }
 
   // Calls visit(word, mask) for the words that the pages [first, last) lie in.
@@ -79,6 +86,28 @@ class PageSet {
   }
 
  private:
+  // Where the highest page of [first, last) ends, at most `first` where there is none.
+  int64_t EndOfHighest(int64_t first, int64_t last) const {
+    for (int64_t word = (last - 1) >> 6; word >= first >> 6 && last > first; --word) {
+      uint64_t pages = levels_[0][word];
+      if (last < (word + 1) << 6) pages &= WordMask(0, last & 63);
+      if (pages != 0) return (word << 6) + 64 - __builtin_clzll(pages);
+      uint64_t below = levels_[1][word >> 6] & WordMask(0, word & 63);
+      word = (word & -64) + (below == 0 ? 0 : 64 - __builtin_clzll(below));
+    }
+    return first;
+  }
+
+  // Where the run begins, within [first, end), that ends at `end`.
+  int64_t BeginOfRun(int64_t first, int64_t end) const {
+    for (int64_t word = (end - 1) >> 6; word >= first >> 6; --word) {
+      uint64_t absent = ~levels_[0][word];
+      if (end < (word + 1) << 6) absent &= WordMask(0, end & 63);
+      if (absent != 0) return std::max(first, (word << 6) + 64 - __builtin_clzll(absent));
+    }
+    return first;
+  }
+
   void Grow(int64_t words) {
     for (auto& level : levels_) {
       level.resize(std::max<size_t>(level.size(), words));

@@ -82,17 +82,15 @@ void PageTable::WantHuge(char* base, int64_t nbytes, PageRecycler* recycler) {
 // For those that a run of units lies in.
 void PageTable::ForgoHuge(int64_t first, int64_t last, PageRecycler* recycler) {
   int64_t from = (first << shift_) / kHugePage, to = RoundUp(last << shift_, kHugePage) / kHugePage;
-  for (int64_t end = to; (end = asked_.HighestIn(from, end) + 1) > from;) {
-    int64_t begin = end - 1;
-    while (begin > from && asked_.Has(begin - 1)) --begin;
+  asked_.RunsIn(from, to, [&](int64_t begin, int64_t end) {
     asked_.Erase(begin, end);
     if (recycler != nullptr) {
       recycler->ForgoHuge(base_ + begin * kHugePage, (end - begin) * kHugePage);
     } else {
       ForgoHugePages(base_ + begin * kHugePage, (end - begin) * kHugePage);
     }
-    end = begin;
-  }
+    return true;
+  });
 }
 
 int64_t PageTable::CountMissing(int64_t first, int64_t last) const {
@@ -100,7 +98,7 @@ int64_t PageTable::CountMissing(int64_t first, int64_t last) const {
   int64_t count = last - known;
   PageSet::ForWords(first, known, [&](int64_t word, uint64_t mask) {
     uint64_t missing = mask & ~words_[word];
-    if (missing != 0) count += __builtin_popcountll(missing);  // a call, on machines of any age
+    if (missing != 0) count += CountBits(missing);
   });
   return count;
 }

@@ -14,7 +14,6 @@ namespace {
 
 constexpr int64_t kLeastCapacity = 1 << 26;
 constexpr int64_t kLeastStep = 1 << 26;
-constexpr int kMostTried = 32;           // places, in search of one that is clear of limbo
 constexpr int kMostVisited = 4096;       // free intervals, in search of pages of the system at a time
 constexpr char kFreeAlready[] = "what is freed is free already, in whole or in part";
 
@@ -126,21 +125,6 @@ int64_t PagedRanges::Range::DecommitUnits(int64_t nbytes, int64_t* below, PageRe
   return given;
 }
 
-PagedRanges::Place PagedRanges::Range::Tightest(int64_t size, int64_t align, int64_t grain) const {
-  Place best;
-  // the pages in the middle of a free interval are all missing, and so are those at the end of the range
-  free_list.Downwards([&](int64_t start, int64_t end) {
-    for (int64_t offset : {(end - size) & -align, RoundUp(start, align)}) {
-      if (end - start < size || offset < start || offset + size > end) continue;
-      if (end == capacity && offset != RoundUp(start, align)) continue;
-      int64_t missing = pages.Missing(offset, size, grain);
-      if (best.offset == kNone || missing <= best.missing) best = {offset, missing, grain};
-    }
-    return true;
-  });
-  return best;
-}
-
 // In large steps, so that blocks that come and go never get here.
 void PagedRanges::Range::MakeReachable(int64_t end) {
   end = RoundUp(end, page);
@@ -204,47 +188,17 @@ int64_t PagedRanges::Address(const void* block) const {
   return which * capacity_ + (static_cast<const char*>(block) - bases_[which]);
 }
 
-// `offset` where no page of a place there is in limbo; else where the next one may be.
-int64_t PagedRanges::PastLimbo(const Range& range, int64_t offset, int64_t size) const {
-  if (limbo.empty()) return offset;
-  int64_t first = offset & -page_;
-  const char* end = limbo.EndWithin(range.base + first, RoundUp(offset + size, page_) - first);
-  return end == nullptr ? offset : RoundUp(end - range.base, page_);
-}
-
-// The lowest place that is clear of limbo, as far as it is looked for; else kNone.
-int64_t PagedRanges::FindClear(const Range& range, int64_t size, int64_t align) const {
-  int64_t found = kNone;
-  int tried = 0;
-  range.free_list.Upwards([&](int64_t start, int64_t end) {
-    for (int64_t offset = RoundUp(start, align); offset + size <= end && tried < kMostTried; ++tried) {
-      int64_t past = PastLimbo(range, offset, size);
-      if (past == offset) {
-        found = offset;
-        return false;
-      }
-      offset = RoundUp(past, align);
-    }
-    return tried < kMostTried;
-  });
-  return found;
-}
-
-// kNone where there is no place; throws Awaited.
-int64_t PagedRanges::FindPlace(const Range& range, int64_t size, int64_t align) const {
-  int64_t offset = range.free_list.Find(size, align);
-  if (offset == kNone || PastLimbo(range, offset, size) == offset) return offset;
-  offset = FindClear(range, size, align);
-  if (offset == kNone) throw Awaited();
-  return offset;
-}
-
 char* PagedRanges::TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
   Range& range = ranges_[which];
   int64_t offset = FindPlace(range, size, align);
   if (offset == kNone) return nullptr;
   int64_t missing = range.pages.Missing(offset, size, page_);
   return Over(missing, size, in_use) ? nullptr : TakeAt(which, {offset, missing, page_}, size, recycler);
+}
+
+char* PagedRanges::TakeBacked(int which, int64_t size, int64_t align, PageRecycler* recycler) {
+  int64_t offset = Crowded(which) ? kNone : ranges_[which].FindBacked(size, align);
+  return offset == kNone ? nullptr : TakeAt(which, {offset, 0, page_}, size, recycler);
 }
 
 char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler) {
@@ -260,18 +214,6 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
   range.Back(place, size, recycler);
   NoteCrowd(which);
   return range.base + place.offset;
-}
-
-// The place that is taken; where that would break a limit, and few intervals are free, the one that lacks the fewest
-// pages.
-PagedRanges::Place PagedRanges::LeastMissing(int which, int64_t size, int64_t align, int64_t in_use) const {
-  const Range& range = ranges_[which];
-  int64_t offset = FindPlace(range, size, align);
-  if (offset == kNone) return {};
-  Place found{offset, range.pages.Missing(offset, size, page_), page_};
-  if (Crowded(which) || !Over(found.missing, size, in_use)) return found;
-  Place least = range.Tightest(size, align, page_);
-  return PastLimbo(range, least.offset, size) == least.offset ? least : found;
 }
 
 void PagedRanges::RequirePlace(int which, int64_t size, int64_t align) const {

@@ -54,7 +54,11 @@ class PagedRanges {
   // what is left to do before the block may be written.
   char* TakeWithinLimits(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler);
 
-  // The same, but free pages are given back to make room; nullptr where even that breaks the hard limit.
+  // Takes a place where every page of the block is backed, in the smallest interval that has one; nullptr where there is
+  // none, or many intervals are free.
+  char* TakeBacked(int which, int64_t size, int64_t align, PageRecycler* recycler);
+
+  // As `TakeWithinLimits`, but free pages are given back to make room; nullptr where even that breaks the hard limit.
   char* TakeMakingRoom(int which, int64_t size, int64_t align, int64_t in_use, PageRecycler* recycler);
 
   // A place for a block, and the bytes of pages that it lacks.
@@ -172,9 +176,11 @@ class PagedRanges {
     void NoteFragments(int64_t from, int64_t to, int64_t at);
     int64_t DecommitFree(int64_t nbytes, PageRecycler* recycler, Trimming* trimming = nullptr);
     int64_t DecommitFitting(int64_t nbytes, PageRecycler* recycler);
-    int64_t DecommitWithin(const FreeList::Interval& interval, int64_t nbytes, PageRecycler* recycler);
     int64_t DecommitFragments(int64_t nbytes, int64_t kept, int64_t kept_end, PageRecycler* recycler);
     int64_t DecommitUnits(int64_t nbytes, int64_t* below, PageRecycler* recycler);
+    template <typename Visit>
+    void ForPlaces(const FreeList::Interval& free, int64_t size, int64_t align, Visit visit) const;
+    int64_t FindBacked(int64_t size, int64_t align) const;
     Place Tightest(int64_t size, int64_t align, int64_t grain) const;
 
     // Makes the bytes below `end` writable; throws OutOfMemory where the system refuses.

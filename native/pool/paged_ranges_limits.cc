@@ -1,6 +1,6 @@
 // The limits of a pool, and what is given back so that they hold.
 #include <algorithm>
-#include <array>
+#include <tuple>
 #include <utility>
 
 #include "pool/paged_ranges.h"
@@ -52,37 +52,24 @@ bool PagedRanges::MakeRoom(int which, const Place& place, int64_t size, int64_t 
   return reserved() + limbo.bytes() + place.missing <= limit;
 }
 
-// Gives back free pages, in as few pieces as can be: those of the smallest interval that is large enough, and where none is,
-// of the largest; the bytes.  Where many intervals are free, the highest pages go first.
+// Gives back free pages, in as few pieces as can be: those of the smallest run that is large enough, and where none is, of
+// the largest; the bytes.  Where many intervals are free, the highest pages go first.
 int64_t PagedRanges::Range::DecommitFitting(int64_t nbytes, PageRecycler* recycler) {
   if (Crowded()) return DecommitFree(nbytes, recycler);
-  std::array<FreeList::Interval, kCrowd> intervals;
-  auto end = intervals.begin();
-  free_list.Downwards([&](int64_t from, int64_t to) {
-    if (to - from >= page) *end++ = {from, to};
-    return true;
-  });
-  auto size = [](const FreeList::Interval& each) { return each.end - each.start; };
-  auto smaller = [size](const auto& a, const auto& b) {
-    return std::pair(size(a), b.start) < std::pair(size(b), a.start);
-  };
-  std::sort(intervals.begin(), end, smaller);
-  auto fits = std::find_if(intervals.begin(), end, [&](const auto& each) { return size(each) >= nbytes; });
   int64_t given = 0;
-  for (auto at = fits; at != end; ++at) given += DecommitWithin(*at, nbytes - given, recycler);
-  for (auto at = fits; at != intervals.begin();) given += DecommitWithin(*--at, nbytes - given, recycler);
-  return given;
-}
-
-// Gives back free pages of an interval, the highest first; the bytes.
-int64_t PagedRanges::Range::DecommitWithin(const FreeList::Interval& interval, int64_t nbytes, PageRecycler* recycler) {
-  int64_t first = EndTouched(interval.start), last = interval.end >> shift, given = 0;
-  while (given < nbytes && (last = givable.HighestIn(first, last) + 1) > first) {
-    int64_t low = last - 1;
-    while (low > first && given + (last - low) * page < nbytes && givable.Has(low - 1)) --low;
-    givable.Erase(low, last);
-    given += pages.Decommit(low * page, last * page, recycler);
-    last = low;
+  while (given < nbytes) {
+    const int64_t wanted = EndTouched(nbytes - given);
+    int64_t first = 0, last = 0;
+    givable.RunsIn(0, EndTouched(pages.end()), [&, wanted](int64_t begin, int64_t end) {
+      int64_t found = last - first, count = end - begin;
+      bool better = found < wanted ? count > found : count >= wanted && count < found;
+      if (better) std::tie(first, last) = std::pair(begin, end);
+      return last - first != wanted;
+    });
+    if (first == last) break;
+    first = std::max(first, last - wanted);
+    givable.Erase(first, last);
+    given += pages.Decommit(first * page, last * page, recycler);
   }
   return given;
 }

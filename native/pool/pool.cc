@@ -271,10 +271,14 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
 
 char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align,
                        PageRecycler* recycler) {
-  if (cache != nullptr && cache->large_blocks[which].size() > large_block_capacity_) {
+  auto flush_large_blocks = [&] {
     cache->large_blocks[which].Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
-  }
+  };
+  if (cache != nullptr && cache->large_blocks[which].size() > large_block_capacity_) flush_large_blocks();
   char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache), recycler);
+  if (block != nullptr) return block;
+  if (cache != nullptr) flush_large_blocks();
+  block = ranges_.TakeBacked(which, size, align, recycler);
   if (block != nullptr) return block;
   FlushLocked(cache);
   block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), recycler);

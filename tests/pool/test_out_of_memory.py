@@ -55,7 +55,7 @@ def test_the_upper_end_of_a_hole_may_share_a_page() -> None:
     pool = ReferencePool(PoolOptions(limit=3 * PAGE, page=PAGE, bin_capacity=0))
     gap_end = 3 * PAGE + 512
     pool.options = replace(pool.options, limit=4 * PAGE)
-    low, gap, high = pool.alloc(PAGE), pool.alloc(gap_end - PAGE), pool.alloc(512)
+    low, gap, high = pool.alloc(PAGE), pool.alloc(gap_end - PAGE), pool.alloc(PAGE - 512)
     pool.free(gap)
     pool.trim()
     pool.options = replace(pool.options, limit=3 * PAGE)

@@ -138,6 +138,33 @@ def test_a_soft_limit_takes_the_smallest_hole_that_is_enough_or_the_largest(back
     assert sum(p.committed for p in pool.pages) == committed
 
 
+def test_at_the_soft_limit_the_smallest_hole_serves_whose_pages_are_backed() -> None:
+    pool = ReferencePool(PoolOptions(soft_limit=10 * MIB))
+    lowest, _, larger, _, smaller, _ = (pool.alloc(n * MIB) for n in (2, 1, 3, 1, 1, 1))
+    waits = pool.alloc(32 * KIB)
+    pool.free(lowest)
+    pool.alloc(4 * MIB)  # the lowest hole loses its pages
+    decommitted = sum(p.decommitted for p in pool.pages)
+    assert decommitted == 2 * MIB
+    for block in (larger, smaller, waits):
+        pool.free(block)
+    assert pool.alloc(MIB) == smaller
+    assert pool.alloc(32 * KIB) == waits, "bins are not emptied for it"
+    assert sum(p.decommitted for p in pool.pages) == decommitted
+
+
+def test_at_the_soft_limit_a_block_lies_where_pages_of_a_hole_are_backed() -> None:
+    """Of a hole of 3 MiB only the middle one is backed."""
+    pool = ReferencePool(PoolOptions(soft_limit=4 * MIB, bin_capacity=0))
+    low, middle, high, _ = (pool.alloc(MIB) for _ in range(4))
+    for block in (low, high):
+        pool.free(block)
+    pool.alloc(2 * MIB)
+    pool.free(middle)
+    assert pool.alloc(MIB) == middle
+    assert sum(p.decommitted for p in pool.pages) == 2 * MIB
+
+
 @pytest.mark.parametrize("page", (64 * KIB, 4 * KIB))
 def test_a_soft_limit_that_is_clearly_exceeded_takes_what_is_free_within_pages(page: int) -> None:
     """Between blocks of 40 KiB lie holes of as much: some 9 of the system's pages each."""

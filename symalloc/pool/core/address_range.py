@@ -5,7 +5,7 @@ The pool decides how much is given back and where memory comes from; the range k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from mmap import PAGESIZE
 
 from symalloc.pool.core.free_list import FreeList, round_up
@@ -37,35 +37,47 @@ class AddressRange:
 
         Of neighbours as many go at once as are wanted.
         """
-        return self._decommit_in(reversed(self.free_list), nbytes)
-
-    def decommit_fitting(self, nbytes: int) -> int:
-        """The same, but where few intervals are free, in few pieces: from the smallest interval that is large
-        enough, and where none is, from the largest.
-        """
-        if self.crowded:
-            return self.decommit_free(nbytes)
-        by_size = sorted(self.free_list, key=lambda each: (each[1] - each[0], -each[0]))
-        fits = sum(end - start < nbytes for start, end in by_size)
-        return self._decommit_in(by_size[fits:] + by_size[:fits][::-1], nbytes)
-
-    def _decommit_in(self, intervals: Iterable[tuple[int, int]], nbytes: int) -> int:
         given = 0
-        for start, end in intervals:
-            first, last = -(-start // self.page), end // self.page
-            while first < last and given < nbytes:
-                unit = self.pages.highest_backed(first * self.page, last * self.page)
-                if unit is None:
-                    break
-                last = unit * self.pages.size // self.page + 1
-                low = last - 1
-                while low > first and given + (last - low) * self.page < nbytes and self._holds(low - 1):
-                    low -= 1
-                given += self.pages.decommit(low * self.page, last * self.page)
-                last = low
+        for start, end in reversed(self.free_list):
+            for first, last in self._runs(start, end):
+                while first < last and given < nbytes:
+                    low = max(first, last - -((given - nbytes) // self.page))
+                    given += self.pages.decommit(low * self.page, last * self.page)
+                    last = low
             if given >= nbytes:
                 break
         return given
+
+    def decommit_fitting(self, nbytes: int) -> int:
+        """The same, but where few intervals are free, in few pieces: from the smallest run of pages that is
+        large enough, and where none is, from the largest.
+        """
+        if self.crowded:
+            return self.decommit_free(nbytes)
+        given = 0
+        while given < nbytes:
+            wanted = -((given - nbytes) // self.page)
+            runs = [(last - first, last) for free in self.free_list for first, last in self._runs(*free)]
+            if not runs:
+                break
+            fits = [(count, -last) for count, last in runs if count >= wanted]
+            count, last = (min(fits)[0], -min(fits)[1]) if fits else max(runs)
+            given += self.pages.decommit((last - min(count, wanted)) * self.page, last * self.page)
+        return given
+
+    def _runs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The runs [first, last) of pages in a free interval that hold memory, the highest first."""
+        lowest, last = -(-start // self.page), end // self.page
+        while lowest < last and (unit := self._highest(lowest, last)) is not None:
+            last = unit * self.pages.size // self.page + 1
+            first = last - 1
+            while first > lowest and self._holds(first - 1):
+                first -= 1
+            yield first, last
+            last = first
+
+    def _highest(self, first: int, last: int) -> int | None:
+        return self.pages.highest_backed(first * self.page, last * self.page)
 
     def decommit_fragments(self, nbytes: int, kept: range) -> int:
         """Give back `nbytes` bytes of the system's pages that are free, of pages of the pool that are not all
@@ -95,7 +107,7 @@ class AddressRange:
             self.pages.commit(start, nbytes, self.page)
 
     def _holds(self, page: int) -> bool:
-        return self.pages.highest_backed(page * self.page, (page + 1) * self.page) is not None
+        return self._highest(page, page + 1) is not None
 
     def free_pages(self) -> int:
         """Bytes of the pages that are wholly free and backed, at least in part."""
@@ -110,17 +122,35 @@ class AddressRange:
         for start, end in reversed(self.free_list):
             self.pages.decommit(round_up(start, unit), end // unit * unit)
 
-    def tightest(self, size: int, align: int, grain: int) -> tuple[int, int]:
-        """The fewest bytes to commit for a block, and the lowest such place."""
-        return min((self.pages.missing(offset, size, grain), offset) for offset in self.places(size, align))
-
-    def places(self, size: int, align: int) -> Iterator[int]:
-        """The lowest multiple of `align` at which a block fits, in each free interval, and the highest where
-        something lies above.
+    def backed_place(self, size: int, align: int) -> int | None:
+        """A place where all pages of a block are backed, in the smallest free interval that has one; None:
+        there is none, or the range is crowded.
         """
-        for start, end in self.free_list:
-            low, high = round_up(start, align), (end - size) // align * align
-            for offset in (low,) if end == self.capacity else (low, high):
+        intervals = sorted(self.free_list, key=lambda each: (each[1] - each[0], each[0]))
+        places = (offset for each in intervals for offset in self._places(*each, size, align))
+        return (
+            None
+            if self.crowded
+            else next((p for p in places if not self.pages.missing(p, size, self.page)), None)
+        )
+
+    def tightest(self, size: int, align: int, grain: int) -> tuple[int, int]:
+        """The fewest bytes to commit for a block, and the highest such place."""
+        places = (offset for each in self.free_list for offset in self._places(*each, size, align))
+        missing, offset = min((self.pages.missing(offset, size, grain), -offset) for offset in places)
+        return missing, -offset
+
+    def _places(self, start: int, end: int, size: int, align: int) -> Iterator[int]:
+        """The places of a block at the ends of a free interval, and of the runs of free pages in it: the
+        lowest multiple of `align` there, and the highest where something lies above.
+        """
+        edges = [
+            (start, end),
+            *((first * self.page, last * self.page) for first, last in self._runs(start, end)),
+        ]
+        for low, high in edges:
+            ends = (round_up(low, align), (high - size) // align * align)
+            for offset in ends[:1] if high == self.capacity else ends:
                 if start <= offset <= end - size:
                     yield offset
 

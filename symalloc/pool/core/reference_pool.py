@@ -7,18 +7,18 @@ A pool owns address ranges that are far larger than what is used of them; only p
 2. Otherwise a free interval of the range serves (`free_list.py`).  Where all its pages are backed, that is
    all.
 3. Missing pages are backed, as long as that keeps the pool within its limits.
-4. Where it would not, the cache is given up: what it held may fill the gap.  And the place is taken that
-   lacks the fewest pages, as long as few intervals are free.
+4. Where it would not, and few intervals are free, the smallest interval serves in which all pages of the
+   block are backed.  Where there is none, the cache is given up: what it held may fill the gap.  Then the
+   place is taken that lacks the fewest pages.
 5. Where that is not enough, as many free pages elsewhere are given back: memory moves from intervals that
-   nobody fits in to where it is wanted.  They come from the smallest interval that is large enough, or from
-   the largest, so that few pieces move; where many intervals are free, the highest go.  Where blocks lie in
-   nearly all pages, and the soft limit is clearly exceeded, the system's pages that are free within the
-   pool's are given back too, and some pages are backed at the end of the range in their stead.
+   nobody fits in to where it is wanted.  They come from the smallest run of free pages that is large enough,
+   or from the largest, so that few pieces move; where many intervals are free, the highest go.  Where
+   blocks lie in nearly all pages, and the soft limit is clearly exceeded, the system's pages that are free
+   within the pool's are given back too, and some pages are backed at the end of the range in their stead.
 6. Where that leaves the pool above the hard limit, slack is freed, and no block gets any from then on, all
-   free pages are given back, and the place is sought
-   that needs the fewest.  Where even that breaks the limit, the same is tried with the system's pages in
-   place of the pool's.  Where that does, too, the allocation fails, and nothing has changed but that free
-   memory was given back.
+   free pages are given back, and the place is sought that needs the fewest.  Where even that breaks the
+   limit, the same is tried with the system's pages in place of the pool's.  Where that does, too, the
+   allocation fails, and nothing has changed but that free memory was given back.
 
 The policy knows the past only.  It may be told whether a block outlives its call (`escapes`); then such
 blocks and the others lie in ranges of their own (`separate_escaping`).
@@ -207,8 +207,11 @@ class ReferencePool:
         self._release(chosen.cache.let_go())
         offset, grain = chosen.free_list.find(size, align), self.options.page
         if offset is None or self._over(chosen.pages.missing(offset, size, grain), size):
-            self.flush()
-            offset = self._least_missing(chosen, size, align)
+            self._release(chosen.cache.large.flush())
+            offset = chosen.backed_place(size, align)
+            if offset is None:
+                self.flush()
+                offset = self._least_missing(chosen, size, align)
         if offset is None:
             raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.range_capacity))
         chosen.free_list.take(offset, size)
@@ -224,14 +227,16 @@ class ReferencePool:
         return offset
 
     def _least_missing(self, chosen: AddressRange, size: int, align: int) -> int | None:
-        """The place that is taken; where that would break a limit, and few intervals are free, the one that
-        needs the fewest pages.
+        """The place that is taken; where that would break a limit, and few intervals are free, one that needs
+        no page, or else the fewest.
         """
         offset, grain = chosen.free_list.find(size, align), self.options.page
         if offset is None or chosen.crowded:
             return offset
-        over = self._over(chosen.pages.missing(offset, size, grain), size)
-        return chosen.tightest(size, align, grain)[1] if over else offset
+        if not self._over(chosen.pages.missing(offset, size, grain), size):
+            return offset
+        backed = chosen.backed_place(size, align)
+        return chosen.tightest(size, align, grain)[1] if backed is None else backed
 
     def _in_use(self) -> int:
         return self.used - self.slack - sum(r.cache.held for r in self._ranges)
