@@ -17,7 +17,7 @@ from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.program.block_nesting import BlockNesting, Reservation
-from symalloc.program.record import record
+from symalloc.program.record import from_fields, record
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
@@ -182,7 +182,9 @@ class CallColumns:
     def _span(self, path: int, live: Intervals, least: float = 0.0) -> Held:
         starts, offset = self.starts[path], self.offsets[path]
         begin, end = live[0][0], max(live[-1][1] - 0.75, least)
-        return Held(path, offset + bisect_left(starts, begin), offset + bisect_left(starts, end))
+        return from_fields(
+            Held, (path, offset + bisect_left(starts, begin), offset + bisect_left(starts, end))
+        )
 
     def _spans(self, number: int, paths: Sequence[PathLifetimes]) -> Iterator[Held]:
         for index, path in enumerate(paths):
@@ -234,7 +236,7 @@ class CallColumns:
         for place, path, begin in begins:
             end = max([there[place] for there in ends])
             if begin < end:
-                yield Held(path, begin, end)
+                yield from_fields(Held, (path, begin, end))
 
     def _begins_of(self, reservation: Reservation) -> Iterator[tuple[int, int, int]]:
         """Yield the paths on which an arena is reserved, by place and number, and the column it is at."""

@@ -56,6 +56,7 @@ class CallTimeline:
         self.by_column = False
         self._heights: dict[tuple[int, ...], Values] = {}
         self._own: tuple[list[tuple[int, ...]], Values] | None = None
+        self._kept: tuple[list[tuple[int, ...]], Values] | None = None
         self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
         self.bytes: Values = table.values[self._kinds]
         self.beside = self._of(columns.beside)
@@ -145,10 +146,10 @@ class CallTimeline:
         """
         if lent:
             return self._arenas(groups, lent) + self.beside
-        found = self._arenas([group for group in groups if self.tenants[group[0]].kept])
-        found += self.own(groups)
-        found += self.beside
-        return found
+        kept = [tuple(group) for group in groups if self.tenants[group[0]].kept]
+        if self._kept is None or self._kept[0] != kept:
+            self._kept = kept, self._arenas(kept) + self.beside
+        return self._kept[1] + self.own(groups)
 
     def _arenas(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
         """The same of the arenas alone."""

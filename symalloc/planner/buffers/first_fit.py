@@ -159,7 +159,7 @@ class _FirstFit:
         not `less`.
         """
         memory, size = self.memory, self.memory.bytes[i]
-        if group.kept and not self.before(group, i):
+        if group.kept and ((size > group.height + 0.5).any() or not self.before(group, i)):
             return None
         height = group.height
         if memory.held[i]:
