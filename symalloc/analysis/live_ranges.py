@@ -17,6 +17,7 @@ from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.liveness import LiveRegions
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
+from symalloc.program.record import from_fields
 
 Intervals: TypeAlias = tuple[tuple[int, int], ...]
 """Sorted half-open intervals [begin, end) of positions."""
@@ -57,14 +58,14 @@ def find_live_ranges(
     `once`: each point counts once, where all that an If may yield is live.
     """
     regions, wanted = len(points_to.regions), frozenset(numbers)
-    resolve = points_to.resolve
+    resolve, phis = points_to.resolve, points_to.phis
     numbering = _Numbering(points_to, region_set(wanted), once=once)
     begun, run = NO_REGIONS, _PointRun()
     for point, effect in enumerate(effects):
         if effect is NO_EFFECT:
             continue
         now, later = effect.touched, live_out[point]
-        begun |= numbering.roots(resolve(now))
+        begun |= numbering.roots(resolve(now) if now & phis else now)
         live = numbering.roots(now | later.contents) & begun
         if regions + point in wanted:
             live |= RegionSet(1 << (regions + point))
@@ -135,7 +136,7 @@ class _Numbering:
     def _range(self, live: Intervals) -> LiveRange:
         if len(live) == 1:
             ((begin, end),) = live
-            return LiveRange(live, self.points[begin], self.points[end - 1])
+            return from_fields(LiveRange, (live, self.points[begin], self.points[end - 1]))
         first = min(self.points[begin] for begin, _ in live)
         return LiveRange(live, first, max(self.points[end - 1] for _, end in live))
 

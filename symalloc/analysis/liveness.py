@@ -15,6 +15,7 @@ from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
+from symalloc.program.record import from_fields
 
 
 class WrittenRegions(NamedTuple):
@@ -103,7 +104,7 @@ class _Liveness(DataflowProblem[LiveRegions]):
         if not (must & ~state.must or may & ~state.may):
             return state
         fresh = self.points_to.contents((must | may) & ~self.points_to.phis)
-        return LiveRegions(state.must | must, state.may | may, state.contents | fresh)
+        return from_fields(LiveRegions, (state.must | must, state.may | may, state.contents | fresh))
 
     def killed(self, state: LiveRegions, must_defs: RegionSet) -> LiveRegions:
         """The state in front of a point that writes all of `must_defs`, phis among them."""
@@ -111,4 +112,6 @@ class _Liveness(DataflowProblem[LiveRegions]):
         for number in members(must_defs) if self.points_to.views else ():
             parts |= self.points_to.descendants[number]
             related |= self.points_to.ancestors[number] | self.points_to.descendants[number]
-        return LiveRegions(state.must & ~related, state.may & ~related, state.contents & ~parts)
+        return from_fields(
+            LiveRegions, (state.must & ~related, state.may & ~related, state.contents & ~parts)
+        )

@@ -55,6 +55,10 @@ def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
     return None if left is None or right is None else left + right
 
 
+_NONE_OF_ANY = dict.fromkeys(RegionKind, NO_REGIONS)
+_CONSTANT = Var("constant", OpaqueType())
+
+
 class RegionMaker:
     """Keeps the regions made so far, the constants first.
 
@@ -67,9 +71,9 @@ class RegionMaker:
         self.contents: dict[int, RegionSet] = {}
         self._bytes: dict[tuple[int, int], tuple[object, object, Expr | None]] = {}
         self.regions: list[Region] = []
-        self.of_kind = dict.fromkeys(RegionKind, NO_REGIONS)
+        self.of_kind = dict(_NONE_OF_ANY)
         self.defs = NO_REGIONS
-        made = self.add(RegionKind.CONSTANT, Var("constant", OpaqueType()), instruction=None, external=True)
+        made = self.add(RegionKind.CONSTANT, _CONSTANT, instruction=None, external=True)
         assert made == CONSTANTS.must
 
     def add(

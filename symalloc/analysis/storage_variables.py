@@ -8,8 +8,11 @@ from symalloc.program.control_flow import ControlFlowGraph
 
 def storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
     """The parameters and results of calls on which the function places tensors, under whatever name."""
+    tensors = cfg.of_type(ir.AllocTensor)
+    if not tensors:
+        return frozenset()
     reserved = {made.var for _, made in cfg.of_type(ir.AllocStorage)}
-    placed = dict.fromkeys(made.storage for _, made in cfg.of_type(ir.AllocTensor))
+    placed = dict.fromkeys(made.storage for _, made in tensors)
     pending: list[ir.Operand] = [s for s in placed if isinstance(s, ir.Var) and s not in reserved]
     seen: set[ir.Var] = set()
     while pending:
