@@ -30,7 +30,7 @@ from symalloc.size.expr import Expr
 
 # the codes of match_shape and make_shape in TVM's src/runtime/vm/builtin.cc
 MATCH_NUMBER, MATCH_STORE, _, MATCH_SLOT = range(4)
-MAKE_NUMBER = 0
+MAKE_NUMBER, MAKE_SLOT = range(2)
 ALLOCATES = "vm.builtin.alloc_shape_heap"
 _WITH_CONTEXT = "relax.call_builtin_with_ctx"
 _OF_CAST = "ErrorContext(match_cast"

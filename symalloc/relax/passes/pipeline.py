@@ -24,6 +24,7 @@ from symalloc.relax.passes.pass_sequence import (
     tvm_pipeline,
 )
 from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.passes.storage_shapes import StorageShapes
 from symalloc.relax.passes.trim_calls import TrimCalls
 
 STORAGES_MADE = "LowerAllocTensor"
@@ -120,6 +121,8 @@ def beside(one: Pass, before: str) -> Iterator[Pass]:
         yield LowerGuards()
     elif name == "VMShapeLower" and before != "ComputePrimValue":
         yield from (LowerGuards(), ComputePrimValue())
+    if name == "VMShapeLower":
+        yield StorageShapes()
     yield one
     if name == "VMShapeLower":
         yield KillOnPaths()

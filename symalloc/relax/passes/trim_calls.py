@@ -1,14 +1,15 @@
-"""TrimCalls: leaves out calls that repeat others, and kills that free nothing.
+"""TrimCalls: leaves out calls that repeat others, checks of what is known, and kills that free nothing.
 
 Stands behind VMShapeLower.  There every shape and every scalar is a call that reads the function's shape
-heap, whose cells are written once: a second call with the same cells gives the same value.  Handles of
-tensors are dropped one by one, although their memory goes only with the last of them; where nothing is
-allocated between that moment and the end of the function, the end drops them just as well.
+heap, whose cells are written once: a second call with the same cells gives the same value, and a result that
+was allocated by the cells of its type need not be compared with them.  Handles of tensors are dropped one by
+one, although their memory goes only with the last of them; where nothing is allocated between that moment and
+the end of the function, the end drops them just as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,16 +18,20 @@ from tvm import relax, tirx
 from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
+from symalloc.relax.extract.shape_heap import MAKE_NUMBER, MAKE_SLOT, MATCH_NUMBER, MATCH_SLOT, MATCH_STORE
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements, of_type
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
 _ALLOC_TENSOR = "relax.vm.alloc_tensor"
 _KILL = "relax.vm.kill_object"
 _MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
+_MATCH_SHAPE = "vm.builtin.match_shape"  # (value, heap, extents, what to do with each, message)
 _MAKE = "vm.builtin.make_prim_value"
-_READS = frozenset({"vm.builtin.make_shape", _MAKE})
-_STORE = 1  # of what `_MATCH` is told to do
+_MAKE_SHAPE = "vm.builtin.make_shape"  # (heap, extents, a code and a cell or number for each)
+_CHECKS = frozenset({_MATCH_SHAPE, "vm.builtin.check_tensor_info"})
+_MADE_FOR = {MATCH_NUMBER: MAKE_NUMBER, MATCH_SLOT: MAKE_SLOT}
+_READS = frozenset({_MAKE_SHAPE, _MAKE})
 
 
 @tvm.transform.module_pass(opt_level=0, name="TrimCalls")
@@ -45,7 +50,7 @@ def _trimmed(function: relax.Function) -> relax.Function | None:
     blocks = elements(function.body.blocks)
     bindings = [binding for block in blocks for binding in elements(block.bindings)]
     trimmer = _Trimmer(callees=callees, needless=_needless_kills(bindings, callees))
-    return with_body(function, trimmer.sequence(function.body))
+    return with_body(function, _without_unused_fields(trimmer.sequence(function.body), callees))
 
 
 class _CalleeFacts(NamedTuple):
@@ -126,13 +131,16 @@ def _first(call: CallNode) -> int:
 @dataclass(slots=True, kw_only=True)
 class _Trimmer(BindingRewriter):
     """`needless` are the kills that go.  `made` holds, by builtin and arguments, the variable of each value
-    made so far on this path; `instead` what stands for a variable that is bound no more.
+    made so far on this path; `instead` what stands for a variable that is bound no more.  `extents` holds for
+    shapes and tensors how they were made, `fields` what lies in tuples.
     """
 
     callees: _Callees
     needless: Collection[int]
     made: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
     instead: dict[int, VarNode] = field(default_factory=dict)
+    extents: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    fields: dict[int, Sequence[Node]] = field(default_factory=dict)
 
     def value(self, value: Node) -> Node:
         """The value with what stands now for the variables in it."""
@@ -161,11 +169,16 @@ class _Trimmer(BindingRewriter):
         if type(value) is relax.If:
             return [self.branches(binding)]
         if type(value) is not Call:
+            self.note_fields(var, value)
             return [self.rebound(binding)]
         name = self.callees.of(value).name
         if name == _KILL:
             return [] if var.__chandle__() in self.needless else [binding]
         if name in _READS and self.is_made(name, var, value):
+            return []
+        if name == _ALLOC_TENSOR:
+            self.extents[var.__chandle__()] = self.extents.get(value.args[2].__chandle__(), ())
+        if name == _MATCH_SHAPE and self.is_known(value):
             return []
         if name == _MATCH:
             self.note(value)
@@ -175,11 +188,31 @@ class _Trimmer(BindingRewriter):
         """Return whether the value of a call that reads the heap was made before; the known one then stands
         for it.
         """
-        key = (name, *map(_cell, elements(call.args)))
-        made = self.made.setdefault(key, var)
+        cells = tuple(map(_cell, elements(call.args)))
+        if name == _MAKE_SHAPE:
+            self.extents[var.__chandle__()] = cells
+        made = self.made.setdefault((name, *cells), var)
         if made is not var:
             self.instead[var.__chandle__()] = made
         return made is not var
+
+    def note_fields(self, var: VarNode, value: Node) -> None:
+        """Note what a tuple holds, or of which extents a field of one is."""
+        if isinstance(value, relax.Tuple):
+            self.fields[var.__chandle__()] = elements(value.fields)
+        elif isinstance(value, relax.TupleGetItem):
+            fields = self.fields.get(value.tuple_value.__chandle__())
+            if fields is not None:
+                self.extents[var.__chandle__()] = self.extents.get(fields[value.index].__chandle__(), ())
+
+    def is_known(self, match: CallNode) -> bool:
+        """Return whether a tensor was allocated with just the extents that it is checked for."""
+        value, *asked = map(_cell, elements(match.args))
+        made = self.extents.get(value, ())
+        if len(made) + 1 != len(asked) or made[:2] != tuple(asked[:2]):
+            return False
+        pairs = zip(made[2::2], made[3::2], asked[2:-1:2], asked[3:-1:2], strict=True)
+        return all(_MADE_FOR.get(wanted) == code and a == b for code, a, wanted, b in pairs)
 
     def rebound(self, binding: BindingNode) -> relax.Binding:
         """The binding of anything but a call or an If, with what stands now for the variables in it."""
@@ -203,8 +236,33 @@ class _Trimmer(BindingRewriter):
     def note(self, call: CallNode) -> None:
         """A scalar that is put into a cell of the heap need not be read from it."""
         value, heap, code, cell, *_ = elements(call.args)
-        if code.value == _STORE:
+        if code.value == MATCH_STORE:
             self.made.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.value(value))
+
+
+def _without_unused_fields(seq: relax.SeqExpr, callees: _Callees) -> relax.SeqExpr:
+    """The body of a function less the fields of tuples that only checks at its end looked at."""
+    blocks = elements(seq.blocks)
+    bindings = elements(blocks[-1].bindings) if blocks else []
+    used, checks = {seq.body.__chandle__()}, list[BindingNode]()
+    dropped = False
+    while bindings:
+        var, value = bindings[-1].var, bindings[-1].value
+        if type(value) is relax.TupleGetItem:
+            operands = [value.tuple_value] if var.__chandle__() in used else []
+        elif callees.of(value).name in _CHECKS:
+            operands = elements(value.args)
+        else:
+            break
+        if operands:
+            checks.append(bindings[-1])
+        dropped = dropped or not operands
+        used.update(one.__chandle__() for one in operands)
+        del bindings[-1]
+    if not dropped:
+        return seq
+    last = type(blocks[-1])([*bindings, *reversed(checks)])
+    return of_type(relax.SeqExpr([*blocks[:-1], last], seq.body, seq.span), seq.ty)
 
 
 def _cell(argument: Node) -> int:

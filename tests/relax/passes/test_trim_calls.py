@@ -137,3 +137,43 @@ def test_shapes_in_tuples_are_those_made_first(flag: bool) -> None:
     assert (y.numpy() == (4 if flag else 2)).all() and [tuple(shape) for shape in shapes] == [(3,), (3,)]
     y, shape = machine["plain"](x)
     assert (y.numpy() == 4).all() and tuple(shape) == (3,)
+
+
+def test_results_are_not_compared_with_the_extents_that_they_were_made_by() -> None:
+    arguments = given("Chain", 5, True)
+    before, after = (calls(machine("Chain", trimmed=t), *arguments) for t in (False, True))
+    assert (before["vm.builtin.match_shape"], after["vm.builtin.match_shape"]) == (2, 1)  # x stays
+
+
+_RESULTS = """
+@I.ir_module
+class Results:
+    @R.function
+    def pair(x: R.Tensor(("n", 3), "float32")) -> R.Tuple(
+        R.Tensor(("n", 3), "float32"), R.Tuple(R.Tensor((3,), "float32"), R.Tensor(("n",), "float32"))
+    ):
+        n = T.int64()
+        return (R.add(x, x), (R.sum(x, axis=[0]), R.sum(x, axis=[1])))
+
+    @R.function
+    def other(x: R.Tensor(("n", 3), "float32")) -> R.Tuple(
+        R.Tensor(("n", 3), "float32"), R.Tensor(("n", 3), "float32")
+    ):
+        n = T.int64()
+        y = R.call_pure_packed("tests.trim_calls.of_another", x, ty_args=R.Tensor(dtype="float32", ndim=2))
+        z = R.match_cast(y, R.Tensor((n, 3), "float32"))
+        return (R.add(x, x), z)
+"""
+
+
+def test_results_in_tuples_too() -> None:
+    x, wrong = (tvm.runtime.tensor(np.ones((rows, 3), "float32")) for rows in (4, 5))
+    tvm.register_global_func("tests.trim_calls.of_another", lambda _: wrong, override=True)
+    built = relax.build(tvm.script.from_source(_RESULTS), "llvm", relax_pipeline=pipeline("llvm"))
+    pair = built.as_text().partition("@pair:")[2].partition("ret ")[0]
+    assert (pair.count("match_shape"), pair.count("tuple_getitem")) == (1, 0)
+    machine = relax.VirtualMachine(built, tvm.cpu())
+    twice, (columns, rows) = machine["pair"](x)
+    assert (twice.numpy() == 2).all() and (columns.numpy() == 4).all() and (rows.numpy() == 3).all()
+    with pytest.raises(RuntimeError, match="match_cast"):
+        machine["other"](x)
