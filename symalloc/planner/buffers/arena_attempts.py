@@ -63,10 +63,9 @@ class ArenaAttempts:
         coefficients: CallTimeline | None = None,
     ) -> None:
         self.timeline, self.planned, self.results, self.hosts = timeline, planned, results, hosts
-        self.coefficients = coefficients
         self.few = max(FEW, len(planned) // MEMBERS_EACH) if timeline.columns.alike else len(planned)
         self._made: list[JudgedGroups] = []
-        self._coming = self._attempts()
+        self._coming = _attempts(timeline, planned, results, hosts, coefficients)
 
     def again(self, made_by: Attempt | None) -> JudgedGroups | None:
         """Return what one way of making an assignment comes to, where that keeps to the limit and to the
@@ -108,28 +107,39 @@ class ArenaAttempts:
         timeline = self.timeline
         return JudgedGroups(groups, timeline.excess(groups), timeline.spread(groups), made_by, made_on)
 
-    def _attempts(self) -> Iterator[tuple[Groups, Attempt | None, CallTimeline | None]]:
-        timeline, planned, results, hosts = self.timeline, self.planned, self.results, self.hosts
-        lone = [[i] for i in results]
-        whole = fewest_arenas(timeline, planned)
-        yield [*lone, *whole], None, None
-        if len(whole) == 1 and hosts:
-            found = relieved(timeline, whole[0], results, hosts)
-            if found is not None:
-                yield [*(one for one in lone if one[0] not in hosts), *found], None, None
-        cut_first = len(planned) > MANY
-        attempts: Sequence[Attempt] = (
-            (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
-        )
-        for attempt in attempts:
-            groups = attempt(timeline, planned, results, hosts)
+
+def _attempts(
+    timeline: CallTimeline,
+    planned: Sequence[int],
+    results: Sequence[int],
+    hosts: Sequence[int],
+    coefficients: CallTimeline | None,
+) -> Iterator[tuple[Groups, Attempt | None, CallTimeline | None]]:
+    """Yield assignments, how each was made, and on what.
+
+    It knows no ArenaAttempts: one that holds what is yielded here would keep all of a plan until the garbage
+    collector looks at everything.
+    """
+    lone = [[i] for i in results]
+    whole = fewest_arenas(timeline, planned)
+    yield [*lone, *whole], None, None
+    if len(whole) == 1 and hosts:
+        found = relieved(timeline, whole[0], results, hosts)
+        if found is not None:
+            yield [*(one for one in lone if one[0] not in hosts), *found], None, None
+    cut_first = len(planned) > MANY
+    attempts: Sequence[Attempt] = (
+        (early_arena, few_arenas, first_fit) if cut_first else (few_arenas, early_arena, first_fit)
+    )
+    for attempt in attempts:
+        groups = attempt(timeline, planned, results, hosts)
+        if groups is not None:
+            yield groups, attempt, None
+        if attempt is few_arenas and coefficients is not None:
+            groups = first_fit(coefficients, planned, results, hosts)
             if groups is not None:
-                yield groups, attempt, None
-            if attempt is few_arenas and self.coefficients is not None:
-                groups = first_fit(self.coefficients, planned, results, hosts)
-                if groups is not None:
-                    yield groups, None, self.coefficients
-        yield [*lone, *([i] for i in planned)], None, None
+                yield groups, None, coefficients
+    yield [*lone, *([i] for i in planned)], None, None
 
 
 def fewest_arenas(timeline: CallTimeline, planned: Sequence[int]) -> list[list[int]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.buffers.arena_attempts import ArenaAttempts
+from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.memory_plan import Buffer
@@ -42,6 +45,18 @@ def test_a_result_lends_its_memory_until_it_is_made() -> None:
     assert len(groups) == 2, "two of a chain are live at once, the result one of them"
     lent = next(members for members in groups.values() if "r" in members)
     assert lent in ({"r", "b"}, {"r", "a"}) and found["r"].returned
+
+
+def test_a_plan_leaves_nothing_to_the_garbage_collector() -> None:
+    made, body = chain("a", "b", "c", "r")
+    gc.collect()
+    gc.disable()
+    try:
+        split(*body, result=made[-1].var)
+        left = [one for one in gc.get_objects() if isinstance(one, ArenaAttempts | CallColumns)]
+    finally:
+        gc.enable()
+    assert not left
 
 
 def test_what_is_live_with_the_result_lies_elsewhere() -> None:
