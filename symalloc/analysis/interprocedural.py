@@ -4,41 +4,93 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.content import Content, needed_parameters, related, unwritten_leaf
 from symalloc.analysis.dataflow import States
-from symalloc.analysis.effects import Effect, find_effects, find_escapes
+from symalloc.analysis.effects import RETURNED, Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernel_calls import KernelCoverages
 from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
+from symalloc.analysis.plain_function import PlainFunction, plain_function
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.points_to_builder import find_points_to
 from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
-from symalloc.program.ir import Function, Program, Var
+from symalloc.program.ir import AllocFresh, Function, Program, Var
+from symalloc.program.record import from_fields
+from symalloc.program.types import Type
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Surroundings:
+    """The program that functions stand in, with what is known of all of them: `parameters` are their types.
+
+    `summaries` may still change as long as functions are analysed that others call.
+    """
+
+    program: Program
+    summaries: Mapping[str, FunctionSummary]
+    parameters: Mapping[str, tuple[Type, ...]]
+    coverages: KernelCoverages
+
+
+class Allocation(NamedTuple):
+    """A tensor that an AllocFresh makes: its region, its size, and the reason why it escapes, if it does."""
+
+    number: int
+    nbytes: Expr | None
+    escape: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class FunctionAnalysis:
-    """The analyses of one function; those that few ask for are made when they are first asked for.
+    """The analyses of one function, each made when it is first asked for.
 
     `recursive`: the function can be called while it is under way; `called`: another function calls it.
+    Calls that bind a variable of `unsure` do what they do on some paths only.
     """
 
     cfg: ControlFlowGraph
-    points_to: PointsTo
-    effects: Sequence[Effect]
-    content: Content
-    summary: FunctionSummary = NO_EFFECTS
+    surroundings: _Surroundings
+    unsure: frozenset[Var] = frozenset()
     recursive: bool = False
     called: bool = False
+
+    @property
+    def summary(self) -> FunctionSummary:
+        """All that callers need to know; nothing of a function that nobody calls."""
+        return self.surroundings.summaries[self.cfg.function.name]
+
+    @cached_property
+    def plain(self) -> PlainFunction | None:
+        """The effect of the function where it is plain, which is quicker to find; None where not."""
+        return plain_function(self.cfg, self.surroundings.program)
+
+    @cached_property
+    def points_to(self) -> PointsTo:
+        """The regions that each variable points to."""
+        known = self.surroundings
+        return find_points_to(self.cfg, known.summaries, known.parameters, unsure=self.unsure)
+
+    @cached_property
+    def effects(self) -> Sequence[Effect]:
+        """The effect of each point on regions."""
+        known = self.surroundings
+        return find_effects(known.program, self.points_to, known.summaries, self.unsure)
+
+    @cached_property
+    def content(self) -> Content:
+        """The content that each point needs regions to hold already."""
+        known = self.surroundings
+        return Content(known.program, self.points_to, known.summaries, known.coverages)
 
     @cached_property
     def written(self) -> States[WrittenRegions]:
@@ -63,8 +115,25 @@ class FunctionAnalysis:
         """The reason for each root that may be reached from outside when the function is over."""
         return find_escapes(self.points_to, self.effects)
 
+    @cached_property
+    def allocations(self) -> Mapping[Var, Allocation]:
+        """The tensors that AllocFresh makes, by variable, in order."""
+        plain = self.plain
+        if plain is None:
+            regions = {
+                made.var: self.points_to.allocated(made.var) for _, made in self.cfg.of_type(AllocFresh)
+            }
+            return {v: Allocation(r.number, r.nbytes, self.escapes.get(r.number)) for v, r in regions.items()}
+        nbytes, returned = plain.nbytes, plain.returned
+        return {
+            var: from_fields(Allocation, (n, nbytes[n], RETURNED if n in returned else None))
+            for var, n in plain.allocated.items()
+        }
+
     def live_ranges(self, numbers: Iterable[int], *, once: bool = False) -> LiveRanges:
         """The live ranges of roots by number; see `find_live_ranges`."""
+        if self.plain is not None:
+            return self.plain.live_ranges(numbers)
         return find_live_ranges(self.points_to, self.effects, self.live.after, numbers, once=once)
 
 
@@ -81,27 +150,23 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
+    surroundings = _Surroundings(
+        program=program, summaries=summaries, parameters=parameters, coverages=KernelCoverages(program)
+    )
     found: dict[str, FunctionAnalysis] = {}
-    coverages = KernelCoverages(program)
     pending = dict.fromkeys(order)
     while pending:
         name = next(iter(pending))
         del pending[name]
-        points_to = find_points_to(graphs[name], summaries, parameters)
-        effects = find_effects(program, points_to, summaries)
-        content = Content(program, points_to, summaries, coverages)
-        summary = summaries[name]
-        if name in called:
-            summary = _settled(_summary(points_to, effects, content), summary)
-        found[name] = FunctionAnalysis(
+        analysis = found[name] = FunctionAnalysis(
             cfg=graphs[name],
-            points_to=points_to,
-            effects=effects,
-            content=content,
-            summary=summary,
+            surroundings=surroundings,
             recursive=name in under_way,
             called=name in by_others,
         )
+        if name not in called:
+            continue
+        summary = _settled(_summary(analysis), summaries[name])
         if summary != summaries[name]:
             summaries[name] = summary
             pending.update(dict.fromkeys(n for n in order if name in callees[n]))
@@ -119,19 +184,18 @@ def analyse_variant(
     `analyses` are those of all functions of `program`; what callees do is taken from there.  Calls that bind
     a variable of `unsure` do it on some paths only.
     """
-    summaries = {name: analysis.summary for name, analysis in analyses.items()}
-    parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
-    points_to = find_points_to(control_flow_graph(function), summaries, parameters, unsure=unsure)
-    effects = find_effects(program, points_to, summaries, unsure)
-    content = Content(program, points_to, summaries, analyses[function.name].content.coverages)
-    called = analyses[function.name].called
+    known = analyses[function.name]
     return FunctionAnalysis(
-        cfg=points_to.cfg, points_to=points_to, effects=effects, content=content, called=called
+        cfg=control_flow_graph(function),
+        surroundings=replace(known.surroundings, program=program),
+        unsure=unsure,
+        called=known.called,
     )
 
 
-def _summary(points_to: PointsTo, effects: Sequence[Effect], content: Content) -> FunctionSummary:
+def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
     """The summary of an analysed function, for its callers."""
+    points_to, effects, content = analysis.points_to, analysis.effects, analysis.content
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
     reads = writes = may_writes = captures = ignores = consumed = written = NO_REGIONS

@@ -59,6 +59,21 @@ _NONE_OF_ANY = dict.fromkeys(RegionKind, NO_REGIONS)
 _CONSTANT = Var("constant", OpaqueType())
 
 
+class ByteCounts:
+    """As known_bytes, for shapes of one function, which are mostly one object where they are equal."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[object, object, Expr | None]] = {}
+
+    def of(self, shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
+        """The bytes of a tensor, where its shape and element type are known."""
+        key = (id(shape), id(dtype))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (shape, dtype, known_bytes(shape, dtype))
+        return found[2]
+
+
 class RegionMaker:
     """Keeps the regions made so far, the constants first.
 
@@ -69,7 +84,7 @@ class RegionMaker:
     def __init__(self, storage_vars: frozenset[Var] = frozenset()) -> None:
         self.storage_vars = storage_vars
         self.contents: dict[int, RegionSet] = {}
-        self._bytes: dict[tuple[int, int], tuple[object, object, Expr | None]] = {}
+        self.bytes_of = ByteCounts().of
         self.regions: list[Region] = []
         self.of_kind = dict(_NONE_OF_ANY)
         self.defs = NO_REGIONS
@@ -117,14 +132,6 @@ class RegionMaker:
         if not external:
             self.defs |= made
         return Pointees(made)
-
-    def bytes_of(self, shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
-        """As known_bytes, for shapes of one function, which are mostly one object where they are equal."""
-        key = (id(shape), id(dtype))
-        found = self._bytes.get(key)
-        if found is None:
-            found = self._bytes[key] = (shape, dtype, known_bytes(shape, dtype))
-        return found[2]
 
     def content_of(self, storage: int) -> RegionSet:
         """The region of unknown place that stands for what functions write and read on a storage."""

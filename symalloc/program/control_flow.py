@@ -11,7 +11,7 @@ against it solves any dataflow problem (`symalloc.analysis.dataflow`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from operator import itemgetter
@@ -65,6 +65,8 @@ class ControlFlowGraph:
     @cached_property
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """The instructions other than Ifs, in order, each with the number of its point."""
+        if not self.joins:
+            return tuple(enumerate(self.function.body.instructions))
         kind = PointKind.INSTRUCTION
         numbered = enumerate(self.points)
         return tuple([(i, p.instruction) for i, p in numbered if p.kind is kind and p.instruction])
@@ -75,6 +77,11 @@ class ControlFlowGraph:
         for numbered in self.instructions:
             found[type(numbered[1])].append(numbered)
         return found
+
+    @property
+    def types(self) -> KeysView[type[Instruction]]:
+        """The types of the instructions; Ifs are left out."""
+        return self._by_type.keys()
 
     def of_type(self, *types: type[Made]) -> Sequence[tuple[int, Made]]:
         """The instructions of `types`, in order, each with the number of its point; Ifs are left out."""
@@ -91,6 +98,8 @@ class ControlFlowGraph:
     @cached_property
     def starts(self) -> Mapping[Var, int]:
         """By variable, the first point of the instruction that binds it: of an If its BRANCH."""
+        if not self.joins:
+            return {made.var: number for number, made in self.instructions}
         first = (PointKind.INSTRUCTION, PointKind.BRANCH)
         return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction and p.kind in first}
 

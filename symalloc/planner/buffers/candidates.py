@@ -143,17 +143,16 @@ class _CandidateFinder:
                 self.call(instruction)
 
     def allocation(self, made: AllocFresh) -> None:
-        region = self.analysis.points_to.allocated(made.var)
-        reason = self.analysis.escapes.get(region.number)
+        _, nbytes, reason = self.analysis.allocations[made.var]
         returned = reason == RETURNED
-        sized = self.sizes.of(region.nbytes) if reason is None or returned else reason
+        sized = self.sizes.of(nbytes) if reason is None or returned else reason
         if isinstance(sized, Sized):
             self.add(sized, made.var, made.device, made.scope, returned=returned)
             return
         why = RETURNED if returned else sized
-        if region.nbytes is None and made.inexact and reason is None:
+        if nbytes is None and made.inexact and reason is None:
             why = f"its shape is not known: {made.inexact}"
-        self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=region.nbytes, var=made.var))
+        self.left.append(Unplanned(name=made.var.name, reason=why, nbytes=nbytes, var=made.var))
 
     def call(self, call: CallFunction) -> None:
         """Find the memory that a planned callee works in, which its caller sets aside: all of it or none.
@@ -206,6 +205,5 @@ class _CandidateFinder:
 def _unplanned_by_recursion(analysis: FunctionAnalysis) -> Iterator[Unplanned]:
     """Yield every allocation of a function that calls itself."""
     reason = "its function calls itself: an arena would be held for every call under way"
-    for _, made in analysis.cfg.of_type(AllocFresh):
-        nbytes = analysis.points_to.allocated(made.var).nbytes
-        yield Unplanned(name=made.var.name, reason=reason, nbytes=nbytes, var=made.var)
+    for var, made in analysis.allocations.items():
+        yield Unplanned(name=var.name, reason=reason, nbytes=made.nbytes, var=var)

@@ -138,30 +138,12 @@ class CandidateTimes:
     ) -> None:
         """Find the live ranges; with `once` each point counts once, whatever Ifs yield."""
         self.program, self.analysis = program, analysis
-        self.nbytes: dict[Var | None, Expr | None] = {}
         self.calls: list[CallFunction] = []
-        numbers: dict[Var, int] = {}
-        kept: set[Var] = set()
-        for point, made in analysis.cfg.of_type(AllocFresh, CallFunction):
-            if isinstance(made, AllocFresh):
-                region = analysis.points_to.allocated(made.var)
-                numbers[made.var] = region.number
-                self.nbytes[made.var] = region.nbytes
-                if region.number in analysis.escapes:
-                    kept.add(made.var)
-            elif isinstance(made, CallFunction) and made.name in analyses:
-                numbers[made.var] = len(analysis.points_to.regions) + point
-                if not analyses[made.name].recursive:
-                    self.calls.append(made)
         self.given: list[Region] = []
-        for region in analysis.points_to.regions:
-            made_by = region.instruction
-            if region.parent is not None or region.external:
-                continue
-            if isinstance(made_by, CallPacked):
-                numbers.setdefault(made_by.var, region.number)  # nobody knows how much that is
-            elif isinstance(made_by, CallFunction):
-                self.given.append(region)
+        plain = analysis.plain is not None
+        allocations = analysis.allocations
+        numbers = {v: made.number for v, made in allocations.items()} if plain else self._numbers(analyses)
+        kept = {var for var, made in allocations.items() if made.escape is not None}
         wanted = (*numbers.values(), *(region.number for region in self.given))
         found = analysis.live_ranges(wanted, once=once)
         self.regions = found.of
@@ -171,6 +153,26 @@ class CandidateTimes:
             for var, number in numbers.items()
             if number in found.of
         }
+
+    def _numbers(self, analyses: Mapping[str, FunctionAnalysis]) -> dict[Var, int]:
+        """The numbers of allocations, of calls that take memory, and of what they return."""
+        numbers: dict[Var, int] = {}
+        for point, made in self.analysis.cfg.of_type(AllocFresh, CallFunction):
+            if isinstance(made, AllocFresh):
+                numbers[made.var] = self.analysis.allocations[made.var].number
+            elif isinstance(made, CallFunction) and made.name in analyses:
+                numbers[made.var] = len(self.analysis.points_to.regions) + point
+                if not analyses[made.name].recursive:
+                    self.calls.append(made)
+        for region in self.analysis.points_to.regions:
+            made_by = region.instruction
+            if region.parent is not None or region.external:
+                continue
+            if isinstance(made_by, CallPacked):
+                numbers.setdefault(made_by.var, region.number)  # nobody knows how much that is
+            elif isinstance(made_by, CallFunction):
+                self.given.append(region)
+        return numbers
 
     def _held(self, time: LiveRange) -> LiveRange:
         return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])
@@ -190,22 +192,21 @@ class CandidateTimes:
         TVM holds what an If yields, its result one of `joined`, until there, whether anything uses it or not.
         """
         placed = {*variables, *(call.var for call in self.calls)}
-        points_to = self.analysis.points_to
         yielded: dict[int, int] = {}
+        until: dict[Var | None, int] = {}
         for point, made in self.analysis.cfg.instructions if joined else ():
             if made.var in joined:
+                points_to = self.analysis.points_to
                 roots = points_to.roots(points_to.regions_of(made.var))
                 yielded.update(dict.fromkeys(roots, bisect_right(self.points, point)))
-        until = {points_to.regions[root].var: end for root, end in yielded.items()}
+                until.update((points_to.regions[root].var, yielded[root]) for root in roots)
 
         def live(var: Var | None) -> Intervals:
             time = self.of.get(var)
             return () if time is None else _prolonged(time.live, until.get(var, 0))
 
         unplanned = [
-            UnplannedRange(padded_size(self.nbytes.get(var)), live(var))
-            for var in self.of
-            if var not in placed
+            UnplannedRange(padded_size(self._nbytes(var)), live(var)) for var in self.of if var not in placed
         ]
         return PathLifetimes(
             lives=[live(var) for var in variables],
@@ -224,6 +225,10 @@ class CandidateTimes:
             text=text,
             merged=merged,
         )
+
+    def _nbytes(self, var: Var | None) -> Expr | None:
+        made = None if var is None else self.analysis.allocations.get(var)
+        return None if made is None else made.nbytes
 
     def _returned(self, yielded: Mapping[int, int]) -> Iterator[UnplannedRange]:
         """Results of callees, each from behind the call to its last use, or to where an If has yielded it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.plain_function import PlainFunction
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.control_flow import PointKind
@@ -38,6 +39,8 @@ def offset_uses(
     """The uses of the allocations in `away`; `accepts_offset` gives the positions at which a kernel takes an
     offset.
     """
+    if analysis.plain is not None:
+        return _plain_uses(analysis.plain, accepts_offset, away)
     points_to = analysis.points_to
     regions = points_to.regions
     finder = _Finder(points_to, region_set(r.number for r in regions if regions[r.root].var in away))
@@ -51,6 +54,27 @@ def offset_uses(
             for var in point.uses:
                 finder.look(var)
     return finder.found()
+
+
+def _plain_uses(
+    plain: PlainFunction, accepts_offset: Callable[[str], Collection[int]], away: Collection[Var]
+) -> OffsetUses:
+    """The same for a plain function: kernels and the caller are all that uses anything."""
+    lent = {number: var for var, number in plain.allocated.items() if var in away}
+    zero = lent.keys() & plain.returned
+    given: dict[str, dict[int, set[int]]] = {}
+    for kernel, rows in plain.calls.items():
+        accepting = accepts_offset(kernel)
+        found = {p: lent.keys() & column for p, column in enumerate(zip(*rows, strict=True))}
+        zero.update(*(numbers for position, numbers in found.items() if position not in accepting))
+        given[kernel] = {p: numbers for p, numbers in found.items() if p in accepting}
+    parameters = {
+        kernel: positions
+        for kernel, found in given.items()
+        if (positions := frozenset(p for p, numbers in found.items() if numbers - zero))
+    }
+    needing = frozenset(lent[number] for number in zero)
+    return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)
 
 
 @dataclass(slots=True)

@@ -59,6 +59,7 @@ class PlainBindings:
         self._kinds, self._calls, self._callees, self._literals = map(list, numbered)
         self._types: list[Type | None] = [None] * len(self._kinds)
         self._made: list[tuple[object, ...] | None] = [None] * len(self._calls)
+        self._kernels: list[str | None] = [None] * len(self._callees)
 
     @classmethod
     def of(
@@ -122,9 +123,13 @@ class PlainBindings:
     def _kernel(
         self, var: ir.Var, handle: BindingNode | None, callee: int, arguments: Sequence[int]
     ) -> ir.Instruction | None:
-        name = self.context.callee_name(self._callees[callee])
-        if name not in self.context.module.kernels:
-            return None
+        name = self._kernels[callee]
+        if name is None:
+            name = self.context.callee_name(self._callees[callee])
+            if name not in self.context.module.kernels:
+                return None
+            self._kernels[callee] = name
+        variables = self.variables
         operands: list[ir.Operand] = []
         for number in arguments:
             if number < 0:
@@ -133,7 +138,7 @@ class PlainBindings:
                 except NotASizeError:
                     return None
             else:
-                known = self.variables.get(number)
+                known = variables.get(number)
                 if known is None or type(known.type) is ScalarType:
                     return None
                 operands.append(known)
