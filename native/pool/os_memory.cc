@@ -108,6 +108,14 @@ bool MovePages(const PageRun& from, char* to) {
   return true;
 }
 
+void MakePages(const PageRun& run) {
+  constexpr int kPopulateWrite = 23;      // MADV_POPULATE_WRITE of Linux 5.14
+  constexpr int64_t kMostMade = 1 << 20;  // bytes at a time: other threads' moves wait for it
+  for (int64_t at = 0; at < run.nbytes; at += kMostMade) {
+    if (madvise(run.base + at, std::min(run.nbytes - at, kMostMade), kPopulateWrite) != 0) return;
+  }
+}
+
 void AskForHugePages(char* base, int64_t nbytes) {
   int64_t start = RoundUp(reinterpret_cast<int64_t>(base), kHugePage);
   int64_t end = (reinterpret_cast<int64_t>(base) + nbytes) & ~(kHugePage - 1);

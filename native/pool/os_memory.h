@@ -29,6 +29,9 @@ void GiveBackPages(const PageRun* runs, size_t count);
 // True where a page is in memory, not knowing is true.
 bool IsResident(char* page);
 
+// Makes fresh pages of a run, zeros, as if each had been written; where the system cannot, they are made when they are.
+void MakePages(const PageRun& run);
+
 // Asks for huge pages where [base, base + nbytes) covers them wholly, so that touching one byte never backs
 // more than the caller has asked for.
 void AskForHugePages(char* base, int64_t nbytes);

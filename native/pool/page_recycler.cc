@@ -47,9 +47,19 @@ bool PageRecycler::WantHuge(char* base, int64_t nbytes) noexcept {
   }
 }
 
-void PageRecycler::AskForHuge() {
+void PageRecycler::WantPages(char* base, int64_t nbytes) noexcept {
+  try {
+    pages_wanted_.push_back({base, nbytes});
+  } catch (const std::bad_alloc&) {
+    // a fault makes each
+  }
+}
+
+void PageRecycler::Ask() {
   for (const PageRun& run : huge_wanted_) AskForHugePages(run.base, run.nbytes);
+  for (const PageRun& run : pages_wanted_) MakePages(run);
   huge_wanted_.clear();
+  pages_wanted_.clear();
 }
 
 void PageRecycler::ForgoHuge(char* base, int64_t nbytes) noexcept {

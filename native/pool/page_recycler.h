@@ -12,7 +12,8 @@
 namespace symalloc {
 
 // What is left to do for a block that has its place, without the pool's mutex: pages that were given back to make room
-// are moved to where the block lacks some, the others go back to the operating system, and huge pages are asked for.
+// are moved to where the block lacks some, the others go back to the operating system, and huge pages, or pages that are
+// about to be written, are asked for.
 // Moving a page costs a fraction of what giving it back and touching a fresh one costs.
 class PageRecycler {
  public:
@@ -38,8 +39,13 @@ class PageRecycler {
 
   // [base, base + nbytes) may lie on huge pages; false where it cannot be noted.
   bool WantHuge(char* base, int64_t nbytes) noexcept;
-  bool wants_huge() const { return !huge_wanted_.empty(); }
-  void AskForHuge();
+
+  // The pages of a fresh run are about to be written.
+  void WantPages(char* base, int64_t nbytes) noexcept;
+
+  // True where the system is to be asked for what is wanted.
+  bool wants() const { return !huge_wanted_.empty() || !pages_wanted_.empty(); }
+  void Ask();
 
   // [base, base + nbytes), of which pages are added, may lie on huge pages no more.
   void ForgoHuge(char* base, int64_t nbytes) noexcept;
@@ -70,7 +76,7 @@ class PageRecycler {
   std::vector<PageRun> runs_;
   bool looked_ = false, touched_ = false;  // whether the first page to be moved holds anything
   std::vector<PageRun> wanted_;
-  std::vector<PageRun> huge_wanted_, huge_forgone_;
+  std::vector<PageRun> huge_wanted_, huge_forgone_, pages_wanted_;
   PageRecycler* next_ = nullptr;  // in limbo
 };
 

@@ -36,8 +36,8 @@ void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycl
     ForMissing(first, begin, move);
     ForMissing(begin, end, move_later);
     ForMissing(end, last, move);
-  } else if (huge_ && missing >= kHugePage && missing == (last - first) << shift_) {
-    WantHuge(base_ + (first << shift_), missing, recycler);
+  } else if (!huge_ || missing != (last - first) << shift_ || !WantHuge(base_ + (first << shift_), missing, recycler)) {
+    WantPages(offset, nbytes, recycler);
   }
   PageSet::ForWords(first, last, [this](int64_t word, uint64_t mask) { words_[word] |= mask; });
   ++commits;
@@ -71,12 +71,21 @@ int64_t PageTable::Decommit(int64_t start, int64_t end, PageRecycler* recycler) 
   return given;
 }
 
-// For the whole huge pages of a run of which nothing is backed.
-void PageTable::WantHuge(char* base, int64_t nbytes, PageRecycler* recycler) {
+// What is missing of [offset, offset + nbytes), if it will be written.
+void PageTable::WantPages(int64_t offset, int64_t nbytes, PageRecycler* recycler) {
+  ForMissing(offset >> shift_, RoundUp(offset + nbytes, unit_) >> shift_, [&](char* base, int64_t run) {
+    if (touches_.Expected(base + run - unit_, run)) recycler->WantPages(base, run - unit_);
+  });
+}
+
+// For the whole huge pages of a run of which nothing is backed; false where there is none.
+bool PageTable::WantHuge(char* base, int64_t nbytes, PageRecycler* recycler) {
   int64_t first = RoundUp(base - base_, kHugePage) / kHugePage, last = (base - base_ + nbytes) / kHugePage;
   if (first < last && recycler->WantHuge(base_ + first * kHugePage, (last - first) * kHugePage)) {
     asked_.Insert(first, last);
+    return true;
   }
+  return false;
 }
 
 // For those that a run of units lies in.

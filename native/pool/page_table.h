@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "pool/first_touches.h"
 #include "pool/page_recycler.h"
 #include "pool/page_set.h"
 
@@ -59,7 +60,8 @@ class PageTable {
     }
   }
   int64_t CountMissing(int64_t first, int64_t last) const;
-  void WantHuge(char* base, int64_t nbytes, PageRecycler* recycler);
+  bool WantHuge(char* base, int64_t nbytes, PageRecycler* recycler);
+  void WantPages(int64_t offset, int64_t nbytes, PageRecycler* recycler);
   void ForgoHuge(int64_t first, int64_t last, PageRecycler* recycler);
   bool backed(int64_t at) const { return words_[at >> 6] >> (at & 63) & 1; }
 
@@ -67,6 +69,7 @@ class PageTable {
   int64_t unit_;
   int shift_;
   bool huge_;
+  FirstTouches touches_;
   PageSet asked_;                      // huge pages, by number, that may back what lies there
   std::vector<uint64_t> words_;        // one bit a unit; short of the end: not backed
 };

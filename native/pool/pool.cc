@@ -199,9 +199,9 @@ void Pool::GiveBackUnits(Lock* lock) {
 
 // Does what `recycler` has to do, without the mutex meanwhile.
 void Pool::Settle(Lock* lock, PageRecycler* recycler) {
-  if (recycler->wants_huge()) {
+  if (recycler->wants()) {
     lock->unlock();
-    recycler->AskForHuge();
+    recycler->Ask();
     lock->lock();
   }
   if (recycler->empty()) return;

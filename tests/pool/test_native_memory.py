@@ -92,6 +92,18 @@ def test_times_that_make_no_sense(seconds: Any) -> None:
     assert pool.reserved == MIB
 
 
+@pytest.mark.parametrize(("written", "nbytes"), ((8 * MIB, 8 * MIB), (MIB, 8 * MIB), (8 * MIB, 32 * MIB)))
+def test_pages_are_made_at_once_for_a_program_that_writes_what_it_takes(written: int, nbytes: int) -> None:
+    """Not where it wrote only a part, nor for large blocks, most of which may never be written."""
+    pool = InstrumentedPool(huge=False)
+    ctypes.memset(pool.pointer(pool.alloc(8 * MIB)), 1, written)
+    before = _resident()
+    pointer = pool.pointer(pool.alloc(nbytes))
+    made = _resident() - before
+    assert made > 7 * MIB if written == nbytes else made < MIB
+    assert ctypes.string_at(pointer, nbytes) == bytes(nbytes)
+
+
 def test_huge_pages_back_no_more_than_is_reserved() -> None:
     """One byte is touched in each block: with huge pages only where a block covers them."""
     pool = InstrumentedPool(PoolOptions(bin_capacity=0))
