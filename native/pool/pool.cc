@@ -29,8 +29,9 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       caches_(&quick_.closed),
       watermarks_(&quick_.due) {
   quick_.id = PoolRegistry::Global().NewId();
-  quick_.cached_below = options.guard || options.bin_capacity <= 0 ? 0 : uint64_t{1} << 62;
-  quick_.freed_below = quick_.cached_below == 0 ? 0 : static_cast<uint32_t>(kBinLargest + 1);
+  quick_.caches = !options.guard && options.bin_capacity > 0;
+  quick_.alloc_most = quick_.caches ? static_cast<uint32_t>(bin_largest_ & -kGrain) : 0;
+  quick_.free_most = quick_.alloc_most;
   quick_.separate_escaping = options.separate_escaping;
   quick_.capacity = static_cast<uint64_t>(ranges_.capacity());
   quick_.bases[0] = reinterpret_cast<uint64_t>(ranges_.base(0));

@@ -32,12 +32,18 @@ using ThreadId = uint64_t;
 constexpr ThreadId kNoThread = ~ThreadId{0};
 extern __attribute__((tls_model("initial-exec"))) __thread ThreadId this_thread;  // not thread_local: that costs a call
 
-// The pool that a thread has used last.
-struct Recent {
-  uint64_t pool_id;
+// The cache of a thread for a pool.
+struct KnownCache {
+  uint64_t pool_id;  // 0: none
   ThreadCache* cache;
 };
-extern __attribute__((tls_model("initial-exec"))) __thread Recent recent;
+
+// The caches of a thread by the lowest bits of the pools' ids, and, where these are taken, in the slots behind.
+struct KnownCaches {
+  const KnownCache* slots;
+  uint64_t mask;  // the number of slots is a power of two
+};
+extern __attribute__((tls_model("initial-exec"))) __thread KnownCaches known_caches;
 
 // Thread-safe.  Blocks may be freed by another thread than allocated them.
 class Pool {
@@ -161,7 +167,7 @@ class Pool {
   bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   // True where a thread may cache such a block.
   bool Cacheable(int64_t nbytes, int64_t align) const {
-    return static_cast<uint64_t>(nbytes) < quick_.cached_below && align <= kGrain;
+    return quick_.caches && static_cast<uint64_t>(nbytes) <= quick_.capacity && align <= kGrain;
   }
   // Out of line and called last, so that the quick way saves no registers.
   [[gnu::noinline]] void* AllocCached(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
@@ -178,7 +184,8 @@ class Pool {
   // nullptr where it takes longer.
   ThreadCache* QuickCache() const {
     if (__builtin_expect(quick_.home.load(std::memory_order_relaxed) == this_thread, 1)) return HomeCache();
-    return recent.pool_id == quick_.id ? recent.cache : nullptr;
+    const KnownCache& slot = known_caches.slots[quick_.id & known_caches.mask];
+    return slot.pool_id == quick_.id ? slot.cache : nullptr;
   }
   // The range that `block` lies in, or -1.
   int RangeOf(const void* block) const {
@@ -189,7 +196,7 @@ class Pool {
   }
   // Bytes that a block of `size` bytes, of a range, has beyond them; nothing moves before `ForgetSlack`.
   int64_t SlackOf(const void* block, int64_t size, int which) {
-    if (size < SlackTable::kLeast || quick_.freed_below.load(std::memory_order_relaxed) > SlackTable::kLeast) return 0;
+    if (size < SlackTable::kLeast || !quick_.slack.load(std::memory_order_relaxed)) return 0;
     return ranges_.slack(which).Of(static_cast<const char*>(block) - ranges_.base(which));
   }
   void NoteSlack(const Piece& piece, int64_t slack, int which);
@@ -253,13 +260,15 @@ class Pool {
     uint64_t id;                            // never used twice in a process
     std::atomic<ThreadId> home{kNoThread};  // the first thread that used the pool, while there is one
     std::atomic<ThreadCache*> home_cache{nullptr};  // for that thread alone
-    uint64_t cached_below;                  // bytes of a block; 0 in guard mode, and without caches
     uint64_t bases[2], capacity;            // of the ranges
+    uint32_t alloc_most;                    // bytes of a block that may come the quickest way
+    std::atomic<uint32_t> free_most;        // bytes of a block that may go the quickest way: it has no slack
     std::atomic<uint8_t> tracked{0};        // see AllocationTracker
     std::atomic<bool> closed{false};        // see ThreadCaches
     std::atomic<bool> due{false};           // see Watermarks
+    std::atomic<bool> slack{false};         // true once a block had any
     bool separate_escaping;
-    std::atomic<uint32_t> freed_below{0};  // bytes of a block that goes the quickest way: it has no slack
+    bool caches;  // false in guard mode, and where nothing is to be cached
   };
 
   static_assert(sizeof(Quick) == 64);

@@ -26,8 +26,9 @@ namespace symalloc {
 
 // Of a block that comes from a cache.
 void Pool::NoteSlack(const Piece& piece, int64_t slack, int which) {
-  if (quick_.freed_below.load(std::memory_order_relaxed) > SlackTable::kLeast) {
-    quick_.freed_below.store(SlackTable::kLeast - kGrain + 1, std::memory_order_relaxed);
+  if (!quick_.slack.load(std::memory_order_relaxed)) {
+    quick_.slack.store(true, std::memory_order_relaxed);
+    quick_.free_most.store(std::min<uint32_t>(quick_.alloc_most, SlackTable::kLeast - kGrain), std::memory_order_relaxed);
   }
   ranges_.slack(which).Note(static_cast<char*>(piece.block) - ranges_.base(which), piece.nbytes, slack);
   slack_.fetch_add(slack, std::memory_order_relaxed);
@@ -42,12 +43,12 @@ void Pool::ForgetSlack(const void* block, int64_t slack, int which) {
 
 // Small blocks of which one was freed last; it saves no registers, and looks at three cache lines.
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  ThreadCache* cache = HomeCache();
-  bool quick = Cacheable(nbytes, align) && quick_.home.load(std::memory_order_relaxed) == this_thread &&
-               quick_.tracked.load(std::memory_order_relaxed) == 0 && !(escapes && quick_.separate_escaping);
-  int64_t size = quick ? Rounded(nbytes) : 0;
-  if (__builtin_expect(quick && size <= cache->bin_largest && cache->section.Enter(quick_.closed), 1)) {
-    void* block = cache->bins[0].TakeLast(size);
+  ThreadCache* cache = QuickCache();
+  uint64_t last = static_cast<uint64_t>(nbytes) - 1;  // of its bytes
+  bool quick = last < quick_.alloc_most && align <= kGrain && quick_.tracked.load(std::memory_order_relaxed) == 0 &&
+               !(escapes && quick_.separate_escaping) && cache != nullptr;
+  if (__builtin_expect(quick && cache->section.Enter(quick_.closed), 1)) {
+    void* block = cache->bins[0].TakeLast(static_cast<int64_t>(last | (kGrain - 1)) + 1);
     if (__builtin_expect(block != nullptr, 1)) {
       cache->CountAlloc(nbytes);
       cache->section.Leave();
@@ -82,14 +83,14 @@ void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::strin
 
 // As `Alloc`.
 void Pool::Free(void* block, int64_t nbytes) {
-  ThreadCache* cache = HomeCache();
+  ThreadCache* cache = QuickCache();
+  uint64_t last = static_cast<uint64_t>(nbytes) - 1;
   uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
-  bool quick = static_cast<uint64_t>(nbytes) < quick_.freed_below.load(std::memory_order_relaxed) &&
-               quick_.home.load(std::memory_order_relaxed) == this_thread &&
+  bool quick = last < quick_.free_most.load(std::memory_order_relaxed) &&
                quick_.tracked.load(std::memory_order_relaxed) == 0 && offset < quick_.capacity &&
-               offset % kGrain == 0 && !quick_.due.load(std::memory_order_relaxed);
-  int64_t size = quick ? Rounded(nbytes) : 0;
-  if (__builtin_expect(quick && size <= cache->bin_largest && cache->section.Enter(quick_.closed), 1)) {
+               offset % kGrain == 0 && !quick_.due.load(std::memory_order_relaxed) && cache != nullptr;
+  if (__builtin_expect(quick && cache->section.Enter(quick_.closed), 1)) {
+    int64_t size = static_cast<int64_t>(last | (kGrain - 1)) + 1;
     if (__builtin_expect(cache->bins[0].PutLast(block, size, cache->bin_capacity), 1)) {
       cache->CountFree(nbytes);
       cache->section.Leave();

@@ -17,63 +17,73 @@ constexpr int64_t kNearShare = 256;  // of what was in use, a thread may keep th
 
 }  // namespace
 
-// The pools that this thread has bins in, by id.  When the thread ends, it hands its blocks back.
+namespace {
+
+const KnownCache kNothing{0, nullptr};
+std::atomic<ThreadId> next_thread{1};
+thread_local bool ended = false;
+
+}  // namespace
+
+// Entries of destroyed pools are never used: ids are unique.
+__attribute__((tls_model("initial-exec"))) __thread KnownCaches known_caches{&kNothing, 0};
+__attribute__((tls_model("initial-exec"))) __thread ThreadId this_thread;
+
+// The pools that this thread has bins in.  When the thread ends, it hands its blocks back.
 // Ids ascend, so that the lowest bits of an id tell most pools that live at a time apart.
 struct ThreadDirectory {
   ~ThreadDirectory();
 
-  // nullptr where there is none.
-  ThreadCache* Find(uint64_t id) const {
+  // nullptr where there is none.  What is found is in the first place then, where others find it quickly.
+  ThreadCache* Find(uint64_t id) {
     if (slots.empty()) return nullptr;
+    KnownCache& first = slots[id & known_caches.mask];
     for (uint64_t at = id;; ++at) {
-      const Recent& slot = slots[at & (slots.size() - 1)];
-      if (slot.pool_id == id) return slot.cache;
+      KnownCache& slot = slots[at & known_caches.mask];
       if (slot.pool_id == 0) return nullptr;
+      if (slot.pool_id != id) continue;
+      std::swap(slot, first);
+      return first.cache;
     }
   }
 
   // Makes room for one pool more; forgets those that are gone.
   void Grow() {
     if (2 * (count + 1) <= slots.size()) return;
-    std::vector<Recent> kept;
-    for (const Recent& slot : slots) {
+    std::vector<KnownCache> kept;
+    for (const KnownCache& slot : slots) {
       if (slot.pool_id != 0 && PoolRegistry::Global().Has(slot.pool_id)) kept.push_back(slot);
     }
     size_t size = 8;
     while (size < 4 * (kept.size() + 1)) size *= 2;
-    std::vector<Recent> empty(size, Recent{0, nullptr});
+    std::vector<KnownCache> empty(size, kNothing);
     slots.swap(empty);
+    known_caches = {slots.data(), size - 1};
     count = 0;
-    for (const Recent& slot : kept) Add(slot);
+    for (const KnownCache& slot : kept) Add(slot);
   }
 
   // There is room, and no such id.
-  void Add(const Recent& entry) {
+  void Add(const KnownCache& entry) {
     uint64_t at = entry.pool_id;
-    while (slots[at & (slots.size() - 1)].pool_id != 0) ++at;
-    slots[at & (slots.size() - 1)] = entry;
+    while (slots[at & known_caches.mask].pool_id != 0) ++at;
+    slots[at & known_caches.mask] = entry;
     ++count;
   }
 
-  std::vector<Recent> slots;  // a power of two of them, at most half of them in use; id 0: free
+  std::vector<KnownCache> slots;  // at most half of them in use
   size_t count = 0;
 };
 
 namespace {
 
-thread_local bool ended = false;
-std::atomic<ThreadId> next_thread{1};
 thread_local ThreadDirectory directory;
 
 }  // namespace
 
-// Entries of destroyed pools are never used: ids are unique.
-__attribute__((tls_model("initial-exec"))) __thread Recent recent;
-__attribute__((tls_model("initial-exec"))) __thread ThreadId this_thread;
-
 ThreadDirectory::~ThreadDirectory() {
   ended = true;
-  recent = Recent{};
+  known_caches = {&kNothing, 0};
   this_thread = 0;
   for (auto& [id, cache] : slots) {
     ThreadCache* mine = cache;
@@ -85,8 +95,7 @@ ThreadDirectory::~ThreadDirectory() {
 ThreadCache* Pool::FindCache() {
   if (ended) return nullptr;
   ThreadCache* found = directory.Find(quick_.id);
-  recent = Recent{quick_.id, found == nullptr ? AddCache() : found};
-  return recent.cache;
+  return found == nullptr ? AddCache() : found;
 }
 
 ThreadCache* Pool::AddCache() {

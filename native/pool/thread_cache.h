@@ -49,7 +49,7 @@ class SizeBins {
   SizeBins& operator=(const SizeBins&) = delete;
 
   void* Take(int64_t nbytes) {
-    Bin& bin = bins_[nbytes / kGrain];
+    Bin& bin = bins_[Index(nbytes)];
     void* block = bin.last;
     if (block != nullptr) {
       bin.last = nullptr;
@@ -66,41 +66,43 @@ class SizeBins {
       entries_[at].next = spare_;
       spare_ = at;
     }
-    held_.Remove(nbytes);
+    Hold(-nbytes);
     return block;
   }
 
   // The smallest block of more than `nbytes` up to `most` bytes; nullptr: there is none.
   Piece TakeLarger(int64_t nbytes, int64_t most) {
     if (held() <= nbytes) return {nullptr, 0};
-    for (int64_t i = nbytes / kGrain + 1; i <= most / kGrain; ++i) {
-      if (bins_[i].last != nullptr || bins_[i].others != 0) return {Take(i * kGrain), i * kGrain};
+    for (int64_t size = nbytes + kGrain; size <= most; size += kGrain) {
+      const Bin& bin = bins_[Index(size)];
+      if (bin.last != nullptr || bin.others != 0) return {Take(size), size};
     }
     return {nullptr, 0};
   }
 
   // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
   void* TakeLast(int64_t nbytes) {
-    Bin& bin = bins_[nbytes / kGrain];
+    Bin& bin = bins_[Index(nbytes)];
     void* block = bin.last;
     if (block == nullptr) return nullptr;
     bin.last = nullptr;
-    held_.Remove(nbytes);
+    Hold(-nbytes);
     return block;
   }
 
   // False where `Put` is needed, or it would hold more than `most` bytes.
   bool PutLast(void* block, int64_t nbytes, int64_t most) {
-    Bin& bin = bins_[nbytes / kGrain];
-    if (bin.last != nullptr || held() + nbytes > most) return false;
+    Bin& bin = bins_[Index(nbytes)];
+    int64_t held = this->held() + nbytes;
+    if (bin.last != nullptr || held > most) return false;
     bin.last = block;
-    held_.Add(nbytes);
+    held_.store(held, std::memory_order_relaxed);
     return true;
   }
 
   // False where it must `Grow` before.
   bool Put(void* block, int64_t nbytes) {
-    Bin& bin = bins_[nbytes / kGrain];
+    Bin& bin = bins_[Index(nbytes)];
     if (bin.last == nullptr) {
       bin.last = block;
     } else if (nbytes < kAside) {
@@ -114,7 +116,7 @@ class SizeBins {
       bin.others = at;
       bin.last = block;
     }
-    held_.Add(nbytes);
+    Hold(nbytes);
     return true;
   }
 
@@ -133,15 +135,15 @@ class SizeBins {
   }
 
   // Any thread may ask.
-  int64_t held() const { return held_.left(); }
+  int64_t held() const { return held_.load(std::memory_order_relaxed); }
 
   // Calls release(block, nbytes) for every block and forgets it.
   template <typename Release>
   void Flush(Release release) {
     if (held() == 0) return;
-    for (size_t i = 1; i < bins_.size(); ++i) {
-      if (bins_[i].last == nullptr && bins_[i].others == 0) continue;
-      int64_t nbytes = static_cast<int64_t>(i) * kGrain;
+    for (int64_t nbytes = kGrain; nbytes <= kBinLargest; nbytes += kGrain) {
+      const Bin& bin = bins_[Index(nbytes)];
+      if (bin.last == nullptr && bin.others == 0) continue;
       while (void* block = Take(nbytes)) release(block, nbytes);
       if (held() == 0) return;
     }
@@ -164,11 +166,14 @@ class SizeBins {
     uintptr_t others = 0;  // a node, or the number of an entry; 0: none
   };
 
-  SplitCounter held_;  // bytes
+  static size_t Index(int64_t nbytes) { return static_cast<uint64_t>(nbytes - 1) / kGrain; }
+  void Hold(int64_t nbytes) { held_.store(held() + nbytes, std::memory_order_relaxed); }
+
+  std::atomic<int64_t> held_{0};  // bytes; written by one thread at a time
   Entry* entries_ = nullptr;
   uintptr_t spare_ = 0;  // the first entry that is not in use
   uintptr_t count_ = 0;  // of entries; that with the number 0 is not used
-  std::array<Bin, kBinLargest / kGrain + 1> bins_{};
+  std::array<Bin, kBinLargest / kGrain> bins_{};
 };
 
 // One piece of free memory.  Large blocks from it take neither the lock nor the free list.
