@@ -1,13 +1,14 @@
-// Large free blocks of a thread that serve blocks of nearly their size: symalloc/pool/core/thread_cache.py is the
-// reference.
+// Free blocks of a thread that serve blocks of nearly their size: symalloc/pool/core/thread_cache.py is the reference.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 
+#include "pool/size_marks.h"
 #include "pool/sizes.h"
+#include "pool/slack_table.h"
 
 namespace symalloc {
 
@@ -17,63 +18,70 @@ struct Piece {
   int64_t nbytes;
 };
 
-// Up to kMost blocks of up to kLargest bytes.  The last takes the place of one that goes.
+// Up to kMost blocks.  The last takes the place of that which has waited longest.  The slack table of their range says
+// which they are.
 class NearFitCache {
  public:
-  static constexpr int64_t kLargest = 256 << 10;  // bytes
-  static constexpr int kMost = 128;
+  static constexpr int64_t kLeast = SlackTable::kLeast, kLargest = SizeMarks::kLargest;  // bytes
+  static constexpr int kMost = 255;
+
+  NearFitCache() = default;
+  ~NearFitCache() { std::free(table_); }
+  NearFitCache(const NearFitCache&) = delete;
+  NearFitCache& operator=(const NearFitCache&) = delete;
+
+  // True where a block of `nbytes` may be here.
+  static bool Takes(int64_t nbytes) { return nbytes >= kLeast && nbytes <= kLargest; }
 
   // Removes the smallest block of `least` to `most` bytes, of those of one size the last; nullptr: there is none.
   Piece Take(int64_t least, int64_t most) {
-    if (count_ == 0 || least > kLargest) return {nullptr, 0};
-    auto from = static_cast<uint16_t>(least / kGrain);
-    uint16_t excess = UINT16_MAX;  // what is too small wraps
-    for (uint16_t size : sizes_) excess = std::min(excess, static_cast<uint16_t>(size - from));
-    if (least + excess * kGrain > most) return {nullptr, 0};
-    auto found = static_cast<uint16_t>(from + excess);
-    int16_t at = 0;
-    for (int16_t i = 0; i < kMost; ++i) at = sizes_[i] == found ? i : at;
-    return Remove(at);
-  }
-
-  // False where a block is not here; true where it is, or its address is like that of one that is.
-  bool MayHold(const void* block) const {
-    uint32_t mark = Mark(block);
-    uint32_t may = 0;
-    for (uint32_t each : marks_) may |= each == mark ? 1u : 0u;
-    return may != 0;
-  }
-
-  bool Holds(const void* block) const {
-    return std::find(blocks_.begin(), blocks_.begin() + count_, block) != blocks_.begin() + count_;
+    if (table_ == nullptr) return {nullptr, 0};
+    int64_t size = table_->sizes.Next(least);
+    if (size == 0 || size > most) return {nullptr, 0};
+    return Remove(table_->last[SizeMarks::Index(size)]);
   }
 
   // False where that would be too many blocks, or too many bytes.
-  bool Put(void* block, int64_t nbytes) {
-    if (!HasRoom(nbytes)) return false;
-    sizes_[count_] = static_cast<uint16_t>(nbytes / kGrain);
-    marks_[count_] = Mark(block);
-    blocks_[count_++] = block;
+  bool HasRoom(int64_t nbytes) const { return count_ < kMost && held() + nbytes <= most_; }
+
+  // There is room, and the block is not here.
+  void Put(void* block, int64_t nbytes) {
+    Table& table = *table_;
+    uint8_t at = spare_;
+    if (at == 0) at = ++used_;
+    Entry& entry = table.entries[at];
+    if (at == spare_) spare_ = entry.newer;
+    uint8_t& last = table.last[SizeMarks::Index(nbytes)];
+    entry = Entry{block, static_cast<uint16_t>(nbytes / kGrain), table.entries[0].older, 0, last, 0};
+    table.entries[entry.older].newer = at;
+    table.entries[0].older = at;
+    if (last == 0) table.sizes.Mark(nbytes);
+    table.entries[last].above = at;
+    last = at;
+    ++count_;
     SetHeld(held() + nbytes);
-    return true;
+    slack_->Keep(static_cast<char*>(block) - base_, nbytes);
   }
 
-  // Lets it hold up to `most` bytes, and calls release(block, nbytes) for one after the other until there is room for `nbytes`.
+  // Lets it hold up to `most` bytes, of a range at `base`, and calls release(block, nbytes) for one after the other until
+  // there is room for `nbytes`.  It has room for nothing where there is no memory.
   template <typename Release>
-  void MakeRoom(int64_t nbytes, int64_t most, Release release) {
-    most_ = most;
+  void MakeRoom(int64_t nbytes, int64_t most, SlackTable* slack, const char* base, Release release) {
+    if (table_ == nullptr) table_ = static_cast<Table*>(std::calloc(1, sizeof(Table)));
+    most_ = table_ == nullptr ? 0 : most;
+    slack_ = slack;
+    base_ = base;
     while (count_ > 0 && !HasRoom(nbytes)) {
-      next_ = next_ < count_ - 1 ? next_ + 1 : 0;
-      Piece next = Remove(next_);
-      release(next.block, next.nbytes);
+      Piece oldest = Remove(table_->entries[0].newer);
+      release(oldest.block, oldest.nbytes);
     }
   }
 
-  // Calls release(block, nbytes) for every block and forgets it.
+  // Calls release(block, nbytes) for every block, the last first, and forgets it.
   template <typename Release>
   void Flush(Release release) {
     while (count_ > 0) {
-      Piece last = Remove(count_ - 1);
+      Piece last = Remove(table_->entries[0].older);
       release(last.block, last.nbytes);
     }
   }
@@ -82,34 +90,51 @@ class NearFitCache {
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
 
  private:
-  static_assert(kLargest / kGrain < UINT16_MAX / 2);
+  // The numbers are those of entries; 0: none.
+  struct Entry {
+    void* block;
+    uint16_t units;        // of kGrain bytes
+    uint8_t older, newer;  // of all; those that are not in use follow each other by `newer`
+    uint8_t below, above;  // of its size, in the same way
+  };
 
-  // Never 0.
-  static uint32_t Mark(const void* block) {
-    return static_cast<uint32_t>(reinterpret_cast<uint64_t>(block) / kGrain) | 1u << 31;
-  }
-  bool HasRoom(int64_t nbytes) const { return count_ < kMost && held() + nbytes <= most_; }
+  // All zero, it is empty.
+  struct Table {
+    SizeMarks sizes;
+    std::array<uint8_t, SizeMarks::kCount> last;  // of each size
+    std::array<Entry, kMost + 1> entries;         // the first is that before the oldest and behind the newest
+  };
+
   void SetHeld(int64_t held) { held_.store(held, std::memory_order_relaxed); }
 
-  Piece Remove(int at) {
-    Piece piece{blocks_[at], sizes_[at] * kGrain};
+  Piece Remove(uint8_t at) {
+    Table& table = *table_;
+    Entry& entry = table.entries[at];
+    Piece piece{entry.block, entry.units * kGrain};
+    table.entries[entry.older].newer = entry.newer;
+    table.entries[entry.newer].older = entry.older;
+    table.entries[entry.below].above = entry.above;
+    if (entry.above != 0) {
+      table.entries[entry.above].below = entry.below;
+    } else {
+      table.last[SizeMarks::Index(piece.nbytes)] = entry.below;
+      if (entry.below == 0) table.sizes.Unmark(piece.nbytes);
+    }
+    entry.newer = spare_;
+    spare_ = at;
     --count_;
-    sizes_[at] = sizes_[count_];
-    marks_[at] = marks_[count_];
-    blocks_[at] = blocks_[count_];
-    sizes_[count_] = 0;
-    marks_[count_] = 0;
     SetHeld(held() - piece.nbytes);
+    slack_->Forget(static_cast<char*>(piece.block) - base_);
     return piece;
   }
 
   int64_t most_ = 0;  // bytes
+  Table* table_ = nullptr;
+  SlackTable* slack_ = nullptr;  // of the range
+  const char* base_ = nullptr;   // of the range
   int count_ = 0;
-  int next_ = 0;  // to be released: where the one before was
-  std::atomic<int64_t> held_{0};        // bytes; written by one thread at a time
-  std::array<uint16_t, kMost> sizes_{};  // in units of kGrain; 0 beyond the last
-  std::array<uint32_t, kMost> marks_{};   // of their addresses; 0 beyond the last
-  std::array<void*, kMost> blocks_;
+  uint8_t used_ = 0, spare_ = 0;   // entries that ever were in use; the first that is not any more
+  std::atomic<int64_t> held_{0};  // bytes; written by one thread at a time
 };
 
 }  // namespace symalloc

@@ -138,13 +138,14 @@ void PagedRanges::Range::MakeReachable(int64_t end) {
                     " bytes more: see ulimit -d, and vm.overcommit_memory");
 }
 
-PagedRanges::PagedRanges(const Options& options)
+PagedRanges::PagedRanges(const Options& options, std::atomic<uint32_t>* bin_most)
     : limit(options.limit),
       soft_numerator_(options.soft_numerator),
       soft_denominator_(options.soft_denominator),
       page_(options.page),
       capacity_(RangeCapacity(options)),
-      count_(options.separate_escaping ? 2 : 1) {
+      count_(options.separate_escaping ? 2 : 1),
+      bin_most_(*bin_most) {
   // a process may have been given less address space than a machine has
   while (capacity_ == 0 || !Reserve(options)) {
     capacity_ = capacity_ / 2 & -page_;

@@ -24,8 +24,9 @@ class PagedRanges {
  public:
   static constexpr int64_t kNone = FreeList::kNone;
 
-  // Throws OutOfMemory where there is no address space.  A range may get less than `options.capacity`.
-  explicit PagedRanges(const Options& options);
+  // Throws OutOfMemory where there is no address space.  A range may get less than `options.capacity`.  `bin_most`
+  // outlives this: bytes, lowered below those of blocks that may have slack once there may be any.
+  PagedRanges(const Options& options, std::atomic<uint32_t>* bin_most);
   ~PagedRanges();
   PagedRanges(const PagedRanges&) = delete;
   PagedRanges& operator=(const PagedRanges&) = delete;
@@ -130,6 +131,9 @@ class PagedRanges {
   // True where a thread may serve blocks of a range with memory that is a little larger; without the mutex.
   bool near_fits(int which) const { return near_fits_[which].load(std::memory_order_relaxed); }
 
+  // True once it has been; without the mutex.
+  bool had_near_fits() const { return had_near_fits_.load(std::memory_order_relaxed); }
+
   SlackTable& slack(int which) { return ranges_[which].slack; }
 
   // From now on memory is too scarce for slack.
@@ -213,7 +217,15 @@ class PagedRanges {
   int64_t FindClear(const Range& range, int64_t size, int64_t align) const;
   int64_t PastLimbo(const Range& range, int64_t offset, int64_t size) const;
   void ReleaseAll();
-  void NoteCrowd(int which) { near_fits_[which].store(!scarce_ && Crowded(which), std::memory_order_relaxed); }
+  void NoteCrowd(int which) {
+    bool near = !scarce_ && Crowded(which);
+    near_fits_[which].store(near, std::memory_order_relaxed);
+    if (near && !had_near_fits()) BeginNearFits();
+  }
+  void BeginNearFits() {
+    had_near_fits_.store(true, std::memory_order_relaxed);
+    if (bin_most_ >= SlackTable::kLeast) bin_most_.store(SlackTable::kLeast - kGrain, std::memory_order_relaxed);
+  }
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;
   bool MakeRoom(int which, const Place& place, int64_t size, int64_t in_use, PageRecycler* recycler);
@@ -229,6 +241,8 @@ class PagedRanges {
   std::vector<Range> ranges_;
   bool scarce_ = false;
   std::atomic<bool> near_fits_[2] = {};
+  std::atomic<bool> had_near_fits_{false};
+  std::atomic<uint32_t>& bin_most_;
 };
 
 }  // namespace symalloc

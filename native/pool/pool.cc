@@ -24,7 +24,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       tracker_(&quick_.tracked),
       held_at_fork_{tracker_.mutex(), &mutex_},
-      ranges_(options),
+      ranges_(options, &quick_.free_most),
       decay_(options.guard ? 0 : options.decay),
       caches_(&quick_.closed),
       watermarks_(&quick_.due) {
@@ -66,10 +66,11 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
   Lock lock(mutex_);
   int64_t slack = SlackOf(block, Rounded(nbytes), which);
   int64_t size = Rounded(nbytes) + slack;
+  if (IsKept(block, size, which)) throw BadFree("what is freed is free already: a thread caches it");
   if (closed_ || queue_.any() || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
     WakeLocked();
-  } else if (size > bin_largest_ && ranges_.near_fits(which) && ThreadCache::IsNearFit(size)) {
+  } else if (ranges_.near_fits(which) && NearFitCache::Takes(size)) {
     KeepNearLocked(cache, which, block, size);
   } else if (size > bin_largest_) {
     KeepLocked(cache, which, block, size);
@@ -80,7 +81,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     }
     if (!bins.Put(block, size) && !(bins.Grow() && bins.Put(block, size))) ReleaseLocked(block, size);
   }
-  ForgetSlack(block, slack, which);
+  ForgetSlack(cache, block, slack, which);
   caches_.CountFree(cache, nbytes);
   if (closed_ && used_ == 0) {
     GiveBackFree(&lock, true, ranges_.reserved());

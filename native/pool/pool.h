@@ -196,11 +196,16 @@ class Pool {
   }
   // Bytes that a block of `size` bytes, of a range, has beyond them; nothing moves before `ForgetSlack`.
   int64_t SlackOf(const void* block, int64_t size, int which) {
-    if (size < SlackTable::kLeast || !quick_.slack.load(std::memory_order_relaxed)) return 0;
+    if (size < SlackTable::kLeast || !ranges_.had_near_fits()) return 0;
     return ranges_.slack(which).Of(static_cast<const char*>(block) - ranges_.base(which));
   }
-  void NoteSlack(const Piece& piece, int64_t slack, int which);
-  void ForgetSlack(const void* block, int64_t slack, int which);
+  void NoteSlack(ThreadCache* cache, const Piece& piece, int64_t slack, int which);
+  void ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int which);
+  // True where a thread keeps a block of `size` bytes already.
+  bool IsKept(const void* block, int64_t size, int which) {
+    return size >= SlackTable::kLeast && ranges_.had_near_fits() &&
+           ranges_.slack(which).IsKept(static_cast<const char*>(block) - ranges_.base(which));
+  }
   ThreadCache* FindCache();
   ThreadCache* AddCache();
   void Retire(ThreadCache* cache);
@@ -241,7 +246,7 @@ class Pool {
     watermarks_.Note(used_);
   }
   int64_t InUse(const ThreadCache* cache) const {
-    return used_ - slack_.load(std::memory_order_relaxed) - (cache == nullptr ? 0 : cache->held());
+    return used_ - caches_.slack() - (cache == nullptr ? 0 : cache->held());
   }
   int64_t ReservedLocked() const {
     return guard_ == nullptr ? ranges_.reserved() + ranges_.limbo.bytes() : used_;
@@ -262,11 +267,10 @@ class Pool {
     std::atomic<ThreadCache*> home_cache{nullptr};  // for that thread alone
     uint64_t bases[2], capacity;            // of the ranges
     uint32_t alloc_most;                    // bytes of a block that may come the quickest way
-    std::atomic<uint32_t> free_most;        // bytes of a block that may go the quickest way: it has no slack
+    std::atomic<uint32_t> free_most{0};     // bytes of a block that may go the quickest way: see PagedRanges
     std::atomic<uint8_t> tracked{0};        // see AllocationTracker
     std::atomic<bool> closed{false};        // see ThreadCaches
     std::atomic<bool> due{false};           // see Watermarks
-    std::atomic<bool> slack{false};         // true once a block had any
     bool separate_escaping;
     bool caches;  // false in guard mode, and where nothing is to be cached
   };
@@ -282,7 +286,6 @@ class Pool {
 
   std::unique_ptr<Guard> guard_;
   AllocationTracker tracker_;
-  std::atomic<int64_t> slack_{0};  // bytes of all blocks
   std::vector<std::mutex*> held_at_fork_;
 
   std::mutex mutex_;  // guards all below
@@ -308,7 +311,7 @@ class Pool {
   int64_t size = Rounded(nbytes);
   Piece piece = cache->Take(which, size, ranges_.near_fits(which));
   if (piece.block != nullptr) {
-    if (__builtin_expect(piece.nbytes > size, 0)) NoteSlack(piece, piece.nbytes - size, which);
+    if (__builtin_expect(piece.nbytes > size, 0)) NoteSlack(cache, piece, piece.nbytes - size, which);
     cache->CountAlloc(nbytes);
   }
   cache->section.Leave();

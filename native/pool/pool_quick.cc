@@ -8,16 +8,17 @@ namespace symalloc {
   int64_t slack = SlackOf(block, Rounded(nbytes), which);
   int64_t size = Rounded(nbytes) + slack;
   bool kept;
-  if (size > cache->bin_largest) {
-    kept = ranges_.near_fits(which) && ThreadCache::IsNearFit(size)
-               ? !cache->near_fits[which].MayHold(block) && cache->near_fits[which].Put(block, size)
-               : cache->large_blocks[which].Join(block, size);
+  if (ranges_.near_fits(which) && NearFitCache::Takes(size)) {
+    kept = cache->near_fits[which].HasRoom(size) && !IsKept(block, size, which);
+    if (kept) cache->near_fits[which].Put(block, size);
+  } else if (size > cache->bin_largest) {
+    kept = !IsKept(block, size, which) && cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
     kept = bins.held() + size <= cache->bin_capacity && bins.Put(block, size);
   }
   if (kept) {
-    ForgetSlack(block, slack, which);
+    ForgetSlack(cache, block, slack, which);
     cache->CountFree(nbytes);
   }
   cache->section.Leave();
@@ -25,20 +26,17 @@ namespace symalloc {
 }
 
 // Of a block that comes from a cache.
-void Pool::NoteSlack(const Piece& piece, int64_t slack, int which) {
-  if (!quick_.slack.load(std::memory_order_relaxed)) {
-    quick_.slack.store(true, std::memory_order_relaxed);
-    quick_.free_most.store(std::min<uint32_t>(quick_.alloc_most, SlackTable::kLeast - kGrain), std::memory_order_relaxed);
-  }
+void Pool::NoteSlack(ThreadCache* cache, const Piece& piece, int64_t slack, int which) {
   ranges_.slack(which).Note(static_cast<char*>(piece.block) - ranges_.base(which), piece.nbytes, slack);
-  slack_.fetch_add(slack, std::memory_order_relaxed);
+  cache->slack.Add(slack);
 }
 
 // Of a block that is freed, with its slack.
-void Pool::ForgetSlack(const void* block, int64_t slack, int which) {
+void Pool::ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int which) {
   if (__builtin_expect(slack == 0, 1)) return;
-  ranges_.slack(which).Forget(static_cast<const char*>(block) - ranges_.base(which));
-  slack_.fetch_sub(slack, std::memory_order_relaxed);
+  int64_t offset = static_cast<const char*>(block) - ranges_.base(which);
+  if (!ranges_.slack(which).IsKept(offset)) ranges_.slack(which).Forget(offset);
+  caches_.CountSlackFreed(cache, slack);
 }
 
 // Small blocks of which one was freed last; it saves no registers, and looks at three cache lines.

@@ -13,7 +13,7 @@ namespace symalloc {
 
 namespace {
 
-constexpr int64_t kNearShare = 256;  // of what was in use, a thread may keep this part for blocks of nearly the same size
+constexpr int64_t kNearShare = 128;  // of what was in use, a thread may keep this part for blocks of nearly the same size
 
 }  // namespace
 
@@ -140,19 +140,19 @@ void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) 
 void Pool::KeepNearLocked(ThreadCache* cache, int which, void* block, int64_t size) {
   NearFitCache& near_fits = cache->near_fits[which];
   ranges_.CheckAllocated(block, size);
-  if (near_fits.Holds(block)) throw BadFree("what is freed is free already: its thread caches it");
-  near_fits.MakeRoom(size, std::max(large_block_capacity_, ranges_.peak_used / kNearShare),
-                     [this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
-  if (!near_fits.Put(block, size)) ReleaseLocked(block, size);
+  near_fits.MakeRoom(size, std::max(large_block_capacity_, ranges_.peak_used / kNearShare), &ranges_.slack(which),
+                     ranges_.base(which), [this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+  if (!near_fits.HasRoom(size)) return ReleaseLocked(block, size);
+  near_fits.Put(block, size);
 }
 
 // Memory is so scarce that no block may have more than it asked for, now or later.
 void Pool::FreeSlackLocked() {
-  if (ranges_.scarce() && slack_.load(std::memory_order_relaxed) == 0) return;
+  if (ranges_.scarce() && caches_.slack() == 0) return;
   ranges_.EndNearFits();
   caches_.WhileClosed([this] {
     ranges_.FreeSlack([this](int64_t freed) {
-      slack_.fetch_sub(freed, std::memory_order_relaxed);
+      caches_.CountSlackFreed(nullptr, freed);
       NoteUsed(-freed);
     });
   });

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "pool/ordered_search.h"
+#include "pool/size_marks.h"
 #include "pool/sizes.h"
 
 namespace symalloc {
@@ -15,7 +16,7 @@ namespace symalloc {
 // of kGrain up to kLargest.  All zero, it is empty: most of its memory is never touched.
 class SizeBuckets {
  public:
-  static constexpr int64_t kLargest = 256 << 10;  // bytes
+  static constexpr int64_t kLargest = SizeMarks::kLargest;  // bytes
   static constexpr int64_t kMost = 512;
 
   // A size's starts, ascending.
@@ -32,8 +33,8 @@ class SizeBuckets {
     std::free(buckets);
   }
 
-  Bucket& of(int64_t size) { return buckets_[size / kGrain - 1]; }
-  const Bucket& of(int64_t size) const { return buckets_[size / kGrain - 1]; }
+  Bucket& of(int64_t size) { return buckets_[SizeMarks::Index(size)]; }
+  const Bucket& of(int64_t size) const { return buckets_[SizeMarks::Index(size)]; }
 
   // False where one start more of a size is to be kept elsewhere, and so are those that are here.
   bool HasRoom(int64_t size) {
@@ -44,7 +45,7 @@ class SizeBuckets {
   // Notes one start more of a size; false where it is to be kept elsewhere.
   bool Insert(int64_t size, int64_t start) {
     Bucket& bucket = of(size);
-    if (bucket.count++ == 0) Mark(size / kGrain - 1);
+    if (bucket.count++ == 0) sizes_.Mark(size);
     if (bucket.elsewhere) return false;
     int64_t at = CountNotAbove(bucket.starts, bucket.count - 1, start);
     std::memmove(bucket.starts + at + 1, bucket.starts + at, (bucket.count - 1 - at) * sizeof(int64_t));
@@ -57,7 +58,7 @@ class SizeBuckets {
     Bucket& bucket = of(size);
     bool here = !bucket.elsewhere;
     if (--bucket.count == 0) {
-      Unmark(size / kGrain - 1);
+      sizes_.Unmark(size);
       bucket.elsewhere = false;
     } else if (here) {
       int64_t at = CountNotAbove(bucket.starts, bucket.count + 1, start) - 1;
@@ -67,31 +68,12 @@ class SizeBuckets {
   }
 
   // The largest size of which there is any; 0: none.
-  int64_t Largest() const {
-    if (words_ == 0) return 0;
-    int64_t word = 63 - __builtin_clzll(words_);
-    return ((word << 6 | (63 - __builtin_clzll(marks_[word]))) + 1) * kGrain;
-  }
+  int64_t Largest() const { return sizes_.Largest(); }
 
   // The smallest size that is not below `size` and of which there is any; 0: none.
-  int64_t Next(int64_t size) const {
-    if (size > kLargest) return 0;
-    int64_t at = (size - 1) / kGrain;
-    int64_t word = at >> 6;
-    uint64_t bits = marks_[word] & (~uint64_t{0} << (at & 63));
-    if (bits == 0) {
-      uint64_t words = word == 63 ? 0 : words_ & (~uint64_t{0} << (word + 1));
-      if (words == 0) return 0;
-      word = __builtin_ctzll(words);
-      bits = marks_[word];
-    }
-    return ((word << 6 | __builtin_ctzll(bits)) + 1) * kGrain;
-  }
+  int64_t Next(int64_t size) const { return sizes_.Next(size); }
 
  private:
-  static constexpr int64_t kCount = kLargest / kGrain;
-  static_assert(kCount == 64 * 64);
-
   static bool Grow(Bucket* bucket) {
     if (bucket->room >= kMost) return false;
     int32_t room = bucket->room == 0 ? 8 : 2 * bucket->room;
@@ -102,19 +84,8 @@ class SizeBuckets {
     return true;
   }
 
-  void Mark(int64_t at) {
-    marks_[at >> 6] |= uint64_t{1} << (at & 63);
-    words_ |= uint64_t{1} << (at >> 6);
-  }
-  void Unmark(int64_t at) {
-    uint64_t& bits = marks_[at >> 6];
-    bits &= ~(uint64_t{1} << (at & 63));
-    if (bits == 0) words_ &= ~(uint64_t{1} << (at >> 6));
-  }
-
-  uint64_t words_;                 // which words of `marks_` hold any
-  std::array<uint64_t, 64> marks_;  // which buckets hold any
-  std::array<Bucket, kCount> buckets_;
+  SizeMarks sizes_;
+  std::array<Bucket, SizeMarks::kCount> buckets_;
 };
 
 }  // namespace symalloc

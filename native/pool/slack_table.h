@@ -1,4 +1,5 @@
 // What blocks have beyond what they asked for: memory that a thread freed serves a block that is a little smaller, whole.
+// And which free blocks threads keep for that.
 #pragma once
 
 #include <algorithm>
@@ -45,6 +46,17 @@ class SlackTable {
     At(offset)->store(entry, std::memory_order_relaxed);
   }
 
+  // Notes a free block of `size` bytes that a thread keeps.
+  void Keep(int64_t offset, int64_t size) {
+    At(offset)->store(static_cast<uint32_t>(size / kGrain << kSizeShift) | kKept | Start(offset),
+                      std::memory_order_relaxed);
+  }
+
+  // True where a thread keeps the block of at least kLeast bytes that begins there.
+  bool IsKept(int64_t offset) const {
+    return (At(offset)->load(std::memory_order_relaxed) & (kKept | kStartMask)) == (kKept | Start(offset));
+  }
+
   // Bytes; 0 for a block without slack.  `offset` is that of a block of at least kLeast bytes.
   int64_t Of(int64_t offset) const {
     uint32_t entry = At(offset)->load(std::memory_order_relaxed);
@@ -59,7 +71,7 @@ class SlackTable {
     for (int64_t window = 0; window < writable_ / static_cast<int64_t>(sizeof(uint32_t)); ++window) {
       int64_t at = window * kLeast;
       uint32_t entry = At(at)->load(std::memory_order_relaxed);
-      if (entry == 0) continue;
+      if (entry == 0 || (entry & kKept) != 0) continue;
       int64_t end = at + (entry & kStartMask) * kGrain + (entry >> kSizeShift) * kGrain;
       visit(end - Slack(entry), Slack(entry));
       Forget(at);
@@ -67,9 +79,10 @@ class SlackTable {
   }
 
  private:
-  static constexpr int kSlackShift = 9, kSizeShift = 18;
-  static constexpr uint32_t kStartMask = (1 << kSlackShift) - 1, kSlackMask = (1 << (kSizeShift - kSlackShift)) - 1;
-  static_assert(kLeast <= kGrain << kSlackShift && kMost / kGrain < int64_t{1} << (32 - kSizeShift));
+  static constexpr int kStartBits = 8, kSlackShift = 9, kSizeShift = 18;
+  static constexpr uint32_t kStartMask = (1 << kStartBits) - 1, kKept = 1 << kStartBits;
+  static constexpr uint32_t kSlackMask = (1 << (kSizeShift - kSlackShift)) - 1;
+  static_assert(kLeast == kGrain << kStartBits && kMost / kGrain < int64_t{1} << (32 - kSizeShift));
 
   static int64_t Needed(int64_t end) {
     return RoundUp(RoundUp(end, kLeast) / kLeast * static_cast<int64_t>(sizeof(uint32_t)), SystemPage());

@@ -11,7 +11,6 @@
 #include "pool/barrier.h"
 #include "pool/near_fit_cache.h"
 #include "pool/sizes.h"
-#include "pool/slack_table.h"
 
 namespace symalloc {
 
@@ -68,16 +67,6 @@ class SizeBins {
     }
     Hold(-nbytes);
     return block;
-  }
-
-  // The smallest block of more than `nbytes` up to `most` bytes; nullptr: there is none.
-  Piece TakeLarger(int64_t nbytes, int64_t most) {
-    if (held() <= nbytes) return {nullptr, 0};
-    for (int64_t size = nbytes + kGrain; size <= most; size += kGrain) {
-      const Bin& bin = bins_[Index(size)];
-      if (bin.last != nullptr || bin.others != 0) return {Take(size), size};
-    }
-    return {nullptr, 0};
   }
 
   // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
@@ -245,6 +234,7 @@ struct alignas(64) ThreadCache {
   SizeBins bins[2];
   LargeBlockCache large_blocks[2];
   NearFitCache near_fits[2];
+  SplitCounter slack;  // bytes of blocks; below 0 as `live`
   int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
 
   // Bytes that wait here.
@@ -256,19 +246,16 @@ struct alignas(64) ThreadCache {
 
   // Removes a block of `nbytes` bytes, or, with `near`, one that is larger by at most an eighth; nullptr: there is none.
   Piece Take(int which, int64_t nbytes, bool near) {
-    int64_t most = near && nbytes >= SlackTable::kLeast ? (nbytes + nbytes / kNear) & -kGrain : nbytes;
     if (nbytes <= bin_largest) {
       void* block = bins[which].Take(nbytes);
-      if (block != nullptr || most == nbytes) return {block, nbytes};
-      return bins[which].TakeLarger(nbytes, std::min<int64_t>(most, bin_largest));
+      if (block != nullptr) return {block, nbytes};
     }
-    Piece piece = near_fits[which].Take(nbytes, most);
-    if (piece.block != nullptr) return piece;
-    return {large_blocks[which].Take(nbytes), nbytes};
+    if (NearFitCache::Takes(nbytes)) {
+      Piece piece = near_fits[which].Take(nbytes, near ? (nbytes + nbytes / kNear) & -kGrain : nbytes);
+      if (piece.block != nullptr) return piece;
+    }
+    return {nbytes <= bin_largest ? nullptr : large_blocks[which].Take(nbytes), nbytes};
   }
-
-  // True where a large block waits for blocks of nearly its size.
-  static bool IsNearFit(int64_t nbytes) { return nbytes >= SlackTable::kLeast && nbytes <= NearFitCache::kLargest; }
 
   // Calls release(block, nbytes) for everything and forgets it.
   template <typename Release>

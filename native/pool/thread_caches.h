@@ -19,11 +19,13 @@ class ThreadCaches {
   struct Counts {
     int64_t allocs = 0, frees = 0;
     int64_t live = 0;  // bytes asked for
+    int64_t slack = 0;  // bytes
 
     void Add(const ThreadCache& cache) {
       allocs += cache.allocs.load(std::memory_order_relaxed);
       frees += cache.frees.load(std::memory_order_relaxed);
       live += cache.live.left();
+      slack += cache.slack.left();
     }
   };
 
@@ -51,6 +53,19 @@ class ThreadCaches {
     if (cache != nullptr) return cache->CountFree(nbytes);
     ++others_.frees;
     others_.live -= nbytes;
+  }
+
+  // The same for slack that is freed.
+  void CountSlackFreed(ThreadCache* cache, int64_t nbytes) {
+    if (cache != nullptr) return cache->slack.Remove(nbytes);
+    others_.slack -= nbytes;
+  }
+
+  // Bytes that blocks have beyond what they asked for.
+  int64_t slack() const {
+    int64_t slack = others_.slack;
+    for (auto& each : caches_) slack += each->slack.left();
+    return slack;
   }
 
   Counts counts() const {

@@ -2,7 +2,7 @@
 
 Small blocks wait in bins for the next allocation of the same size.  Of large blocks, the memory freed last
 serves first as long as it is large enough; blocks freed in any order that leaves no gap are one piece again.
-Where a range has many free intervals, and finding one takes long, blocks of a medium size wait whole, and
+Where a range has many free intervals, and finding one takes long, blocks of a medium size wait elsewhere, and
 serve blocks that are a little smaller: those have slack then.
 """
 
@@ -16,8 +16,8 @@ Block = tuple[int, int]  # address, bytes
 SLACK_LEAST = 16 * 2**10  # bytes of a block that may have slack
 NEAR = 8  # a block may have slack of this share of what was asked for
 NEAR_LARGEST = 256 * 2**10  # bytes
-NEAR_MOST = 128  # blocks
-NEAR_SHARE = 256  # of what was in use, a thread may keep this part in its near-fit cache
+NEAR_MOST = 255  # blocks
+NEAR_SHARE = 128  # of what was in use, a thread may keep this part in its near-fit cache
 CHOOSY = 16  # a piece may be larger than a block by this share of it
 
 
@@ -43,14 +43,6 @@ class SizeBins:
         self.held -= nbytes
         return blocks.pop()
 
-    def take_larger(self, nbytes: int, most: int) -> Block | None:
-        """Remove the smallest block of more than `nbytes` up to `most` bytes; None: there is none."""
-        sizes = [size for size, blocks in self._blocks.items() if blocks and nbytes < size <= most]
-        if not sizes:
-            return None
-        self.held -= min(sizes)
-        return self._blocks[min(sizes)].pop(), min(sizes)
-
     def room(self, nbytes: int) -> bool:
         """Report whether a block of `nbytes` may be held besides those that are."""
         return self.held + nbytes <= self.capacity
@@ -71,22 +63,21 @@ class SizeBins:
 class NearFitCache:
     """Up to NEAR_MOST free blocks of together `most` bytes.
 
-    The last takes the place of one that goes.
+    The last takes the place of that which has waited longest.
     """
 
-    __slots__ = ("_blocks", "_next", "held", "most")
+    __slots__ = ("_blocks", "held", "most")
 
     def __init__(self) -> None:
         self.most = self.held = 0  # bytes
-        self._next = 0  # to be released: where the one before was
-        self._blocks: list[Block] = []
+        self._blocks: list[Block] = []  # the oldest first
 
     def take(self, least: int, most: int) -> Block | None:
         """Remove the smallest block of `least` to `most` bytes, of those of one size the last; None: there
         is none.
         """
         fits = [(size, -at) for at, (_, size) in enumerate(self._blocks) if least <= size <= most]
-        return self._remove(-min(fits)[1]) if fits else None
+        return self._pop(-min(fits)[1]) if fits else None
 
     def put(self, address: int, nbytes: int) -> bool:
         """Hold a block; False where that would be too many blocks, or too many bytes."""
@@ -100,21 +91,18 @@ class NearFitCache:
         """Let it hold up to `most` bytes; remove blocks, one after the other, until `nbytes` fit."""
         self.most = most
         while self._blocks and not self._room(nbytes):
-            self._next = self._next + 1 if self._next < len(self._blocks) - 1 else 0
-            yield self._remove(self._next)
+            yield self._pop(0)
 
     def flush(self) -> Iterator[Block]:
         """Remove every block."""
         while self._blocks:
-            yield self._remove(-1)
+            yield self._pop(-1)
 
     def _room(self, nbytes: int) -> bool:
         return len(self._blocks) < NEAR_MOST and self.held + nbytes <= self.most
 
-    def _remove(self, index: int) -> Block:
-        block = self._blocks[index]
-        self._blocks[index] = self._blocks[-1]
-        self._blocks.pop()
+    def _pop(self, index: int) -> Block:
+        block = self._blocks.pop(index)
         self.held -= block[1]
         return block
 
@@ -184,16 +172,13 @@ class ThreadCache:
         """Remove a block of `nbytes` bytes, or, with `near`, one that is larger by at most an eighth; None:
         there is none.
         """
-        most = nbytes + nbytes // NEAR if near and nbytes >= SLACK_LEAST else nbytes
-        if nbytes <= self.bins.largest:
-            address = self.bins.take(nbytes)
-            if address is None:
-                return self.bins.take_larger(nbytes, min(most, self.bins.largest))
-        else:
-            block = self.near_fits.take(nbytes, most)
+        if nbytes <= self.bins.largest and (address := self.bins.take(nbytes)) is not None:
+            return address, nbytes
+        if SLACK_LEAST <= nbytes <= NEAR_LARGEST:
+            block = self.near_fits.take(nbytes, nbytes + nbytes // NEAR if near else nbytes)
             if block is not None:
                 return block
-            address = self.large.take(nbytes)
+        address = None if nbytes <= self.bins.largest else self.large.take(nbytes)
         return None if address is None else (address, nbytes)
 
     def put(self, address: int, nbytes: int, *, peak: int, crowded: bool, near: bool) -> Iterator[Block]:
@@ -203,12 +188,12 @@ class ThreadCache:
         piece of that size.  `crowded` says that the range has many free intervals, so that a place must be
         chosen with care, and `near` that blocks may have slack.
         """
-        if nbytes <= self.bins.largest:
+        if near and SLACK_LEAST <= nbytes <= NEAR_LARGEST:
+            yield from self._put_near(address, nbytes, peak)
+        elif nbytes <= self.bins.largest:
             if not self.bins.room(nbytes):
                 yield from self.bins.flush()
             self.bins.put(address, nbytes)
-        elif near and SLACK_LEAST <= nbytes <= NEAR_LARGEST:
-            yield from self._put_near(address, nbytes, peak)
         elif not self.large.join(address, nbytes):
             yield from self.large.flush()
             self.large.allow(self._most(nbytes, peak), choosy=crowded)
