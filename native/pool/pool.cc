@@ -72,7 +72,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     WakeLocked();
   } else if (ranges_.near_fits(which) && NearFitCache::Takes(size)) {
     KeepNearLocked(cache, which, block, size);
-  } else if (size > bin_largest_) {
+  } else if (!cache->GoesToBin(which, block, size)) {
     KeepLocked(cache, which, block, size);
   } else {
     SizeBins& bins = cache->bins[which];

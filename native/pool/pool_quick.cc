@@ -11,7 +11,7 @@ namespace symalloc {
   if (ranges_.near_fits(which) && NearFitCache::Takes(size)) {
     kept = cache->near_fits[which].HasRoom(size) && !IsKept(block, size, which);
     if (kept) cache->near_fits[which].Put(block, size);
-  } else if (size > cache->bin_largest) {
+  } else if (!cache->GoesToBin(which, block, size)) {
     kept = !IsKept(block, size, which) && cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
@@ -89,7 +89,8 @@ void Pool::Free(void* block, int64_t nbytes) {
                offset % kGrain == 0 && !quick_.due.load(std::memory_order_relaxed) && cache != nullptr;
   if (__builtin_expect(quick && cache->section.Enter(quick_.closed), 1)) {
     int64_t size = static_cast<int64_t>(last | (kGrain - 1)) + 1;
-    if (__builtin_expect(cache->bins[0].PutLast(block, size, cache->bin_capacity), 1)) {
+    if (__builtin_expect(static_cast<char*>(block) + size != cache->front &&
+                             cache->bins[0].PutLast(block, size, cache->bin_capacity), 1)) {
       cache->CountFree(nbytes);
       cache->section.Leave();
       return;

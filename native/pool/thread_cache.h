@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "pool/barrier.h"
 #include "pool/near_fit_cache.h"
@@ -168,13 +169,16 @@ class SizeBins {
 // One piece of free memory.  Large blocks from it take neither the lock nor the free list.
 class LargeBlockCache {
  public:
+  // `front` outlives this: where the piece begins; nullptr: there is none.
+  explicit LargeBlockCache(char** front) : start_(*front) {}
+
   // The front of the piece, where it is large enough, and, for a cache that is choosy, hardly larger than the block;
   // nullptr: it is not.
   void* Take(int64_t nbytes) {
     int64_t size = this->size();
     if (size < nbytes || (choosy_ && size - nbytes > size / kChoosy)) return nullptr;
     char* block = start_;
-    start_ += nbytes;
+    start_ = size == nbytes ? nullptr : start_ + nbytes;
     SetSize(size - nbytes);
     return block;
   }
@@ -196,13 +200,18 @@ class LargeBlockCache {
     most_ = 0;
     if (size == 0) return;
     SetSize(0);
-    release(start_, size);
+    release(std::exchange(start_, nullptr), size);
   }
 
   // Lets it hold up to `most` bytes.
   void Allow(int64_t most, bool choosy) {
     most_ = most;
     choosy_ = choosy;
+  }
+
+  // True where a block ends where the piece begins.
+  bool Touches(const void* block, int64_t nbytes) const {
+    return static_cast<const char*>(block) + nbytes == start_;
   }
 
   // Bytes; any thread may ask.
@@ -213,7 +222,7 @@ class LargeBlockCache {
 
   void SetSize(int64_t size) { size_.store(size, std::memory_order_relaxed); }
 
-  char* start_ = nullptr;
+  char*& start_;
   int64_t most_ = 0;  // bytes
   bool choosy_ = false;
   std::atomic<int64_t> size_{0};  // written by one thread at a time
@@ -231,8 +240,10 @@ struct alignas(64) ThreadCache {
   const int64_t bin_capacity;  // bytes
   std::atomic<int64_t> allocs{0}, frees{0};
   SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
+  char* front = nullptr;  // of the large piece of the first range
   SizeBins bins[2];
-  LargeBlockCache large_blocks[2];
+  char* other_front = nullptr;
+  LargeBlockCache large_blocks[2] = {LargeBlockCache(&front), LargeBlockCache(&other_front)};
   NearFitCache near_fits[2];
   SplitCounter slack;  // bytes of blocks; below 0 as `live`
   int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
@@ -254,7 +265,8 @@ struct alignas(64) ThreadCache {
       Piece piece = near_fits[which].Take(nbytes, near ? (nbytes + nbytes / kNear) & -kGrain : nbytes);
       if (piece.block != nullptr) return piece;
     }
-    return {nbytes <= bin_largest ? nullptr : large_blocks[which].Take(nbytes), nbytes};
+    if (nbytes <= bin_largest && !ServesMedium(which, nbytes)) return {nullptr, nbytes};
+    return {large_blocks[which].Take(nbytes), nbytes};
   }
 
   // Calls release(block, nbytes) for everything and forgets it.
@@ -263,6 +275,11 @@ struct alignas(64) ThreadCache {
     for (SizeBins& each : bins) each.Flush(release);
     for (LargeBlockCache& each : large_blocks) each.Flush(release);
     for (NearFitCache& each : near_fits) each.Flush(release);
+  }
+
+  // True where a block goes to a bin: it is small, or does not touch the large piece, which it may have come from.
+  bool GoesToBin(int which, const void* block, int64_t nbytes) const {
+    return nbytes <= bin_largest && (nbytes < kMedium || !large_blocks[which].Touches(block, nbytes));
   }
 
   void CountAlloc(int64_t nbytes) {
@@ -276,6 +293,12 @@ struct alignas(64) ThreadCache {
 
  private:
   static constexpr int64_t kNear = 8;
+  static constexpr int64_t kMedium = NearFitCache::kLeast;  // bytes
+
+  // True where a block may come from the large piece, which would go if the range had to serve it.
+  bool ServesMedium(int which, int64_t nbytes) const {
+    return nbytes >= kMedium && large_blocks[which].size() > 2 * bin_capacity;
+  }
 
   static void Increment(std::atomic<int64_t>* counter) {
     counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

@@ -114,6 +114,22 @@ def test_small_blocks_serve_what_is_a_little_smaller() -> None:
     assert (cache.bins.held, cache.near_fits.held) == (8192, 20480)
 
 
+def test_a_very_large_piece_serves_blocks_of_a_medium_size_and_takes_them_back() -> None:
+    cache = ThreadCache(bin_largest=64 * 1024, bin_capacity=2**20)
+
+    def put(address: int, nbytes: int) -> list[tuple[int, int]]:
+        return list(cache.put(address, nbytes, peak=2**24, crowded=False, near=False))
+
+    assert put(0, 2**20) == []
+    assert cache.take(20480, near=False) is None, "no more than the cache may hold: kept for large blocks"
+    assert put(0, 2**22) == [(0, 2**20)]
+    assert cache.take(8192, near=False) is None, "too small"
+    assert [cache.take(n, near=False) for n in (20480, 16384)] == [(0, 20480), (20480, 16384)]
+    assert put(0, 20480) == [], "it does not touch the piece: it goes to a bin"
+    assert put(20480, 16384) == []
+    assert (cache.bins.held, cache.large.held) == (20480, 2**22 - 20480)
+
+
 def test_a_thread_cache_names_the_blocks_that_go_back_to_the_range() -> None:
     cache = ThreadCache(bin_largest=128, bin_capacity=256)
 

@@ -2,6 +2,7 @@
 
 Small blocks wait in bins for the next allocation of the same size.  Of large blocks, the memory freed last
 serves first as long as it is large enough; blocks freed in any order that leaves no gap are one piece again.
+A very large piece also serves blocks of a medium size that no bin has.
 Where a range has many free intervals, and finding one takes long, blocks of a medium size wait elsewhere, and
 serve blocks that are a little smaller: those have slack then.
 """
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 
 Block = tuple[int, int]  # address, bytes
 
-SLACK_LEAST = 16 * 2**10  # bytes of a block that may have slack
+MEDIUM = 16 * 2**10  # bytes; smaller blocks are never parts of larger ones that are kept
 NEAR = 8  # a block may have slack of this share of what was asked for
 NEAR_LARGEST = 256 * 2**10  # bytes
 NEAR_MOST = 255  # blocks
@@ -174,11 +175,13 @@ class ThreadCache:
         """
         if nbytes <= self.bins.largest and (address := self.bins.take(nbytes)) is not None:
             return address, nbytes
-        if SLACK_LEAST <= nbytes <= NEAR_LARGEST:
+        if MEDIUM <= nbytes <= NEAR_LARGEST:
             block = self.near_fits.take(nbytes, nbytes + nbytes // NEAR if near else nbytes)
             if block is not None:
                 return block
-        address = None if nbytes <= self.bins.largest else self.large.take(nbytes)
+        if nbytes <= self.bins.largest and not self._serves_medium(nbytes):
+            return None
+        address = self.large.take(nbytes)
         return None if address is None else (address, nbytes)
 
     def put(self, address: int, nbytes: int, *, peak: int, crowded: bool, near: bool) -> Iterator[Block]:
@@ -188,9 +191,9 @@ class ThreadCache:
         piece of that size.  `crowded` says that the range has many free intervals, so that a place must be
         chosen with care, and `near` that blocks may have slack.
         """
-        if near and SLACK_LEAST <= nbytes <= NEAR_LARGEST:
+        if near and MEDIUM <= nbytes <= NEAR_LARGEST:
             yield from self._put_near(address, nbytes, peak)
-        elif nbytes <= self.bins.largest:
+        elif nbytes <= self.bins.largest and not self._rejoins(address, nbytes):
             if not self.bins.room(nbytes):
                 yield from self.bins.flush()
             self.bins.put(address, nbytes)
@@ -199,6 +202,15 @@ class ThreadCache:
             self.large.allow(self._most(nbytes, peak), choosy=crowded)
             if not self.large.join(address, nbytes):
                 yield address, nbytes
+
+    def _serves_medium(self, nbytes: int) -> bool:
+        """True where a block may come from the large piece, which would go if the range had to serve it."""
+        return nbytes >= MEDIUM and self.large.held > self.large_capacity
+
+    def _rejoins(self, address: int, nbytes: int) -> bool:
+        """True where a block is large enough to come from the large piece, and ends where that begins."""
+        large = self.large
+        return nbytes >= MEDIUM and large.held > 0 and address + nbytes == large.start
 
     def _put_near(self, address: int, nbytes: int, peak: int) -> Iterator[Block]:
         if self.near_fits.put(address, nbytes):
