@@ -78,11 +78,12 @@ def tvm(variants: Variants, _rounds: int) -> list[dict[str, Any]]:
 
 
 def time(variants: Variants, rounds: int) -> list[dict[str, Any]]:
-    """Seconds of a call at the first and the last binding, on TVM's own allocator, in turns with its plan."""
+    """Seconds of a call at the first and the last binding, on TVM's own allocator, in turns with its plan
+    where that holds.
+    """
     case = variants.case
-    kinds: tuple[Kind, ...] = ("unplanned", "ours") if case.theirs else ("unplanned", "ours", "tvm")
     ends = dict.fromkeys((0, len(case.bindings) - 1))
-    return [_timed(variants, case.bindings[index], kinds, rounds) for index in ends]
+    return [_timed(variants, case.bindings[index], rounds) for index in ends]
 
 
 PARTS: Mapping[str, Part] = {"plan": plan, "memory": memory, "tvm": tvm, "time": time}
@@ -106,8 +107,10 @@ def _beside(call: Call, floor: Floor) -> dict[str, Any]:
     }
 
 
-def _timed(variants: Variants, binding: Any, kinds: tuple[Kind, ...], rounds: int) -> dict[str, Any]:
+def _timed(variants: Variants, binding: Any, rounds: int) -> dict[str, Any]:
     call = calls(variants, binding)[0]
+    theirs = not variants.case.theirs and not variants.case.beyond(binding)
+    kinds: tuple[Kind, ...] = ("unplanned", "ours", "tvm") if theirs else ("unplanned", "ours")
     arguments = call.arguments()
     functions = {kind: variants.machine(kind, "pooled")[variants.case.function] for kind in kinds}
     for function in functions.values():
