@@ -6,6 +6,7 @@ both at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,12 +18,14 @@ from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, si
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
 from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import worst_shapes
+from symalloc.planner.search.worst_shapes import Growth, worst_shapes
+from symalloc.size.expr import Expr
 
 NOTICED = 4096  # bytes beyond the limit
 SLIGHT = 0.001  # of the floor, beyond which other arenas are looked for
 MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
 FEWEST_SHAPES = 16
+FAR = (2**10, 2**20)  # extents between which sizes are seen to grow
 MOST_AT_ONCE = 16  # shapes that are returned without a closer search
 
 
@@ -86,8 +89,20 @@ class ShapeSearch:
         cells = len(timeline.limit) * (len(groups) + 4)
         most = max(MOST_CELLS // cells, FEWEST_SHAPES)
         signed = self.bounds.signed
-        shapes = worst_shapes(names, excesses, most, 1.0, signed, at_once=0 if thorough else MOST_AT_ONCE)
+        growths = _growths(sizes, names)
+        at_once = 0 if thorough else MOST_AT_ONCE
+        shapes = worst_shapes(names, excesses, most, 1.0, signed, growths=growths, at_once=at_once)
         return WorstShapes(shapes, max(spreads), max(overs))
+
+
+def _growths(sizes: Sequence[Expr], names: Sequence[str]) -> Sequence[Growth]:
+    """Return how the largest of the sizes grows with each symbol, the others small."""
+    near, far = FAR
+    points = [tuple(end if n == name else 1 for n in names) for name in names for end in FAR]
+    values = SizeTable.at(Grid(names=tuple(names), points=tuple(points)), sizes).values
+    most = np.log2(np.maximum(np.nan_to_num(values).max(axis=0, initial=1.0), 1.0)).tolist()
+    degrees = [round((b - a) / math.log2(far / near)) for a, b in zip(most[::2], most[1::2], strict=True)]
+    return [Growth(b - d * math.log2(far), d) for b, d in zip(most[1::2], degrees, strict=True)]
 
 
 def _over(there: CallTimeline, groups: Groups, lent: Collection[int]) -> Values:

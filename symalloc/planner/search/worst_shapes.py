@@ -1,17 +1,18 @@
 """Bindings at which a call takes more than its limit, looked for between and beyond the sample shapes.
 
 Where two moments of a call take the same depends on the ratios of symbols, so samples chosen in advance miss
-it.  The search starts from a lattice of extents (random ones for many symbols) and goes on around the worst
-points, in ever smaller steps.
+it.  The search starts from a lattice of extents (random ones for many symbols), and from such at which sizes
+of different symbols are about alike, and goes on around the worst points, in ever smaller steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import cycle, islice, product
+from itertools import combinations, cycle, islice, product
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,23 @@ from symalloc.planner.search.grid import Grid, Values, mirrored
 
 Excesses: TypeAlias = Callable[[Sequence[tuple[int, ...]]], tuple[Grid, Values] | None]
 """The excess at given points, those of them that are defined; None where none is."""
+
+
+class Growth(NamedTuple):
+    """The growth of the largest size with one symbol: its `degree`, and the binary logarithm of the bytes
+    that it is multiplied by.
+    """
+
+    factor: float
+    degree: int
+
+    def extent(self, nbytes: float) -> int:
+        """The extent of so many bytes, given as a binary logarithm."""
+        if self.degree <= 0:
+            return 1
+        exponent = min(max((nbytes - self.factor) / self.degree, 0.0), FARTHEST_ALIKE)
+        return round(math.pow(2.0, exponent))
+
 
 FINE = 2 ** (1 / 3)  # between extents next to each other, of one symbol
 FARTHEST = 2.0**20
@@ -32,6 +50,10 @@ DECADES = (3.0, 12.0)  # binary logarithms of the extents of these
 NEAR = (6.0, 9.0)
 FEW = (0.0, 4.0)
 ANY = (0.0, 9.0)
+ALIKE, APART, IDLE = 20.0, 6.0, 6.0  # logarithms of bytes: two sizes, how far apart at most, and all others
+LINES, ON_LINES, ALIKE_AT_RANDOM = 6, 144, 64  # pairs of symbols, points of these, and of three or more
+ANY_BYTES = (12.0, 24.0)
+FARTHEST_ALIKE = 30.0
 STEPS = (1.5, 1.5, 1.25, 1.25, 1.12, 1.06)
 KEPT = 4  # points that the search goes on from, and that are returned
 MOST_AXES = 8
@@ -44,16 +66,17 @@ def worst_shapes(
     enough: float,
     signed: Collection[str] = (),
     *,
+    growths: Sequence[Growth] = (),
     dense: bool = False,
     at_once: int = 0,
 ) -> list[Mapping[str, int]]:
     """Return bindings of `names` at which the excess is above `enough`, the worst first; at most KEPT.
 
     The search starts from at most `most` points, and from the same with the symbols `signed` negative;
-    there are more of them where they are to lie `dense`.  With `at_once` it ends there where some of these
-    are above `enough`, and so many are returned.
+    there are more of them where they are to lie `dense`, and where the `growths` of sizes are known.  With
+    `at_once` it ends there where some of these are above `enough`, and so many are returned.
     """
-    points = _starts(len(names), dense)
+    points = (*_starts(len(names), dense), *dict.fromkeys(_alike(growths)))
     stride = max(-(-len(points) // most), 1)
     worst = _worst(excesses, tuple(mirrored(names, points[::stride], signed)), {}, max(at_once, KEPT))
     steps = () if at_once and any(excess > enough for excess in worst.values()) else STEPS
@@ -95,6 +118,21 @@ def _starts(dimensions: int, dense: bool) -> tuple[tuple[int, ...], ...]:
     random = Random(dimensions)
     between = islice(cycle((NEAR, DECADES, FEW, ANY)), DENSE_RANDOM if dense else RANDOM)
     return tuple(tuple(round(2 ** random.uniform(*ends)) for _ in range(dimensions)) for ends in between)
+
+
+def _alike(growths: Sequence[Growth]) -> Iterator[tuple[int, ...]]:
+    """Yield extents at which sizes are about alike, whatever their degrees and factors: pair by pair, the
+    others small, and all at random.
+    """
+    pairs = list(islice(combinations(range(len(growths)), 2), LINES))
+    count = ON_LINES // max(len(pairs), 1)
+    for pair in pairs:
+        for apart in np.linspace(-APART, APART, count).tolist():
+            sizes = dict(zip(pair, (ALIKE + apart / 2, ALIKE - apart / 2), strict=True))
+            yield tuple(growth.extent(sizes.get(axis, IDLE)) for axis, growth in enumerate(growths))
+    random = Random(len(growths))
+    for _ in range(ALIKE_AT_RANDOM if len(growths) > 2 else 0):
+        yield tuple(growth.extent(random.uniform(*ANY_BYTES)) for growth in growths)
 
 
 def _line(first: float, last: float, factor: float) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -17,11 +18,11 @@ from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import worst_shapes
+from symalloc.planner.search.worst_shapes import Growth, worst_shapes
 from symalloc.program.ir import Instruction, MakeTuple, Origin, Program, Var
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
-from symalloc.size.expr import constant, symbol
+from symalloc.size.expr import Expr, constant, symbol
 from tests.planner.buffers.test_candidates import FLOAT, VOID, X, alloc, function, kernel
 from tests.program.build import program_of
 from tests.scale import tries
@@ -32,16 +33,20 @@ SIZES = tuple(constant(16) * size for size in (N, M, N * N, M * M))
 Y = Var("y", TensorType(shape=(M,), dtype=FLOAT))
 
 
-def drawn(names: Sequence[str], random: Random) -> list[tuple[int, ...]]:
-    return [tuple(round(2 ** random.uniform(3, 12)) for _ in names) for _ in range(300)]
+SKEWED = (16 * N, 340 * N, 20 * N * N, 2 * (M // 7))
 
 
-def straight(random: Random) -> Program:
+def drawn(names: Sequence[str], random: Random, *, skewed: bool = False) -> list[tuple[int, ...]]:
+    larger = {"m": 2**9} if skewed else {}
+    return [tuple(larger.get(n, 1) * round(2 ** random.uniform(3, 12)) for n in names) for _ in range(300)]
+
+
+def straight(random: Random, sizes: Sequence[Expr] = SIZES) -> Program:
     """Tensors over two symbols, each made of others made before; two of them are returned."""
     made: list[Var] = []
     body: list[Instruction] = []
     for number in range(random.randint(14, 22)):
-        one = alloc(f"t{number}", random.choice(SIZES))
+        one = alloc(f"t{number}", random.choice(sizes))
         read = random.sample(made[-5:], min(len(made), random.randint(1, 2)))
         body += [one, kernel(X, Y, *read, one.var)]
         made.append(one.var)
@@ -50,7 +55,10 @@ def straight(random: Random) -> Program:
     return program_of(replace(found, symbols={"n": Origin.DIMENSION, "m": Origin.DIMENSION}))
 
 
-def test_random_calls_keep_to_limit_and_floor_at_shapes_drawn_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("skewed", [False, True])
+def test_random_calls_keep_to_limit_and_floor_at_shapes_drawn_afresh(
+    monkeypatch: pytest.MonkeyPatch, skewed: bool
+) -> None:
     judged = ArenaAssignment.judged
     random, over, above = Random(1), [], []
 
@@ -64,7 +72,7 @@ def test_random_calls_keep_to_limit_and_floor_at_shapes_drawn_afresh(monkeypatch
         groups, spread = judged(self, members, columns, given_up, more)
         sizes = sizes_of(columns, self.profiles)
         names = symbols_of(sizes)
-        table = SizeTable.at(self.bounds.grid(names, drawn(names, random)), sizes).defined()
+        table = SizeTable.at(self.bounds.grid(names, drawn(names, random, skewed=skewed)), sizes).defined()
         if table is not None:
             there = CallTimeline(columns, table, self.profiles)
             over_limit = there.taken(groups) - there.limit
@@ -75,9 +83,9 @@ def test_random_calls_keep_to_limit_and_floor_at_shapes_drawn_afresh(monkeypatch
         return groups, spread
 
     monkeypatch.setattr(ArenaAssignment, "judged", checked)
-    for seed in range(tries(45, 600)):
+    for seed in range(tries(20 if skewed else 45, 600)):
         options = PlanOptions(flavour="storages" if seed % 3 == 2 else "arena")
-        plan_program(straight(Random(seed)), Prover(), options=options)
+        plan_program(straight(Random(seed), SKEWED if skewed else SIZES), Prover(), options=options)
     assert over and max(over, key=lambda one: one[0])[0] <= SHARE
     assert max(above) <= 1 + SHARE
 
@@ -94,6 +102,19 @@ def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> Non
 
     found = worst_shapes(names, excesses, 1000, 0.5)
     assert found and worst_shapes(names, excesses, 1000, 2.0) == []
+
+
+def test_sizes_are_compared_where_they_are_alike_however_they_grow() -> None:
+    """One size is a square, the other a seventh: where they are alike no lattice of extents comes close."""
+
+    def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values]:
+        n, m = np.array(points, dtype=np.float64).T
+        off = np.abs(np.log2(np.maximum(340 * n * n, 1) / np.maximum(m // 7, 1)))
+        return Grid(names=("n", "m"), points=tuple(points)), np.where(m > 2**17, 1 - 8 * off, 0.0)
+
+    assert worst_shapes(("n", "m"), excesses, 1000, 0.1) == []
+    growths = Growth(math.log2(340), 2), Growth(-math.log2(7), 1)
+    assert worst_shapes(("n", "m"), excesses, 1000, 0.1, growths=growths)
 
 
 def test_nothing_is_looked_for_without_symbols() -> None:
