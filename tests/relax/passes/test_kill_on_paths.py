@@ -14,6 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from symalloc.linting import VerifyMemory
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from tests.models.measure import ALLOCATOR, compiler, floor, load, measured
 
@@ -128,3 +129,9 @@ def test_no_path_holds_more_than_it_needs(name: str) -> None:
         for built in (ours, compiled):
             _, usage = measured(lambda built=built, path=path: built["main"](*arguments(*path)))
             assert usage.planned == needed, path
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_no_pass_of_a_build_brings_a_fault_in(name: str) -> None:
+    with tvm.transform.PassContext(instruments=[VerifyMemory()]):
+        relax.build(MODULES[name], "llvm", relax_pipeline="symalloc")
