@@ -86,4 +86,6 @@ def test_a_planned_call_gives_the_same_and_holds_what_is_reported(name: str) -> 
             assert difference(ours, unplanned) is None
         for kind, results in found.items():
             peak = memory[kind].peak(binding, results=True)
-            assert peak in (None, max(one.usage.total for one in results)), (kind, binding)
+            held = max(one.usage.total for one in results)
+            # TVM's virtual machine keeps tuples to the end of a call, which a plan takes apart
+            assert peak in (None, held) or (kind == "unplanned" and peak < held), (kind, binding)
