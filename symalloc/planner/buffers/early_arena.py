@@ -48,8 +48,8 @@ def _cuts(memory: CallTimeline, planned: Sequence[int], first: int) -> Iterator[
     """Yield cuts in front of the column `first`, those with little across first, the latest of these; what
     ends before a cut can share an arena.
     """
-    begins, ends = memory.columns.held_columns.single(planned)
-    tensors = np.array(planned)
+    tensors = np.array(planned, dtype=np.int64)
+    begins, ends = memory.columns.held_columns.single(tensors)
     behind = len(planned) - np.searchsorted(np.sort(begins), np.arange(first + 1))  # by column
     crossing = len(planned) - behind - np.searchsorted(np.sort(ends), np.arange(first + 1), side="right")
     found: dict[tuple[int, ...], int] = {}

@@ -42,9 +42,9 @@ class HeldColumns:
         before = np.cumsum(counts) - counts
         return np.arange(len(owners)) + (self.firsts[members] - before)[owners], owners
 
-    def single(self, members: Sequence[int]) -> tuple[Numbers, Numbers]:
+    def single(self, members: Numbers) -> tuple[Numbers, Numbers]:
         """Return the begins and the ends of some things, each of which is held for one stretch."""
-        places = self.firsts[np.array(members, dtype=np.int64)]
+        places = self.firsts[members]
         return self.begins[places], self.ends[places]
 
     def bounds(self, members: Numbers) -> tuple[int, int]:

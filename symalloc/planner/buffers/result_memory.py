@@ -88,86 +88,79 @@ class _Relief:
                 if not surplus.any():
                     return
                 chain = self.chain(host, surplus)
-                for i in chain:
-                    self.move(i, host)
                 if not chain:
                     break
+                self.move_apart(chain, host)
 
     def chain(self, host: int, surplus: Values) -> list[int]:
         """The members one behind the other, each of which fits into a host, that take most off `surplus`.
 
         This is the heaviest set of disjoint intervals, found from left to right.
         """
-        intervals = []
         fitting = self.all_fitting(host)
+        if not len(fitting):
+            return []
         size = self.memory.bytes
         shares = (size[fitting] / np.maximum(size[self.hosts[host]], 1.0)).sum(axis=1)
-        gains, lasting = self.gains(fitting, surplus), (LASTING * shares).tolist()
-        for i, gain, each in zip(fitting, gains, lasting, strict=True):
-            ((_, begin, end),) = self.memory.held[i]
-            intervals.append((end, begin, gain + each * (end - begin), i))
-        intervals.sort()
+        begins, ends = self.memory.columns.held_columns.single(fitting)
+        gains = self.gains(fitting, surplus) + LASTING * shares * (ends - begins)
+        order = np.lexsort((fitting, gains, begins, ends))
         best: list[tuple[float, int, int]] = [(0.0, -1, 0)]  # what is gained, by which last, behind which
-        ends = [0]
-        for end, begin, gain, i in intervals:
-            before = bisect_right(ends, begin) - 1
-            if best[before][0] + gain > best[-1][0]:
-                best.append((best[before][0] + gain, i, before))
-                ends.append(end)
+        until = [0]
+        intervals = (each[order].tolist() for each in (ends, begins, gains, fitting))
+        for end, begin, gain, i in zip(*intervals, strict=True):
+            before = bisect_right(until, begin) - 1
+            most = best[before][0] + gain
+            if most > best[-1][0]:
+                best.append((most, i, before))
+                until.append(end)
         found, at = [], len(best) - 1
         while at:
             found.append(best[at][1])
             at = best[at][2]
         return found
 
-    def all_fitting(self, host: int) -> list[int]:
+    def all_fitting(self, host: int) -> Numbers:
         """The members, in order, that there is room for in a host's memory; the function is straight."""
         memory, result = self.memory, self.hosts[host]
         room, taken = memory.bytes[result] + 0.5, self.loads[host]
         ((_, made, _),) = memory.held[result]
-        early = [i for i in sorted(self.members) if memory.held[i][0].end <= made]
-        if not early:
-            return []
-        begins, ends = memory.columns.held_columns.single(early)
-        between = np.stack((begins, ends), axis=1).ravel()  # whose every other stretch is one of these
+        members = np.array(sorted(self.members), dtype=np.int64)
+        begins, ends = memory.columns.held_columns.single(members)
+        early = members[ends <= made]
+        if not len(early):
+            return early
+        between = np.stack((begins, ends), axis=1)[ends <= made].ravel()  # whose every other stretch is one
         padded = np.concatenate((taken, np.zeros((1, taken.shape[1]))))
         most = np.maximum.reduceat(padded, between)[::2]
-        full = (most + memory.bytes[early] > room).any(axis=1)
-        fitting = [i for i, one in zip(early, full.tolist(), strict=True) if not one]
+        fitting: Numbers = early[(most + memory.bytes[early] <= room).all(axis=1)]
         if memory.all_known:
             return fitting
-        return [i for i in fitting if memory.may_join([result, *self.guests[host]], i)]
+        group = [result, *self.guests[host]]
+        return np.array([i for i in fitting.tolist() if memory.may_join(group, i)], dtype=np.int64)
 
-    def gains(self, members: Sequence[int], surplus: Values) -> list[float]:
+    def gains(self, members: Numbers, surplus: Values) -> Values:
         """The shares of `surplus` that each of some members takes off it, over columns and bindings."""
         share = surplus / np.maximum(surplus.max(axis=0), 1.0)
-        found: list[float] = []
+        found: list[Values] = []
         for some in self.in_parts(members):
             columns, owners, firsts = self.columns(some)
             parts = self.memory.bytes[some][owners] / np.maximum(surplus[columns], 1.0)
             gained = (np.minimum(parts, 1.0) * share[columns]).sum(axis=1)
-            found += np.add.reduceat(gained, firsts).tolist()
-        return found
+            found.append(np.add.reduceat(gained, firsts))
+        return np.concatenate(found)
 
-    def in_parts(self, members: Sequence[int]) -> Iterator[list[int]]:
-        """Yield some members after the other, whose columns together are at most AT_ONCE, or one alone."""
-        some: list[int] = []
-        count = 0
-        for i in members:
-            _, begin, end = self.memory.held[i][0]
-            if some and count + end - begin > AT_ONCE:
-                yield some
-                some, count = [], 0
-            some.append(i)
-            count += end - begin
-        if some:
-            yield some
+    def in_parts(self, members: Numbers) -> Iterator[Numbers]:
+        """Yield some members after the other, whose columns together are about AT_ONCE."""
+        begins, ends = self.memory.columns.held_columns.single(members)
+        parts = np.cumsum(ends - begins) // AT_ONCE
+        yield from np.split(members, np.flatnonzero(np.diff(parts)) + 1)
 
-    def columns(self, members: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
+    def columns(self, members: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """The columns at which some members are live, one after the other; the place among them of each
         column's owner; and the place of each member's first column.
         """
-        begins, ends = (np.array([self.memory.held[i][0][k] for i in members]) for k in (1, 2))
+        begins, ends = self.memory.columns.held_columns.single(members)
         lengths = ends - begins
         firsts = np.cumsum(lengths) - lengths
         owners = np.repeat(np.arange(len(members)), lengths)
@@ -208,6 +201,15 @@ class _Relief:
         apart = {path: begin for path, begin, _ in reversed(memory.held[result])}
         before = all(end <= apart.get(path, end) for path, _, end in memory.held[i])
         return before and memory.may_join([result, *self.guests[host]], i)
+
+    def move_apart(self, members: Sequence[int], host: int) -> None:
+        """Move members that are never live together into a host's memory; the function is straight."""
+        self.members.difference_update(members)
+        self.guests[host] += members
+        columns, owners, _ = self.columns(np.array(members, dtype=np.int64))
+        size = self.memory.bytes[members][owners]
+        self.load[columns] -= size
+        self.loads[host][columns] += size
 
     def move(self, i: int, host: int) -> None:
         """Move a member into a host's memory."""
