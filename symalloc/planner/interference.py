@@ -94,16 +94,21 @@ def resting_on(order: Sequence[int], changes: Changes) -> tuple[tuple[int, ...],
     found: list[set[int]] = [set() for _ in order]
     active: list[int] = []
     for begins, ends in changes:
-        begun, ended = [rank[i] for i in begins], [rank[i] for i in ends]
-        for one in ended:
+        changed = [rank[i] for i in ends]
+        for one in changed:
             del active[bisect_left(active, one)]
-        for one in begun:
-            insort(active, one)
-        for one in (*begun, *ended):
-            place = bisect_left(active, one)
-            for upper in range(max(place, 1), min(place + 2, len(active))):
-                found[order[active[upper]]].add(order[active[upper - 1]])
-    return tuple(tuple(sorted(below)) for below in found)
+        for i in begins:
+            insort(active, rank[i])
+            changed.append(rank[i])
+        count = len(active)
+        if count == 2:
+            found[order[active[1]]].add(order[active[0]])
+        elif count > 2:
+            for one in changed:
+                place = bisect_left(active, one)
+                for upper in range(max(place, 1), min(place + 2, count)):
+                    found[order[active[upper]]].add(order[active[upper - 1]])
+    return tuple(tuple(sorted(below)) if below else () for below in found)
 
 
 def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:

@@ -37,7 +37,8 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     now = None
     for position, begins, number in events:
         if position != now:
-            _note(pile, touched, seen)
+            if len(pile) > 1:
+                _note(pile, touched, seen)
             now, touched = position, []
         if begins:
             insort(pile, number)
@@ -49,10 +50,13 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
 
 def _note(pile: Sequence[int], touched: Iterable[int], seen: set[tuple[int, int]]) -> None:
     """Add to `seen` the neighbours in `pile` that one of `touched` is one of, or has been between."""
-    for number in touched:
-        here = bisect_left(pile, number)
-        for upper in range(max(here, 1), min(here + 2, len(pile))):
-            seen.add((pile[upper - 1], pile[upper]))
+    if len(pile) == 2:
+        seen.add((pile[0], pile[1]))
+    else:
+        for number in touched:
+            here = bisect_left(pile, number)
+            for upper in range(max(here, 1), min(here + 2, len(pile))):
+                seen.add((pile[upper - 1], pile[upper]))
 
 
 def _from_below(placements: Sequence[Placement]) -> list[int]:
