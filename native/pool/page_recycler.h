@@ -42,6 +42,7 @@ class PageRecycler {
 
   // The pages of a fresh run are about to be written.
   void WantPages(char* base, int64_t nbytes) noexcept;
+  void ForgoPages() { pages_wanted_.clear(); }
 
   // True where the system is to be asked for what is wanted.
   bool wants() const { return !huge_wanted_.empty() || !pages_wanted_.empty(); }

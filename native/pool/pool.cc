@@ -201,6 +201,7 @@ void Pool::GiveBackUnits(Lock* lock) {
 
 // Does what `recycler` has to do, without the mutex meanwhile.
 void Pool::Settle(Lock* lock, PageRecycler* recycler) {
+  if (!ranges_.limbo.empty()) recycler->ForgoPages();  // another thread gives pages back: the kernel would make both wait
   if (recycler->wants()) {
     lock->unlock();
     recycler->Ask();
