@@ -1,8 +1,10 @@
 // Numbers that Python hands over as bytes, and back.
 #pragma once
 
+#include <tvm/ffi/error.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -26,6 +28,11 @@ tvm::ffi::Bytes BytesOf(const std::vector<T>& numbers) {
 // From the number of lists, where each starts, where the last one ends, and all items.
 inline Lists ListsOf(const tvm::ffi::Bytes& bytes) {
   std::vector<int32_t> numbers = Numbers<int32_t>(bytes);
+  const int64_t items = numbers.empty() ? -1 : static_cast<int64_t>(numbers.size()) - numbers[0] - 2;
+  if (items < 0 || numbers[0] < 0 || numbers[1] != 0 || numbers[numbers[0] + 1] != items ||
+      !std::is_sorted(numbers.begin() + 1, numbers.begin() + numbers[0] + 2)) {
+    throw tvm::ffi::Error("ValueError", "lists do not start and end where they are said to", "");
+  }
   return Lists(numbers.data() + 1, numbers.data() + numbers[0] + 2, numbers[0]);
 }
 

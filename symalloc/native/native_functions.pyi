@@ -32,6 +32,9 @@ class SearchObject:
 class GraphObject:
     """An interference graph of buffers, `symalloc.packer.Graph` of tvm-ffi."""
 
+class ColumnsObject:
+    """The columns of a call, `symalloc.arenas.Columns` of tvm-ffi."""
+
 class BoundAlloc(Protocol):
     """`alloc` of one pool: a handle; raises OutOfMemoryError."""
 
@@ -208,6 +211,49 @@ class _PackerFunctions:
         int64: the steps taken, the work, an order.
         """
 
+class _ArenaFunctions:
+    def columns(
+        self,
+        count: int,
+        straight: bool,
+        all_known: bool,
+        alike: bool,
+        late: bool,
+        tenants: bytes,
+        held: bytes,
+        live: bytes,
+        chains: bytes,
+        paths: bytes,
+        offsets: bytes,
+        steps: bytes,
+        /,
+    ) -> ColumnsObject:
+        """`tenants` are int64, as symalloc/planner/buffers/native_columns.py has them, the rest int32: lists
+        of the records there, except `paths` and `offsets`.  Raises ValueError where they do not fit together.
+        """
+
+    def first_fit(
+        self,
+        columns: ColumnsObject,
+        tenants: bytes,
+        shares: bytes,
+        scale: bytes,
+        room: bytes,
+        spare: bytes,
+        groups: bytes,
+        opened: bytes,
+        order: bytes,
+        counted: bool,
+        spread: int,
+        most_tried: int,
+        most_work: int,
+        trial: int,
+        /,
+    ) -> bytes | None:
+        """Sizes are float64, a row for each tensor or column; `opened` and `order` int32.  The answer is
+        int32: how many there are in each group, and which.
+        """
+
 class _ModuleFunctions:
     def read_bindings(
         self, bindings: object, allocates: object, /
@@ -238,5 +284,6 @@ class _ModuleFunctions:
         """
 
 pool_functions: _PoolFunctions
+arena_functions: _ArenaFunctions
 packer_functions: _PackerFunctions
 module_functions: _ModuleFunctions

@@ -18,7 +18,12 @@ from symalloc.pool.core.pool_errors import NativeMissingError
 from tests.pool.library import need_native
 
 STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
-ROOMS = {"pool": "_PoolFunctions", "packer": "_PackerFunctions", "module": "_ModuleFunctions"}
+ROOMS = {
+    "pool": "_PoolFunctions",
+    "arenas": "_ArenaFunctions",
+    "packer": "_PackerFunctions",
+    "module": "_ModuleFunctions",
+}
 # registered under the same prefix: called by compiled programs alone, and one of Python's
 OTHERS = {
     *("symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.take"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from symalloc.program.block_nesting import BlockNesting, Reservation
 from symalloc.program.record import from_fields, record
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import ColumnsObject
 
 BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
 BEHIND = BETWEEN / 2
@@ -90,6 +93,7 @@ class CallColumns:
         known: Container[str],
     ) -> None:
         self.tenants, self.nesting = tenants, nesting
+        self.native: ColumnsObject | None = None  # `native_columns` makes it
         self._reserved: dict[tuple[int, ...], tuple[Held, ...]] = {}
         self.paths = [number for number, path in enumerate(paths) if not path.text]
         self.starts: list[list[float]] = []
@@ -122,10 +126,10 @@ class CallColumns:
             self._set_apart(paths[0])
         kinds = {t.fixed for t in tenants if not t.kept}
         self.alike = len(kinds) < 2 and not any(t.grounded for t in tenants)
-        self._late = any(t.known >= 0 for t in tenants)
+        self.late = any(t.known >= 0 for t in tenants)
         constants = [t.size.as_constant or 0 for t in tenants if not t.kept]
         self._narrow = any(t.kept and t.least < max(constants, default=0) for t in tenants)
-        self.all_known = self.alike and not self.loose and not self._late and not self._narrow
+        self.all_known = self.alike and not self.loose and not self.late and not self._narrow
         self.calls = list(self._calls(paths, known))
         self.spans = [
             PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
@@ -295,7 +299,7 @@ class CallColumns:
                 return False
             if one.grounded and self._any_meets(one.live, members):
                 return False
-        if not self._late:
+        if not self.late:
             return True
         if not self.nesting.cfg.joins:
             others = (self.tenants[m] for m in members)

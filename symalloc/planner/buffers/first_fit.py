@@ -9,10 +9,11 @@ import numpy as np
 
 from symalloc.planner.buffers.call_columns import Held
 from symalloc.planner.buffers.call_timeline import CallTimeline
+from symalloc.planner.buffers.native_arenas import FitStart, fit_natively
+from symalloc.planner.buffers.native_columns import native_columns
 from symalloc.planner.search.grid import Values
 
 FEW = 3
-FEW_AT_ONCE = 4  # arenas that are looked at one by one
 MOST_TRIED = 8  # arenas that one tensor is tried in, the latest first
 MOST_WORK = 20_000_000  # sums of bytes at one column and binding, for a whole function
 TRIAL = 2000  # what one trial of an arena counts, however short
@@ -30,12 +31,8 @@ def first_fit(
     What comes later counts as lying in none: that keeps the limit.  `groups` are there already.  None where
     it is too much work.
     """
-    fit = _FirstFit(memory, results, hosts, beside=planned, groups=groups)
-    for i in sorted(planned, key=lambda i: (memory.tenants[i].made, i)):
-        fit.enter(i)
-        if fit.work > MOST_WORK:
-            return None
-    return fit.members()
+    order = sorted(planned, key=lambda i: (memory.tenants[i].made, i))
+    return _fitted(memory, order, results, hosts, groups, shares=_shares(memory), counted=True)
 
 
 def few_arenas(
@@ -48,25 +45,67 @@ def few_arenas(
     whole = memory.taken([*([i] for i in results), planned])
     crowded = np.logical_or.reduce(whole > memory.limit + 0.5, axis=1)
     before = [0, *accumulate(crowded.tolist())]  # the crowded columns in front of each
-    fit = _FirstFit(memory, results, hosts, beside=())
+    shares = _shares(memory)
 
     def rank(i: int) -> tuple[bool, float, int]:
         late = any(before[begin] < before[end] for _, begin, end in memory.held[i])
-        return not late, -fit.shares[i], memory.tenants[i].made
+        return not late, -shares[i], memory.tenants[i].made
 
-    fit.spread = len(results) + FEW
-    for i in sorted(planned, key=rank):
-        if not fit.enter(i) or len(fit.groups) > len(results) + FEW or fit.work > MOST_WORK:
-            return None
-    return fit.members()
+    order = sorted(planned, key=rank)
+    return _fitted(memory, order, results, hosts, shares=shares, spread=len(results) + FEW)
+
+
+def _shares(memory: CallTimeline) -> list[float]:
+    """The share that each tenant has of what is taken at most, summed up over the bindings in their order."""
+    shares: list[float] = np.add.accumulate(memory.bytes / memory.scale, axis=1)[:, -1].tolist()
+    return shares
+
+
+def _fitted(
+    memory: CallTimeline,
+    order: Sequence[int],
+    results: Sequence[int],
+    hosts: Sequence[int],
+    groups: Sequence[Sequence[int]] = (),
+    *,
+    shares: Sequence[float],
+    counted: bool = False,
+    spread: int = 0,
+) -> list[list[int]] | None:
+    """Return the groups where tensors are entered in an order; None where the limit is not kept, or it takes
+    more than `spread` arenas or too much work.
+
+    Tensors that are `counted` lie in none until they are entered.
+    """
+    lone = [[i] for i in results]
+    there = [*groups, *([i] for i in order if counted)]
+    room = memory.limit - memory.taken([*lone, *there])
+    spare = memory.floor - memory.own(there)  # what arenas may take more that lie in no result
+    opened = [*(i in hosts for i in results), *(True for _ in groups)]
+    start = FitStart([*lone, *groups], opened, shares, room, spare, counted, spread)
+    native = native_columns(memory.columns)
+    if native is None:
+        found = _FirstFit(memory, start).fitted(order)
+    else:
+        found = fit_natively(native, memory, start, order, MOST_TRIED, MOST_WORK, TRIAL)
+    return None if found is None else [[group[0], *sorted(group[1:])] for group in found]
 
 
 class _Group:
     def __init__(self, memory: CallTimeline, members: Sequence[int], *, open_to: bool) -> None:
         self.members, self.kept, self.open = list(members), memory.tenants[members[0]].kept, open_to
-        self.load = memory.load(members)
-        self.height: Values = memory.height(members)
+        self.load = np.zeros_like(memory.need)
+        for i in members:
+            self.add(memory, i)
+        alone = len(members) == 1
+        self.height: Values = memory.bytes[members[0]] if alone else self.load.max(axis=0, initial=0.0)
         self.hold(memory, memory.reserved(members))
+
+    def add(self, memory: CallTimeline, i: int) -> None:
+        """Add a tensor to what is live of the members."""
+        for _, begin, end in memory.held[i]:
+            part = self.load[begin:end]
+            part += memory.bytes[i]  # in place: an assignment to the slice would copy it
 
     def hold(self, memory: CallTimeline, spans: tuple[Held, ...]) -> None:
         """Hold the arena during `spans`: from the column `first` on one path, -1 where it is on none."""
@@ -75,57 +114,47 @@ class _Group:
 
 
 class _FirstFit:
-    """The groups so far; `beside` are tensors that count as lying in none until they are entered."""
+    """The groups so far, and what is left at each column."""
 
-    def __init__(
-        self,
-        memory: CallTimeline,
-        results: Sequence[int],
-        hosts: Sequence[int],
-        *,
-        beside: Sequence[int],
-        groups: Sequence[Sequence[int]] = (),
-    ) -> None:
-        self.memory = memory
-        self.groups = [_Group(memory, [result], open_to=result in hosts) for result in results]
-        self.groups += (_Group(memory, group, open_to=True) for group in groups)
-        there = [*groups, *([i] for i in beside)]
-        self.room = memory.limit - memory.taken([*([i] for i in results), *there])
-        self.spare = memory.floor - memory.own(there)  # what arenas may take more that lie in no result
-        self.counted = frozenset(beside)
-        self.spread = 0
-        self.scale = memory.scale
-        self.shares: list[float] = np.add.reduce(memory.bytes / memory.scale, axis=1).tolist()
+    def __init__(self, memory: CallTimeline, start: FitStart) -> None:
+        self.memory, self.start = memory, start
+        self.groups = [
+            _Group(memory, group, open_to=opened)
+            for group, opened in zip(start.groups, start.opened, strict=True)
+        ]
+        self.room, self.spare = start.room.copy(), start.spare.copy()
         self.fine = min(self.room.min(initial=0.0), self.spare.min(initial=0.0)) >= -0.5
         self.work = 0
 
-    def members(self) -> list[list[int]]:
-        """The members of each group, the result first where it is the memory of one."""
-        return [[group.members[0], *sorted(group.members[1:])] for group in self.groups]
+    def fitted(self, order: Sequence[int]) -> list[list[int]] | None:
+        """Enter tensors in an order and return the members of each group, the result first."""
+        most = self.start.spread or len(self.groups) + len(order)
+        for i in order:
+            if not self.enter(i) or len(self.groups) > most or self.work > MOST_WORK:
+                return None
+        return [group.members for group in self.groups]
 
     def enter(self, i: int) -> bool:
         """Put a tensor into the group that grows least by it, or into one of its own; return whether that
         keeps the limit.
         """
+        start = self.start
         best: tuple[float, _Group, Values, tuple[Held, ...]] | None = None
-        tried = list(islice((group for group in reversed(self.groups) if group.open), MOST_TRIED))
-        for group, full in zip(tried, self.full(tried, i), strict=True):
+        for group in islice((group for group in reversed(self.groups) if group.open), MOST_TRIED):
             self.work += TRIAL
-            found = None if full else self.joined(group, i, np.inf if best is None else best[0])
+            found = self.joined(group, i, np.inf if best is None else best[0])
             if found is not None:
                 best = (found[0], group, found[1], found[2])
                 if found[0] <= 0:
                     break
-        if best is None or (len(self.groups) < self.spread and best[0] >= self.shares[i] - 1e-9):
+        if best is None or (len(self.groups) < start.spread and best[0] >= start.shares[i] - 1e-9):
             self.groups.append(_Group(self.memory, [i], open_to=True))
-            return i in self.counted or self.alone(i)
+            return start.counted or self.alone(i)
         growth, group, height, spans = best
-        if not self.unchanged(group, i, growth, spans):
+        if not self.unchanged(group, growth, spans):
             self.change(group, i, height, spans)
         group.members.append(i)
-        for _, begin, end in self.memory.held[i]:
-            part = group.load[begin:end]
-            part += self.memory.bytes[i]
+        group.add(self.memory, i)
         group.height = height
         group.hold(self.memory, spans)
         return True
@@ -139,20 +168,15 @@ class _FirstFit:
                 fine = fine and not (room[begin:end] < -0.5).any()
         return fine
 
-    def full(self, groups: Sequence[_Group], i: int) -> Sequence[bool]:
-        """Return for each of some groups whether its arena cannot even become as large as a tensor where it
-        is first held, and the tensor is not.
+    def full(self, group: _Group, i: int) -> bool:
+        """Return whether the arena cannot even become as large as a tensor where it is first held, and the
+        tensor is not.
         """
-        if sum(not group.kept for group in groups) < FEW_AT_ONCE:
-            return [False] * len(groups)
-        firsts = [group.first for group in groups]
-        kept = np.array([group.kept for group in groups])
-        left = np.where(kept[:, None], 0.0, np.minimum(self.room[firsts], self.spare[firsts]))
-        more = self.memory.bytes[i] - np.array([group.height for group in groups])
-        full = np.logical_or.reduce(more > left + 0.5, axis=1)
-        held = self.memory.held[i]
-        apart = (first >= 0 and not any(begin <= first < end for _, begin, end in held) for first in firsts)
-        return [one and other for one, other in zip(full.tolist(), apart, strict=True)]
+        first = group.first
+        if group.kept or first < 0 or any(begin <= first < end for _, begin, end in self.memory.held[i]):
+            return False
+        left = np.minimum(self.room[first], self.spare[first])
+        return bool((self.memory.bytes[i] - group.height > left + 0.5).any())
 
     def joined(self, group: _Group, i: int, less: float) -> tuple[float, Values, tuple[Held, ...]] | None:
         """By how much the group would grow, its height and spans then; None where that takes too much, or is
@@ -161,6 +185,8 @@ class _FirstFit:
         memory, size = self.memory, self.memory.bytes[i]
         if group.kept and ((size > group.height + 0.5).any() or not self.before(group, i)):
             return None
+        if self.full(group, i):
+            return None
         height = group.height
         if memory.held[i]:
             most = np.maximum.reduce(group.load[memory.columns.where(i)], axis=0, initial=0.0)
@@ -168,11 +194,11 @@ class _FirstFit:
         grown = height - group.height
         if group.kept and np.maximum.reduce(grown, initial=0.0) > 0.5:
             return None
-        growth = float(np.add.reduce(grown / self.scale))
+        growth = float(np.add.accumulate(grown / memory.scale)[-1])  # in order, as the library adds
         if growth >= less or not memory.may_join(group.members, i):
             return None
         spans = memory.extended(group.spans, group.members, i)
-        if self.fine and self.unchanged(group, i, growth, spans):
+        if self.fine and self.unchanged(group, growth, spans):
             return growth, height, spans
         for (begin, end), more in self.changed(group, i, height, spans):
             room = self.room[begin:end]
@@ -181,9 +207,9 @@ class _FirstFit:
                 return None
         return growth, height, spans
 
-    def unchanged(self, group: _Group, i: int, growth: float, spans: Sequence[Held]) -> bool:
+    def unchanged(self, group: _Group, growth: float, spans: Sequence[Held]) -> bool:
         """Return whether no column takes more or less where a tensor joins a group, which has this growth."""
-        return growth == 0.0 and i not in self.counted and spans == group.spans
+        return growth == 0.0 and not self.start.counted and spans == group.spans
 
     def before(self, group: _Group, i: int) -> bool:
         """Return whether a tensor ends before the result whose memory the group lies in is made."""
@@ -195,7 +221,7 @@ class _FirstFit:
     ) -> Iterator[tuple[tuple[int, int], Values]]:
         """Yield the bytes that are taken more, by range of columns, where a tensor joins a group."""
         memory = self.memory
-        alone = memory.held[i] if i in self.counted else ()
+        alone = memory.held[i] if self.start.counted else ()
         for path, begin, end in spans:
             more = np.empty((end - begin, len(height)))
             more[:] = height
@@ -211,6 +237,6 @@ class _FirstFit:
             self.room[begin:end] -= more
             if not group.kept:
                 self.spare[begin:end] -= more
-        if group.kept and i in self.counted:
+        if group.kept and self.start.counted:
             for _, begin, end in self.memory.held[i]:
                 self.spare[begin:end] += self.memory.bytes[i]

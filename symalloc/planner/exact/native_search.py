@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain
 
+from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.exact.capacity_search import FORGET, Rule, SearchOutcome
 from symalloc.planner.exact.clique_instance import CliqueInstance
@@ -61,12 +61,6 @@ class NativeSearch:
         outcome = OUTCOMES[packer_functions.go(self._search, min(SLICE, last - self.steps))]
         self.steps = packer_functions.steps(self._search)
         return outcome
-
-
-def lists_of(lists: Sequence[Sequence[int]]) -> bytes:
-    """Return the number of `lists`, where each starts, where the last ends, and all items in turn."""
-    starts = accumulate(map(len, lists), initial=0)
-    return _int32(chain((len(lists),), starts, chain.from_iterable(lists)))
 
 
 def _int32(numbers: Iterable[int]) -> bytes:

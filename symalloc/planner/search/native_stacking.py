@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from symalloc.native.flat_lists import lists_of
 from symalloc.native.library import load_library
 from symalloc.native.native_functions import packer_functions
-from symalloc.planner.exact.native_search import lists_of
 from symalloc.planner.interference import Changes
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search.grid import Values

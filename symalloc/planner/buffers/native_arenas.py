@@ -1,0 +1,70 @@
+"""Grouping tensors on the native library: the same decisions as in Python, from the same numbers."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from symalloc.native.flat_lists import lists_of
+from symalloc.native.native_functions import arena_functions
+from symalloc.planner.buffers.call_timeline import CallTimeline
+from symalloc.planner.search.grid import Values
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import ColumnsObject
+
+
+class FitStart(NamedTuple):
+    """The groups that are there before tensors are entered, and which of them are `opened` to others.
+
+    `shares` says how large each tenant is.  `room` is what is left at each column, `spare` the same for
+    arenas that lie in no result.  Tensors that are `counted` have memory there until they are entered.  With
+    `spread`, there are at most so many groups, and as long as there are fewer, a tensor by all of which an
+    arena would grow has one of its own.
+    """
+
+    groups: Sequence[Sequence[int]]
+    opened: Sequence[bool]
+    shares: Sequence[float]
+    room: Values
+    spare: Values
+    counted: bool
+    spread: int
+
+
+def fit_natively(
+    columns: ColumnsObject,
+    memory: CallTimeline,
+    start: FitStart,
+    order: Sequence[int],
+    most_tried: int,
+    most_work: int,
+    trial: int,
+) -> list[list[int]] | None:
+    """Return the members of groups, as `_FirstFit.fitted`; raises MemoryError."""
+    found = arena_functions.first_fit(
+        columns,
+        memory.bytes.tobytes(),
+        array("d", start.shares).tobytes(),
+        memory.scale.tobytes(),
+        start.room.tobytes(),
+        start.spare.tobytes(),
+        lists_of(start.groups),
+        array("i", start.opened).tobytes(),
+        array("i", order).tobytes(),
+        start.counted,
+        start.spread,
+        most_tried,
+        most_work,
+        trial,
+    )
+    return None if found is None else list(_groups(found))
+
+
+def _groups(flat: bytes) -> Iterator[list[int]]:
+    """Yield groups, in front of each of which is its size."""
+    numbers = iter(memoryview(flat).cast("i").tolist())
+    for count in numbers:
+        yield list(islice(numbers, count))
