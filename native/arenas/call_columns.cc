@@ -24,6 +24,11 @@ size_t Common(const std::vector<Block>& left, const std::vector<Block>& right, s
 
 }  // namespace
 
+const Held* On(const Spans& spans, int32_t path) {
+  const auto found = std::find_if(spans.begin(), spans.end(), [&](const Held& one) { return one.path == path; });
+  return found == spans.end() ? nullptr : &*found;
+}
+
 CallColumns::CallColumns(Structure structure) : its_(std::move(structure)) {
   for (int32_t i = 0; i < static_cast<int32_t>(its_.tenants.size()); ++i) {
     Members one{{i}, i, its_.straight ? 0 : its_.chains[i].size(), tenant(i).known, {}};
@@ -43,9 +48,7 @@ bool CallColumns::IsPath(int32_t path) const {
 
 // To its last use, or to the If behind which it lies on another path.
 int32_t CallColumns::End(const Structure::Path& path, int32_t i) const {
-  for (const Held& one : held(i)) {
-    if (one.path == path.number) return one.end;
-  }
+  if (const Held* one = On(held(i), path.number)) return one->end;
   for (const Block& block : its_.chains[i]) {
     if (AnyWithin(path.sorted, block.begin, block.end)) continue;
     return path.offset + Before(path.sorted, int64_t{block.branch} + 1);
@@ -64,6 +67,12 @@ Members CallColumns::Together(const Members& some, const Members& others) const 
     both.ends[place] = std::max(both.ends[place], others.ends[place]);
   }
   return both;
+}
+
+Members CallColumns::Together(const std::vector<int32_t>& all) const {
+  Members members = alone_[all.front()];
+  for (size_t place = 1; place < all.size(); ++place) members = Together(members, alone_[all[place]]);
+  return members;
 }
 
 // Of the program, in front of which their arena is reserved.

@@ -22,6 +22,12 @@ struct Held {
 };
 
 using Spans = std::vector<Held>;
+using Bytes = std::vector<double>;  // a row for each tensor or column, at each binding
+
+// Those of one path, null where it is not among them.
+const Held* On(const Spans& spans, int32_t path);
+
+inline bool Within(const Held* span, int32_t column) { return span && span->begin <= column && column < span->end; }
 
 // The program points [begin, end).
 struct Interval {
@@ -86,6 +92,7 @@ class CallColumns {
 
   const Members& Alone(int32_t i) const { return alone_[i]; }
   Members Together(const Members& some, const Members& others) const;
+  Members Together(const std::vector<int32_t>& all) const;
 
   // The columns for which an arena of theirs is there.
   Spans Reserved(const Members& members) const;

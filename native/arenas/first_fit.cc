@@ -14,13 +14,6 @@ bool AnyBelow(const Bytes& values, double bound) {
   return std::any_of(values.begin(), values.end(), [&](double value) { return value < bound; });
 }
 
-const Held* On(const Spans& spans, int32_t path) {
-  const auto found = std::find_if(spans.begin(), spans.end(), [&](const Held& one) { return one.path == path; });
-  return found == spans.end() ? nullptr : &*found;
-}
-
-bool Within(const Held* span, int32_t column) { return span && span->begin <= column && column < span->end; }
-
 }  // namespace
 
 FirstFit::FirstFit(const CallColumns& columns, Sizes sizes, const FitOptions& options)
@@ -32,12 +25,8 @@ void FirstFit::Add(const std::vector<int32_t>& members, bool open) {
   const int32_t one = members.front();
   const size_t cells = columns_.its().columns * width_;
   const Bytes alone(bytes(one), bytes(one) + width_);
-  Group group{columns_.Alone(one), columns_.tenant(one).kept(), open, SparseBytes(cells), alone, {}, -1};
-  Load(&group, one);
-  for (size_t place = 1; place < members.size(); ++place) {
-    group.members = columns_.Together(group.members, columns_.Alone(members[place]));
-    Load(&group, members[place]);
-  }
+  Group group{columns_.Together(members), columns_.tenant(one).kept(), open, SparseBytes(cells), alone, {}, -1};
+  for (int32_t i : members) Load(&group, i);
   for (size_t cell = 0; members.size() > 1 && cell < cells; ++cell) {
     double& height = group.height[cell % width_];
     height = std::max(height, group.load.get()[cell]);

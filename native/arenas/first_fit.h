@@ -13,8 +13,6 @@
 
 namespace symalloc::arenas {
 
-using Bytes = std::vector<double>;  // a row for each tensor or column, at each binding
-
 // Bytes that are 0 at first.  Pages that nobody writes to take no memory: many arenas are there for few columns.
 class SparseBytes {
  public:

@@ -16,6 +16,7 @@
 
 #include "arenas/call_columns.h"
 #include "arenas/first_fit.h"
+#include "arenas/merging.h"
 #include "bindings/numbers.h"
 #include "bindings/translated.h"
 
@@ -171,11 +172,35 @@ ffi::Optional<ffi::Bytes> Fit(ColumnsRef columns, ffi::Bytes tenants, ffi::Bytes
   return Translated(fit, kWhat);
 }
 
+// What is left of the groups, of which each has a row of `heights`.
+ffi::Bytes Merge(ColumnsRef columns, ffi::Bytes sizes, ffi::Bytes spare, ffi::Bytes groups, ffi::Bytes heights,
+                 bool many, int64_t most_tried, int64_t reach, int64_t most_together, int64_t most_work,
+                 int64_t trial) {
+  const auto merge = [&] {
+    const CallColumns& its = columns->columns;
+    const std::vector<Order> there = GroupsOf(its, groups);
+    const Bytes rows = Numbers<double>(heights), tenants = Numbers<double>(sizes), left = Numbers<double>(spare);
+    Require(!there.empty() && rows.size() % there.size() == 0, "groups differ in number from heights");
+    const size_t width = rows.size() / there.size();
+    Require(tenants.size() == its.its().tenants.size() * width, "tensors differ in number from sizes");
+    Require(left.size() == its.its().columns * width, "columns differ in number from what is left");
+    Merging merging(its, tenants, left, width, {many, most_tried, reach, most_together, most_work, trial});
+    for (size_t place = 0; place < there.size(); ++place) {
+      merging.Add(there[place], Bytes(rows.begin() + place * width, rows.begin() + (place + 1) * width));
+    }
+    return BytesOf(merging.Run());
+  };
+  return Translated(merge, kWhat);
+}
+
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::ObjectDef<ColumnsObj>();
-  ffi::reflection::GlobalDef().def("symalloc.arenas.columns", MakeColumns).def("symalloc.arenas.first_fit", Fit);
+  ffi::reflection::GlobalDef()
+      .def("symalloc.arenas.columns", MakeColumns)
+      .def("symalloc.arenas.first_fit", Fit)
+      .def("symalloc.arenas.merge", Merge);
 }
 
 }  // namespace symalloc::arenas

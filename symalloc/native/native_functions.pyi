@@ -254,6 +254,25 @@ class _ArenaFunctions:
         int32: how many there are in each group, and which.
         """
 
+    def merge(
+        self,
+        columns: ColumnsObject,
+        sizes: bytes,
+        spare: bytes,
+        groups: bytes,
+        heights: bytes,
+        many: bool,
+        most_tried: int,
+        reach: int,
+        most_together: int,
+        most_work: int,
+        trial: int,
+        /,
+    ) -> bytes:
+        """Bytes are float64, a row for each tensor, column or group; `groups` is int32 lists.  The answer is
+        as that of `first_fit`.
+        """
+
 class _ModuleFunctions:
     def read_bindings(
         self, bindings: object, allocates: object, /

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_timeline import CallTimeline
@@ -61,6 +63,45 @@ def fit_natively(
         trial,
     )
     return None if found is None else list(_groups(found))
+
+
+class MergeStart(NamedTuple):
+    """The groups whose arenas are to be joined, their heights, and what is `spare` at each column."""
+
+    groups: Sequence[Sequence[int]]
+    heights: Sequence[Values]
+    spare: Values
+    many: bool
+
+
+def merge_natively(
+    columns: ColumnsObject,
+    memory: CallTimeline,
+    start: MergeStart,
+    most_tried: int,
+    reach: int,
+    most_together: int,
+    most_work: int,
+    trial: int,
+) -> list[list[int]]:
+    """Return what is left of the groups, as `_Merging.run`; raises MemoryError."""
+    return list(
+        _groups(
+            arena_functions.merge(
+                columns,
+                memory.bytes.tobytes(),
+                start.spare.tobytes(),
+                lists_of(start.groups),
+                np.array(start.heights).tobytes(),
+                start.many,
+                most_tried,
+                reach,
+                most_together,
+                most_work,
+                trial,
+            )
+        )
+    )
 
 
 def _groups(flat: bytes) -> Iterator[list[int]]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from symalloc.planner.buffers import arena_assignment, merged_arenas
 from symalloc.planner.buffers.call_timeline import CallTimeline
+from symalloc.planner.buffers.native_arenas import MergeStart
 from symalloc.planner.plan_functions import plan_program
 from symalloc.prover.prover import Prover
 from tests.planner.buffers.test_worst_shapes import straight
 from tests.planner.random_programs import random_program
+from tests.pool.library import need_native
 from tests.scale import tries
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import ColumnsObject
 
 EXACT = 1e-9
 
@@ -42,27 +48,25 @@ def test_joined_arenas_take_no_more(many: int, monkeypatch: pytest.MonkeyPatch) 
     assert joined > 2
 
 
-def test_pairs_that_are_not_tried_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    skipped = 0
-    merging = merged_arenas._Merging
-    hopeless, join = merging.hopeless, merged_arenas.merged_arenas
+@pytest.mark.parametrize("many", [merged_arenas.MANY, 1])
+def test_the_library_joins_what_python_does(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_native()
+    joined = 0
+    natively = merged_arenas.merge_natively
 
-    def counted(self: merged_arenas._Merging, first: int, reach: int) -> Sequence[bool]:
-        nonlocal skipped
-        found = hopeless(self, first, reach)
-        skipped += sum(found)
+    def checked(
+        columns: ColumnsObject, memory: CallTimeline, start: MergeStart, *most: int
+    ) -> list[list[int]]:
+        nonlocal joined
+        found = natively(columns, memory, start, *most)
+        assert found == merged_arenas._Merging(memory, start).run()
+        joined += len(start.groups) - len(found)
         return found
 
-    def checked(memory: CallTimeline, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-        with monkeypatch.context() as patched:
-            patched.setattr(merging, "hopeless", lambda self, *_: [False] * len(self.groups))
-            expected = join(memory, groups)
-        assert join(memory, groups) == expected
-        return expected
-
-    monkeypatch.setattr(merging, "hopeless", counted)
-    monkeypatch.setattr(arena_assignment, "merged_arenas", checked)
-    for seed in range(tries(12, 300)):
+    monkeypatch.setattr(merged_arenas, "merge_natively", checked)
+    monkeypatch.setattr(merged_arenas, "MANY", many)
+    monkeypatch.setattr(merged_arenas, "MOST_TOGETHER", 5)
+    for seed in range(tries(25, 300)):
         plan_program(random_program(seed), Prover())
         plan_program(straight(Random(seed)), Prover())
-    assert skipped > 10
+    assert joined > 10
