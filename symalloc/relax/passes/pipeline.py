@@ -24,6 +24,7 @@ from symalloc.relax.passes.pass_sequence import (
     tvm_pipeline,
 )
 from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.passes.promise_no_alias import PromiseNoAlias
 from symalloc.relax.passes.storage_shapes import StorageShapes
 from symalloc.relax.passes.trim_calls import TrimCalls
 
@@ -127,3 +128,4 @@ def beside(one: Pass, before: str) -> Iterator[Pass]:
     if name == "VMShapeLower":
         yield KillOnPaths()
         yield TrimCalls()
+        yield PromiseNoAlias()
