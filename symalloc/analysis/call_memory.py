@@ -121,8 +121,7 @@ def call_memory(
         other: call_memory(program, analyses, other, within)
         for other in sorted(called & program.functions.keys() - set(within))
     }
-    function = analysis.cfg.function
-    paths = enumerate_paths(function, most=_MOST_PATHS, alike=True) if analysis.cfg.joins else None
+    paths = enumerate_paths(analysis.cfg, most=_MOST_PATHS, alike=True) if analysis.cfg.joins else None
     variants = [analyse_variant(program, path, analyses) for path in paths or ()]
     joined = {_branch(analysis, number).var: join for number, (_, join) in analysis.cfg.joins.items()}
     whole = _straight(program, analysis, callees, {point: var for var, point in joined.items()})

@@ -5,17 +5,19 @@ Ifs are taken to be independent of each other here; `symalloc.analysis.feasibili
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from symalloc.analysis.dataflow import DataflowProblem, forward
-from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.ir import Alias, Block, Function, If, Instruction, Var
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.ir import Alias, Block, Function, If, Instruction, Operand, Var
 
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
+
+Sides: TypeAlias = tuple[tuple[int, bool], ...]
+"""The branches that a path takes, as above, in order."""
 
 EVERY_PATH: PathCondition = frozenset()
 """The condition that every path meets."""
@@ -44,43 +46,104 @@ class _Branches(DataflowProblem[PathCondition]):
         return state | {(branch, then)}
 
 
-def enumerate_paths(function: Function, *, most: int, alike: bool = False) -> list[Function] | None:
-    """`function` once for each path through it, an If standing as an alias of what its branch yields.
+class PathState(Protocol):
+    """The state of a path that is walked."""
+
+    def take(self, point: int, instruction: Instruction) -> None:
+        """Go on by the instruction at `point`, which is no If."""
+
+    def join(self, branch: If, yielded: Operand | None) -> None:
+        """Go on behind an If, whose block on this path has yielded a value."""
+
+    def fork(self) -> Self:
+        """Return a state of its own, for another path that has gone the same way so far."""
+
+
+State = TypeVar("State", bound=PathState)
+
+
+def walk_paths(
+    cfg: ControlFlowGraph, start: State, *, most: int, alike: bool = False
+) -> list[tuple[Sides, State]] | None:
+    """The sides that each path takes, and the state at its end; what paths have in common is taken once.
 
     With `alike` two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
-    ways = _paths(function.body, {} if alike else None)
-    found = list(islice(ways, most + 1))
-    if len(found) > most:
-        return None
-    result = function.body.result
-    return [replace(function, body=Block(instructions=path, result=result)) for path, _ in found]
+    found: list[tuple[Sides, State]] = []
+    pending = [_Walk(0, (), {}, start)]
+    while pending:
+        walk = pending.pop()
+        while (kind := (point := cfg.points[walk.at]).kind) is not PointKind.EXIT:
+            instruction = point.instruction
+            if kind is PointKind.INSTRUCTION and instruction is not None:
+                walk.state.take(walk.at, instruction)
+                walk.at += 1
+            elif kind is PointKind.BRANCH and isinstance(instruction, If):
+                pending += walk.branch(instruction, cfg.joins[walk.at][0], alike=alike)
+                if len(found) + len(pending) >= most:
+                    return None
+            elif isinstance(instruction, If):
+                walk.state.join(instruction, point.operand)
+                walk.at = cfg.joins[point.branch][1] + 1
+        found.append((walk.sides, walk.state))
+    return found
 
 
-_Decided: TypeAlias = Mapping[Var, bool] | None
+@dataclass(slots=True)
+class _Walk(Generic[State]):
+    """A path so far: the point that it is `at`, and how it `decided` Ifs on variables."""
+
+    at: int
+    sides: Sides
+    decided: Mapping[Var, bool]
+    state: State
+
+    def branch(self, branch: If, middle: int, *, alike: bool) -> tuple[_Walk[State], ...]:
+        """Enter a block of an If, whose ELSE is `middle`; return the walk into the other one, if any."""
+        test = branch.test if alike and isinstance(branch.test, Var) else None
+        known = None if test is None else self.decided.get(test)
+        if known is not None:
+            self.enter(middle, None, then=known)
+            return ()
+        other = _Walk(self.at, self.sides, self.decided, self.state.fork())
+        other.enter(middle, test, then=False)
+        self.enter(middle, test, then=True)
+        return (other,)
+
+    def enter(self, middle: int, test: Var | None, *, then: bool) -> None:
+        """Go to one side of the If that it is at; `test` is decided by that."""
+        self.sides = (*self.sides, (self.at, then))
+        self.at = self.at + 1 if then else middle + 1
+        if test is not None:
+            self.decided = {**self.decided, test: then}
 
 
-def _paths(block: Block, decided: _Decided) -> Iterator[tuple[tuple[Instruction, ...], _Decided]]:
-    """The sequences of instructions that may be executed for `block`, and what the Ifs were decided by.
+def enumerate_paths(cfg: ControlFlowGraph, *, most: int, alike: bool = False) -> list[Function] | None:
+    """The function once for each path through it, an If standing as an alias of what its branch yields.
 
-    `decided` holds that of those in front of it; None where that does not count.
+    With `alike` two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
-    branches = ((i, one) for i, one in enumerate(block.instructions) if isinstance(one, If))
-    at, branch = next(branches, (0, None))
-    if branch is None:
-        yield block.instructions, decided
-        return
-    before = block.instructions[:at]
-    behind = replace(block, instructions=block.instructions[at + 1 :])
-    test = branch.test if decided is not None and isinstance(branch.test, Var) else None
-    for side, taken in ((branch.then, True), (branch.otherwise, False)):
-        if decided is not None and test is not None:
-            if decided.get(test, taken) is not taken:
-                continue
-            known: _Decided = {**decided, test: taken}
-        else:
-            known = decided
-        for inner, then_known in _paths(side, known):
-            joined = Alias(var=branch.var, source=side.result, span=branch.span)
-            for rest, rest_known in _paths(behind, then_known):
-                yield (*before, *inner, joined, *rest), rest_known
+    found = walk_paths(cfg, _Straight([]), most=most, alike=alike)
+    return None if found is None else [straight.of(cfg.function) for _, straight in found]
+
+
+@dataclass(slots=True)
+class _Straight:
+    """The instructions of a path."""
+
+    instructions: list[Instruction]
+
+    def take(self, _: int, instruction: Instruction) -> None:
+        self.instructions.append(instruction)
+
+    def join(self, branch: If, yielded: Operand | None) -> None:
+        assert yielded is not None
+        self.instructions.append(Alias(var=branch.var, source=yielded, span=branch.span))
+
+    def fork(self) -> Self:
+        return replace(self, instructions=[*self.instructions])
+
+    def of(self, function: Function) -> Function:
+        """`function` with these for its instructions."""
+        body = Block(instructions=tuple(self.instructions), result=function.body.result)
+        return replace(function, body=body)

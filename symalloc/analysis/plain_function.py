@@ -6,7 +6,6 @@ where the analyses of any function have sets, and what is found is the same.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -29,38 +28,43 @@ _Value: TypeAlias = int | tuple["_Value", ...]
 class PlainFunction:
     """The effect of a plain function on memory; regions have the numbers that they have in its `PointsTo`.
 
-    `allocated` are the numbers of allocations by variable, and `nbytes` their sizes by number.  `calls` holds
-    for each kernel a row for each call of it: the regions of its arguments.  `returned` are the regions that
-    the function returns.  `touched` says when.
+    `allocated` are the numbers of allocations by variable, and `nbytes` their sizes by number.  `called`
+    holds the calls of kernels, each with the regions of its arguments.  `returned` are the regions that the
+    function returns.  `touched` says when.
     """
 
     allocated: Mapping[ir.Var, int]
     nbytes: Mapping[int, Expr | None]
-    calls: Mapping[str, Sequence[Sequence[int]]]
+    called: Sequence[tuple[ir.CallKernel, Sequence[int]]]
     returned: frozenset[int]
-    touched: _Touched
+    touched: Touched
 
     def live_ranges(self, numbers: Iterable[int]) -> LiveRanges:
         """The live ranges of allocations by number, as `find_live_ranges` finds them."""
         points, first, last = self.touched.points, self.touched.first, self.touched.last
         wanted = [number for number in sorted(set(numbers)) if number in first]
-        found = {n: LiveRange(((first[n], last[n] + 1),), points[first[n]], points[last[n]]) for n in wanted}
-        for number in self.touched.rewritten.keys() & found.keys():
-            found[number] = found[number]._replace(live=_needed(self.touched.rewritten[number]))
+        found = {n: LiveRange(self.live(n), points[first[n]], points[last[n]]) for n in wanted}
         return LiveRanges(found, points)
+
+    def live(self, number: int) -> Intervals:
+        """The positions at which an allocation is live."""
+        touched = self.touched
+        if number in touched.rewritten:
+            return _needed(touched.rewritten[number])
+        return ((touched.first[number], touched.last[number] + 1),) if number in touched.first else ()
 
 
 def plain_function(cfg: ControlFlowGraph, program: ir.Program) -> PlainFunction | None:
     """Return the effect of a function of `program` on memory; None where it is not plain."""
-    if cfg.joins or not cfg.types <= _READERS.keys():
+    if cfg.joins or not cfg.types <= READERS.keys():
         return None
     try:
-        return _PlainReader(program).read(cfg)
-    except _NotPlainError:
+        return PlainReader(program).read(cfg)
+    except NotPlainError:
         return None
 
 
-class _NotPlainError(Exception):
+class NotPlainError(Exception):
     """Something is of another kind than those that are looked at here."""
 
 
@@ -84,7 +88,7 @@ class _Touch(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Touched:
+class Touched:
     """When regions are touched, in positions: one for each call of a kernel, and one for the end.
 
     `points` holds the program point of each, `first` and `last` the positions by region.  Regions of which
@@ -95,6 +99,10 @@ class _Touched:
     first: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     rewritten: dict[int, list[_Touch]] = field(default_factory=dict)
+
+    def copy(self) -> Touched:
+        """The same, before all touches are noted."""
+        return Touched([*self.points], {**self.first}, {**self.last}, {n: [] for n in self.rewritten})
 
 
 def _needed(touches: Sequence[_Touch]) -> Intervals:
@@ -109,7 +117,7 @@ def _needed(touches: Sequence[_Touch]) -> Intervals:
     return (*found, (begin, end))[::-1]
 
 
-class _PlainReader:
+class PlainReader:
     """Reads instruction after instruction; `values` are those of the variables so far."""
 
     def __init__(self, program: ir.Program) -> None:
@@ -120,33 +128,39 @@ class _PlainReader:
         self.nbytes: dict[int, Expr | None] = {}
         self.bytes_of = ByteCounts().of
         self.buffers: dict[str, _Buffers] = {}
-        self.calls: defaultdict[str, list[list[int]]] = defaultdict(list)
         self.called: list[tuple[ir.CallKernel, list[int]]] = []  # by position
-        self.touched = _Touched()
+        self.touched = Touched()
 
     def read(self, cfg: ControlFlowGraph) -> PlainFunction:
-        """Look at the whole function; raises _NotPlainError."""
-        for param in cfg.function.params:
-            self.values[param] = self.parameter(param.type)
+        """Look at the whole function; raises NotPlainError."""
+        self.parameters(cfg.function)
         for point, instruction in cfg.instructions:
-            _READERS[type(instruction)](self, point, instruction)
-        returned = frozenset(_regions_in(self.value(cfg.points[-1].operand)))
+            READERS[type(instruction)](self, point, instruction)
+        return self.found(cfg)
+
+    def found(self, cfg: ControlFlowGraph) -> PlainFunction:
+        """The effect of all that was read, up to the end of the function."""
+        returned = frozenset(regions_in(self.value(cfg.points[-1].operand)))
         self.end(len(cfg.points) - 1, returned)
         self.rewritten(returned)
         return PlainFunction(
             allocated=self.allocated,
             nbytes=self.nbytes,
-            calls=self.calls,
+            called=self.called,
             returned=returned,
             touched=self.touched,
         )
+
+    def parameters(self, function: ir.Function) -> None:
+        for param in function.params:
+            self.values[param] = self.parameter(param.type)
 
     def parameter(self, kind: Type) -> _Value:
         """Memory of the caller's, one region a leaf."""
         if isinstance(kind, TupleType):
             return tuple([self.parameter(leaf) for leaf in kind.fields])
         if isinstance(kind, StorageType):
-            raise _NotPlainError
+            raise NotPlainError
         if isinstance(kind, ShapeType | ScalarType | FunctionType):
             return _NOTHING
         return self.new_region()
@@ -178,7 +192,7 @@ class _PlainReader:
     def view(self, _: int, made: ir.View) -> None:
         source = self.value(made.source)
         if made.kind != "reshape" or isinstance(source, tuple):
-            raise _NotPlainError
+            raise NotPlainError
         self.values[made.var] = source
 
     def make_tuple(self, _: int, made: ir.MakeTuple) -> None:
@@ -196,8 +210,7 @@ class _PlainReader:
             values.get(a, _NOTHING) if type(a) is ir.Var else self.value(a) for a in call.arguments
         ]
         if len(row) != buffers.many or tuple in map(type, row):
-            raise _NotPlainError
-        self.calls[call.kernel].append(row)
+            raise NotPlainError
         self.called.append((call, row))
         touched = self.touched
         first, last, position = touched.first, touched.last, len(touched.points)
@@ -216,7 +229,7 @@ class _PlainReader:
     def buffers_of(self, kernel: str) -> _Buffers:
         known = self.program.kernels.get(kernel)
         if known is None:
-            raise _NotPlainError
+            raise NotPlainError
         buffers = [(i, p) for i, p in enumerate(known.parameters) if isinstance(p, ir.KernelBuffer)]
         found = self.buffers[kernel] = _Buffers(
             len(known.parameters),
@@ -258,20 +271,20 @@ class _PlainReader:
         return kind is not None and kind.nbytes is not None and kind.nbytes == self.nbytes.get(number)
 
 
-def _regions_in(value: _Value) -> Iterator[int]:
+def regions_in(value: _Value) -> Iterator[int]:
     if isinstance(value, tuple):
         for one in value:
-            yield from _regions_in(one)
+            yield from regions_in(one)
     elif value != _NOTHING:
         yield value
 
 
-_READERS: dict[type, Callable[[_PlainReader, int, Any], None]] = {
-    ir.Alias: _PlainReader.alias,
-    ir.AllocFresh: _PlainReader.allocation,
-    ir.CallKernel: _PlainReader.kernel,
-    ir.MakeTuple: _PlainReader.make_tuple,
-    ir.MatchCast: _PlainReader.match_cast,
-    ir.TakeField: _PlainReader.take_field,
-    ir.View: _PlainReader.view,
+READERS: dict[type, Callable[[PlainReader, int, Any], None]] = {
+    ir.Alias: PlainReader.alias,
+    ir.AllocFresh: PlainReader.allocation,
+    ir.CallKernel: PlainReader.kernel,
+    ir.MakeTuple: PlainReader.make_tuple,
+    ir.MatchCast: PlainReader.match_cast,
+    ir.TakeField: PlainReader.take_field,
+    ir.View: PlainReader.view,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symalloc.analysis.paths import enumerate_paths
+from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import Alias, Block, CallKernel, Function, If, Instruction, TextLiteral, Var
 from symalloc.program.types import OpaqueType
 
@@ -38,13 +39,13 @@ def names(way: Function) -> str:
 
 def test_a_function_without_an_if_has_one_way() -> None:
     straight = function(kernel("a"), kernel("b"))
-    assert enumerate_paths(straight, most=1) == [straight]
+    assert enumerate_paths(control_flow_graph(straight), most=1) == [straight]
 
 
 def test_ifs_within_and_behind_each_other() -> None:
     inner = branch("y", (kernel("b"),), ())
     whole = function(kernel("a"), branch("z", (inner,), (kernel("c"),)), branch("w", (kernel("d"),), ()))
-    found = enumerate_paths(whole, most=6)
+    found = enumerate_paths(control_flow_graph(whole), most=6)
     assert found is not None
     assert [names(way) for way in found] == [
         "a b y=b z=y d w=d",
@@ -57,5 +58,13 @@ def test_ifs_within_and_behind_each_other() -> None:
 
 
 def test_too_many_ways_are_none() -> None:
-    many = function(*(branch(f"y{i}", (kernel("a"),), ()) for i in range(40)))
+    many = control_flow_graph(function(*(branch(f"y{i}", (kernel("a"),), ()) for i in range(2000))))
     assert enumerate_paths(many, most=16) is None
+
+
+def test_as_many_ways_as_there_may_be() -> None:
+    two = control_flow_graph(function(*(branch(f"y{i}", (kernel("a"),), ()) for i in range(2))))
+    found = enumerate_paths(two, most=4)
+    assert found is not None
+    assert len(found) == 4
+    assert enumerate_paths(two, most=3) is None

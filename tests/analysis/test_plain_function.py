@@ -27,16 +27,31 @@ def fresh(body: Body, size: int = SIZE) -> Var:
 
 
 @st.composite
-def plain_programs(draw: st.DrawFn) -> Program:
-    """Kernels that write in part or in full, one tensor twice, what a caller gives, and never."""
+def plain_programs(draw: st.DrawFn, ifs: bool = False) -> Program:
+    """Kernels that write in part or in full, one tensor twice, what a caller gives, and never; with `ifs`
+    within and behind each other, some on one test.
+    """
     pair = Var("pair", TupleType(fields=(tensor_of(SIZE), tensor_of(2))))
     body = Body(param("x", SIZE), pair)
     known = [body.params[0], fresh(body), body.take(pair, 0)]
+    grow(draw, body, known, 2 if ifs else 0)
+    results = [draw(st.sampled_from(known)), TupleValue((known[0], known[-1])), NOTHING]
+    return body.program(draw(st.sampled_from(results)))
+
+
+def grow(draw: st.DrawFn, body: Body, known: list[Var], ifs: int) -> None:
+    """Go on with instructions on `known` tensors, to which new ones are added, and Ifs up to that depth."""
 
     def operand() -> Operand:
         return draw(st.sampled_from([*known, *known, CONSTANT]))
 
-    for kind in draw(st.lists(st.sampled_from(["new", "name", "field", *ARGUMENTS]), max_size=14)):
+    def side() -> Operand:
+        inner = [*known]
+        grow(draw, body, inner, ifs - 1)
+        return draw(st.sampled_from([*inner[2:], TupleValue((inner[0], inner[-1])), CONSTANT]))
+
+    kinds = ["new", "name", "field", *ARGUMENTS, *(["if", "if"] if ifs else [])]
+    for kind in draw(st.lists(st.sampled_from(kinds), max_size=14 if ifs in {0, 2} else 5)):
         if kind == "new":
             known.append(fresh(body, draw(st.sampled_from([2, SIZE]))))
         elif kind == "name":
@@ -44,10 +59,10 @@ def plain_programs(draw: st.DrawFn) -> Program:
             known.append(draw(st.sampled_from([body.alias, lambda a: body.reshape(a, SIZE)]))(source))
         elif kind == "field":
             known.append(body.take(body.tuple(*draw(st.permutations(known))[:2]), draw(st.integers(0, 1))))
+        elif kind == "if":
+            known.append(body.branch(side, side, test=draw(st.sampled_from([None, known[0], known[1]]))))
         else:
             body.call(kind, *(operand() for _ in range(ARGUMENTS[kind])))
-    results = [draw(st.sampled_from(known)), TupleValue((known[0], known[-1])), NOTHING]
-    return body.program(draw(st.sampled_from(results)))
 
 
 def without_short_cut(analysis: FunctionAnalysis) -> FunctionAnalysis:

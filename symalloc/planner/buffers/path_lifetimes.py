@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
 from symalloc.analysis.live_ranges import Intervals, LiveRange
 from symalloc.analysis.paths import enumerate_paths
+from symalloc.analysis.plain_paths import PlainPath, plain_paths
 from symalloc.analysis.regions import Region
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
@@ -75,20 +76,52 @@ def path_lifetimes(
     held; and what a path needs at most says how much may be taken on any.  There are none where the function
     does not branch, or has too many paths.
     """
-    paths = enumerate_paths(cfg.function, most=_MOST_PATHS, alike=True) if cfg.joins else None
+    paths = plain_paths(cfg, program, most=_MOST_PATHS) if cfg.joins else None
+    if paths is None:
+        return
     numbers = {var: number for number, var in enumerate(variables)}
-    conditions = _conditions(analyses[cfg.function.name]) if paths else {}
-    joined = _joined(cfg)
-    for path in paths or ():
-        analysis = analyse_variant(program, path, analyses)
-        points = [
-            len(cfg.points) - 1 if point.instruction is None else cfg.starts[point.instruction.var]
-            for point in analysis.cfg.points
-        ]
-        times = CandidateTimes(program, analysis, analyses, variables)
-        passed = sorted(conditions.keys() & set(points))
-        tested = {numbers[var]: point for point in passed for var in conditions[point] if var in numbers}
-        yield times.lifetimes(variables, points, joined, tested=tested)
+    conditions = {
+        branch: [numbers[var] for var in needed if var in numbers]
+        for branch, needed in _conditions(analyses[cfg.function.name]).items()
+    }
+    plain = all(path is not None for _, path in paths)
+    variants = () if plain else enumerate_paths(cfg, most=_MOST_PATHS, alike=True) or ()
+    for index, (sides, path) in enumerate(paths):
+        tested = {number: branch for branch, _ in sides for number in conditions[branch]}
+        if path is not None:
+            yield _on_plain_path(path, variables, numbers, tested)
+        else:
+            analysis = analyse_variant(program, variants[index], analyses)
+            times = CandidateTimes(program, analysis, analyses, variables)
+            yield times.lifetimes(variables, _points_in(cfg, analysis.cfg), _joined(cfg), tested=tested)
+
+
+def _on_plain_path(
+    path: PlainPath, variables: Sequence[Var | None], placed: Container[Var | None], tested: Mapping[int, int]
+) -> PathLifetimes:
+    """Return the lifetimes on a path that is plain, where all but `placed` is memory that no plan places."""
+    function = path.function
+    points = function.touched.points
+    lives: dict[Var | None, Intervals] = {}
+    unplanned: list[UnplannedRange] = []
+    for var, number in function.allocated.items():
+        live = function.live(number)
+        if not live:
+            continue
+        if number in function.returned:
+            live = ((live[0][0], len(points)),)
+        live = lives[var] = _prolonged(live, path.yielded.get(number, 0))
+        if var not in placed:
+            unplanned.append(UnplannedRange(padded_size(function.nbytes[number]), live))
+    return PathLifetimes(
+        lives=[lives.get(var, ()) for var in variables], steps=points, unplanned=unplanned, tested=tested
+    )
+
+
+def _points_in(cfg: ControlFlowGraph, path: ControlFlowGraph) -> Sequence[int]:
+    """The points of a path in the graph of the whole function; an alias for an If is its BRANCH."""
+    end = len(cfg.points) - 1
+    return [end if p.instruction is None else cfg.starts[p.instruction.var] for p in path.points]
 
 
 def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
@@ -212,7 +245,7 @@ class CandidateTimes:
             lives=[live(var) for var in variables],
             steps=[points[index] for index in self.points],
             unplanned=[*unplanned, *self._returned(yielded)],
-            calls=[
+            calls=tuple(
                 CalleeRange(
                     call.name,
                     values_at_call(self.program.functions[call.name], call),
@@ -220,7 +253,7 @@ class CandidateTimes:
                 )
                 for call in self.calls
                 if call.var in self.of
-            ],
+            ),
             tested=tested,
             text=text,
             merged=merged,

@@ -7,7 +7,7 @@ functions, other Relax functions, operators, constructs that are not understood.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
@@ -63,7 +63,10 @@ def _plain_uses(
     lent = {number: var for var, number in plain.allocated.items() if var in away}
     zero = lent.keys() & plain.returned
     given: dict[str, dict[int, set[int]]] = {}
-    for kernel, rows in plain.calls.items():
+    calls: defaultdict[str, list[Sequence[int]]] = defaultdict(list)
+    for call, row in plain.called:
+        calls[call.kernel].append(row)
+    for kernel, rows in calls.items():
         accepting = accepts_offset(kernel)
         found = {p: lent.keys() & column for p, column in enumerate(zip(*rows, strict=True))}
         zero.update(*(numbers for position, numbers in found.items() if position not in accepting))
