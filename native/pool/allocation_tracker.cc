@@ -134,11 +134,11 @@ std::vector<Tagged> AllocationTracker::AllTagged() {
   return all;
 }
 
-// Forgets blocks that nothing needs any longer: frees are not tracked while `on_` is false.
+// Forgets blocks that nothing needs any longer: frees are not tracked while the flag is not set.
 void AllocationTracker::Settle() {
   bool on = noting() || tagged_ > 0;
   if (!on) blocks_.clear();
-  SetFlag(kTracking, on);
+  flags_.Set(QuickFlags::kTracking, on);
 }
 
 void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes) {

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "pool/quick_flags.h"
+
 namespace symalloc {
 
 // Blocks and bytes under one tag.  `left` and `peak` are of blocks that were allocated since the scope was opened.
@@ -53,18 +55,18 @@ struct Tagged {
 // Thread-safe.
 class AllocationTracker {
  public:
-  // `on` outlives this: 0 while nothing is noted, and nobody is charged.
-  explicit AllocationTracker(std::atomic<uint8_t>* on) : on_(*on) {}
+  // `flags` outlives this.
+  explicit AllocationTracker(QuickFlags* flags) : flags_(*flags) {}
 
   // True where blocks are not to come and go unseen.
-  bool on() const { return on_.load(std::memory_order_relaxed) != 0; }
+  bool on() const { return flags_.Has(QuickFlags::kTracking | QuickFlags::kCharging); }
 
-  // True where they are charged to somebody.  Kept here, so that the quick way looks at one flag.
-  bool charging() const { return (on_.load(std::memory_order_relaxed) & kCharging) != 0; }
-  void SetCharging(bool charging) { SetFlag(kCharging, charging); }
+  // True where they are charged to somebody.
+  bool charging() const { return flags_.Has(QuickFlags::kCharging); }
+  void SetCharging(bool charging) { flags_.Set(QuickFlags::kCharging, charging); }
 
   // True where this notes something.
-  bool tracking() const { return (on_.load(std::memory_order_relaxed) & kTracking) != 0; }
+  bool tracking() const { return flags_.Has(QuickFlags::kTracking); }
 
   // Called once the block is there.
   void Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag);
@@ -108,17 +110,7 @@ class AllocationTracker {
   void Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes);
   void SetTag(Block* block, std::string_view tag);
 
-  static constexpr uint8_t kTracking = 1, kCharging = 2;
-
-  void SetFlag(uint8_t flag, bool on) {
-    if (on) {
-      on_.fetch_or(flag, std::memory_order_relaxed);
-    } else {
-      on_.fetch_and(static_cast<uint8_t>(~flag), std::memory_order_relaxed);
-    }
-  }
-
-  std::atomic<uint8_t>& on_;
+  QuickFlags& flags_;
   std::mutex mutex_;
   bool recording_ = false;
   size_t most_ = 0;  // events, and tags

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "pool/quick_flags.h"
+
 namespace symalloc {
 
 // True where `HeavyBarrier` makes up for the barrier that others leave out.
@@ -16,14 +18,21 @@ void HeavyBarrier();
 class Section {
  public:
   // Enters, and returns true, unless the door is closed.  `Leave` must follow.
-  bool Enter(const std::atomic<bool>& closed) {
-    if (__builtin_expect(light_, 1)) {
-      inside_.store(true, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
+  bool Enter(const QuickFlags& flags) {
+    if (__builtin_expect(flags.Has(QuickFlags::kHeavy), 0)) {
       inside_.exchange(true, std::memory_order_seq_cst);
+    } else {
+      EnterLightly();
     }
-    if (__builtin_expect(!closed.load(std::memory_order_seq_cst), 1)) return true;
+    if (__builtin_expect(!flags.Has(QuickFlags::kClosed), 1)) return true;
+    Leave();
+    return false;
+  }
+
+  // The same, but only where no flag at all is set.
+  bool EnterQuickly(const QuickFlags& flags) {
+    EnterLightly();
+    if (__builtin_expect(!flags.any(), 1)) return true;
     Leave();
     return false;
   }
@@ -34,7 +43,11 @@ class Section {
   void AwaitLeft() const;
 
  private:
-  const bool light_ = HasHeavyBarrier();
+  void EnterLightly() {
+    inside_.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+
   std::atomic<bool> inside_{false};
 };
 

@@ -15,25 +15,26 @@ constexpr int64_t kPart = 2 << 20;  // bytes that are given back at a time: a fr
 }  // namespace
 
 Pool::Pool(const Options& options, std::mutex* held_too)
-    : bin_largest_(std::min(options.bin_largest, options.bin_capacity)),
-      bin_capacity_(options.bin_capacity),
+    : home_cache_(std::min(options.bin_largest, options.bin_capacity), std::min(options.bin_capacity, SizeBins::kMost)),
       large_block_capacity_(2 * options.bin_capacity),
       page_(options.page),
       wait_(options.wait),
       check_interrupts_(options.check_interrupts),
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
-      tracker_(&quick_.tracked),
+      tracker_(&quick_.flags),
       held_at_fork_{tracker_.mutex(), &mutex_},
       ranges_(options, &quick_.free_most),
       decay_(options.guard ? 0 : options.decay),
-      caches_(&quick_.closed),
-      watermarks_(&quick_.due) {
+      caches_(&quick_.flags, &home_cache_),
+      watermarks_(&quick_.flags) {
   quick_.id = PoolRegistry::Global().NewId();
   quick_.caches = !options.guard && options.bin_capacity > 0;
-  quick_.alloc_most = quick_.caches ? static_cast<uint32_t>(bin_largest_ & -kGrain) : 0;
+  quick_.alloc_most = quick_.caches ? static_cast<uint32_t>(home_cache_.bin_largest & -kGrain) : 0;
   quick_.free_most = quick_.alloc_most;
+  quick_.bin_capacity = home_cache_.bin_capacity;
+  if (!HasHeavyBarrier()) quick_.flags.Set(QuickFlags::kHeavy, true);
   quick_.separate_escaping = options.separate_escaping;
-  quick_.capacity = static_cast<uint64_t>(ranges_.capacity());
+  quick_.grains = static_cast<uint64_t>(ranges_.capacity()) / kGrain;
   quick_.bases[0] = reinterpret_cast<uint64_t>(ranges_.base(0));
   // no address lies in a range that is not there
   quick_.bases[1] = options.separate_escaping ? reinterpret_cast<uint64_t>(ranges_.base(1)) : uint64_t{1} << 63;
@@ -76,7 +77,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     KeepLocked(cache, which, block, size);
   } else {
     SizeBins& bins = cache->bins[which];
-    if (bins.held() + size > bin_capacity_) {
+    if (bins.held() + size > cache->bin_capacity) {
       bins.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
     }
     if (!bins.Put(block, size) && !(bins.Grow() && bins.Put(block, size))) ReleaseLocked(block, size);

@@ -38,10 +38,14 @@ struct KnownCache {
   ThreadCache* cache;
 };
 
-// The caches of a thread by the lowest bits of the pools' ids, and, where these are taken, in the slots behind.
+// The caches of a thread by the lowest bits of the pools' ids, which ascend by the size of a slot, and, where these are
+// taken, in the slots behind.
 struct KnownCaches {
-  const KnownCache* slots;
-  uint64_t mask;  // the number of slots is a power of two
+  KnownCache& At(uint64_t id) const {
+    return *reinterpret_cast<KnownCache*>(reinterpret_cast<char*>(slots) + (id & mask));
+  }
+  KnownCache* slots;
+  uint64_t mask;  // bytes of all slots but the last; their number is a power of two
 };
 extern __attribute__((tls_model("initial-exec"))) __thread KnownCaches known_caches;
 
@@ -163,11 +167,13 @@ class Pool {
   void* AllocGuarded(int64_t nbytes, int64_t align);
   void FreeGuarded(void* block, int64_t nbytes);
   std::string DropGuarded(void* block, int64_t nbytes);
+  void* TakeQuickly(ThreadCache* cache, int64_t nbytes);
+  bool PutQuickly(ThreadCache* cache, void* block, int64_t nbytes);
   void* TakeCached(ThreadCache* cache, int64_t nbytes, int which);
   bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
   // True where a thread may cache such a block.
   bool Cacheable(int64_t nbytes, int64_t align) const {
-    return quick_.caches && static_cast<uint64_t>(nbytes) <= quick_.capacity && align <= kGrain;
+    return quick_.caches && static_cast<uint64_t>(nbytes) <= quick_.grains * kGrain && align <= kGrain;
   }
   // Out of line and called last, so that the quick way saves no registers.
   [[gnu::noinline]] void* AllocCached(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
@@ -180,17 +186,17 @@ class Pool {
     ThreadCache* found = QuickCache();
     return __builtin_expect(found != nullptr, 1) ? found : FindCache();
   }
-  ThreadCache* HomeCache() const { return quick_.home_cache.load(std::memory_order_relaxed); }
+  bool IsHome() const { return quick_.home.load(std::memory_order_relaxed) == this_thread; }
   // nullptr where it takes longer.
-  ThreadCache* QuickCache() const {
-    if (__builtin_expect(quick_.home.load(std::memory_order_relaxed) == this_thread, 1)) return HomeCache();
-    const KnownCache& slot = known_caches.slots[quick_.id & known_caches.mask];
+  ThreadCache* QuickCache() {
+    if (__builtin_expect(IsHome(), 1)) return &home_cache_;
+    const KnownCache& slot = known_caches.At(quick_.id);
     return slot.pool_id == quick_.id ? slot.cache : nullptr;
   }
   // The range that `block` lies in, or -1.
   int RangeOf(const void* block) const {
     for (int i : {0, 1}) {
-      if (reinterpret_cast<uint64_t>(block) - quick_.bases[i] < quick_.capacity) return i;
+      if ((reinterpret_cast<uint64_t>(block) - quick_.bases[i]) / kGrain < quick_.grains) return i;
     }
     return -1;
   }
@@ -264,13 +270,11 @@ class Pool {
   struct alignas(64) Quick {
     uint64_t id;                            // never used twice in a process
     std::atomic<ThreadId> home{kNoThread};  // the first thread that used the pool, while there is one
-    std::atomic<ThreadCache*> home_cache{nullptr};  // for that thread alone
-    uint64_t bases[2], capacity;            // of the ranges
+    uint64_t bases[2], grains;              // of the ranges
     uint32_t alloc_most;                    // bytes of a block that may come the quickest way
     std::atomic<uint32_t> free_most{0};     // bytes of a block that may go the quickest way: see PagedRanges
-    std::atomic<uint8_t> tracked{0};        // see AllocationTracker
-    std::atomic<bool> closed{false};        // see ThreadCaches
-    std::atomic<bool> due{false};           // see Watermarks
+    int64_t bin_capacity;                   // bytes
+    QuickFlags flags;
     bool separate_escaping;
     bool caches;  // false in guard mode, and where nothing is to be cached
   };
@@ -278,10 +282,10 @@ class Pool {
   static_assert(sizeof(Quick) == 64);
 
   Quick quick_;
-  const int64_t bin_largest_, bin_capacity_;  // bytes
-  const int64_t large_block_capacity_;        // bytes; one thread at a time may hold more
+  ThreadCache home_cache_;              // of the home thread; behind `quick_`, so that they share a page
+  const int64_t large_block_capacity_;  // bytes; one thread at a time may hold more
   const int64_t page_;
-  const int64_t wait_;                        // ns
+  const int64_t wait_;                  // ns
   void (*const check_interrupts_)();
 
   std::unique_ptr<Guard> guard_;
@@ -307,7 +311,7 @@ class Pool {
 };
 
 [[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
-  if (cache == nullptr || !cache->section.Enter(quick_.closed)) return nullptr;
+  if (cache == nullptr || !cache->section.Enter(quick_.flags)) return nullptr;
   int64_t size = Rounded(nbytes);
   Piece piece = cache->Take(which, size, ranges_.near_fits(which));
   if (piece.block != nullptr) {

@@ -4,7 +4,7 @@
 namespace symalloc {
 
 [[gnu::always_inline]] inline bool Pool::PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
-  if (cache == nullptr || !cache->section.Enter(quick_.closed)) return false;
+  if (cache == nullptr || !cache->section.Enter(quick_.flags)) return false;
   int64_t slack = SlackOf(block, Rounded(nbytes), which);
   int64_t size = Rounded(nbytes) + slack;
   bool kept;
@@ -39,26 +39,42 @@ void Pool::ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int
   caches_.CountSlackFreed(cache, slack);
 }
 
-// Small blocks of which one was freed last; it saves no registers, and looks at three cache lines.
+// A small block of which one was freed last, or nullptr.  Looks at three cache lines, or two.
+[[gnu::always_inline]] inline void* Pool::TakeQuickly(ThreadCache* cache, int64_t nbytes) {
+  if (__builtin_expect(!cache->section.EnterQuickly(quick_.flags), 0)) return nullptr;
+  void* block = cache->bins[0].TakeLast(((nbytes - 1) | (kGrain - 1)) + 1);
+  if (__builtin_expect(block != nullptr, 1)) cache->CountAlloc(nbytes);
+  cache->section.Leave();
+  return block;
+}
+
+// False where it takes longer.
+[[gnu::always_inline]] inline bool Pool::PutQuickly(ThreadCache* cache, void* block, int64_t nbytes) {
+  if (__builtin_expect(!cache->section.EnterQuickly(quick_.flags), 0)) return false;
+  int64_t size = ((nbytes - 1) | (kGrain - 1)) + 1;
+  bool kept = cache->SurelyGoesToBin(block, size) && cache->bins[0].PutLast(block, size, quick_.bin_capacity);
+  if (__builtin_expect(kept, 1)) cache->CountFree(nbytes);
+  cache->section.Leave();
+  return kept;
+}
+
+// It saves no registers.
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  ThreadCache* cache = QuickCache();
-  uint64_t last = static_cast<uint64_t>(nbytes) - 1;  // of its bytes
-  bool quick = last < quick_.alloc_most && align <= kGrain && quick_.tracked.load(std::memory_order_relaxed) == 0 &&
-               !(escapes && quick_.separate_escaping) && cache != nullptr;
-  if (__builtin_expect(quick && cache->section.Enter(quick_.closed), 1)) {
-    void* block = cache->bins[0].TakeLast(static_cast<int64_t>(last | (kGrain - 1)) + 1);
-    if (__builtin_expect(block != nullptr, 1)) {
-      cache->CountAlloc(nbytes);
-      cache->section.Leave();
-      return block;
-    }
-    cache->section.Leave();
+  bool quick = static_cast<uint64_t>(nbytes) - 1 < quick_.alloc_most && align <= kGrain &&
+               !(escapes && quick_.separate_escaping);
+  if (__builtin_expect(!quick, 0)) return AllocCached(nbytes, align, escapes, tag);
+  void* block = nullptr;
+  if (__builtin_expect(IsHome(), 1)) {
+    block = TakeQuickly(&home_cache_, nbytes);
+  } else if (const KnownCache& known = known_caches.At(quick_.id); known.pool_id == quick_.id) {
+    block = TakeQuickly(known.cache, nbytes);
   }
-  return AllocCached(nbytes, align, escapes, tag);
+  if (__builtin_expect(block != nullptr, 1)) return block;
+  return AllocCached(nbytes, kGrain, escapes, tag);  // one register less to keep
 }
 
 void* Pool::AllocCached(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  if (__builtin_expect(Cacheable(nbytes, align) && quick_.tracked.load(std::memory_order_relaxed) == 0, 1)) {
+  if (__builtin_expect(Cacheable(nbytes, align) && !tracker_.on(), 1)) {
     void* block = TakeCached(QuickCache(), nbytes, escapes && quick_.separate_escaping);
     if (__builtin_expect(block != nullptr, 1)) return block;
   }
@@ -81,31 +97,28 @@ void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::strin
 
 // As `Alloc`.
 void Pool::Free(void* block, int64_t nbytes) {
-  ThreadCache* cache = QuickCache();
-  uint64_t last = static_cast<uint64_t>(nbytes) - 1;
   uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
-  bool quick = last < quick_.free_most.load(std::memory_order_relaxed) &&
-               quick_.tracked.load(std::memory_order_relaxed) == 0 && offset < quick_.capacity &&
-               offset % kGrain == 0 && !quick_.due.load(std::memory_order_relaxed) && cache != nullptr;
-  if (__builtin_expect(quick && cache->section.Enter(quick_.closed), 1)) {
-    int64_t size = static_cast<int64_t>(last | (kGrain - 1)) + 1;
-    if (__builtin_expect(static_cast<char*>(block) + size != cache->front &&
-                             cache->bins[0].PutLast(block, size, cache->bin_capacity), 1)) {
-      cache->CountFree(nbytes);
-      cache->section.Leave();
-      return;
+  uint64_t grain = offset / kGrain | offset << (64 - kGrainBits);  // more than any where it is no multiple
+  bool quick = static_cast<uint64_t>(nbytes) - 1 < quick_.free_most.load(std::memory_order_relaxed) &&
+               grain < quick_.grains;
+  if (__builtin_expect(quick, 1)) {
+    bool kept = false;
+    if (__builtin_expect(IsHome(), 1)) {
+      kept = PutQuickly(&home_cache_, block, nbytes);
+    } else if (const KnownCache& known = known_caches.At(quick_.id); known.pool_id == quick_.id) {
+      kept = PutQuickly(known.cache, block, nbytes);
     }
-    cache->section.Leave();
+    if (__builtin_expect(kept, 1)) return;
   }
   FreeCached(block, nbytes);
 }
 
 void Pool::FreeCached(void* block, int64_t nbytes) {
-  if (__builtin_expect(Cacheable(nbytes, kGrain) && quick_.tracked.load(std::memory_order_relaxed) == 0, 1)) {
+  if (__builtin_expect(Cacheable(nbytes, kGrain) && !tracker_.on(), 1)) {
     int which = RangeOf(block);
     bool sound = which >= 0 && reinterpret_cast<int64_t>(block) % kGrain == 0;
     if (__builtin_expect(sound && PutCached(QuickCache(), block, nbytes, which), 1)) {
-      if (__builtin_expect(quick_.due.load(std::memory_order_relaxed), 0)) CallWatermarks();
+      if (__builtin_expect(watermarks_.due(), 0)) CallWatermarks();
       return;
     }
   }

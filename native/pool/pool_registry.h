@@ -6,16 +6,16 @@
 #include <map>
 #include <mutex>
 
-namespace symalloc {
+#include "pool/pool.h"
 
-class Pool;
+namespace symalloc {
 
 class PoolRegistry {
  public:
   static PoolRegistry& Global();
 
-  // Never the same twice, and never 0.
-  uint64_t NewId() { return next_.fetch_add(1); }
+  // Never the same twice, and never 0: see KnownCaches.
+  uint64_t NewId() { return next_.fetch_add(sizeof(KnownCache)); }
 
   // Adds a pool that is wholly made.
   void Add(uint64_t id, Pool* pool);
@@ -38,7 +38,7 @@ class PoolRegistry {
   static void InChild();
 
   std::mutex mutex_;  // taken before a pool's own
-  std::atomic<uint64_t> next_{1};
+  std::atomic<uint64_t> next_{sizeof(KnownCache)};
   std::map<uint64_t, Pool*> pools_;
 };
 

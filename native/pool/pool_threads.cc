@@ -19,14 +19,14 @@ constexpr int64_t kNearShare = 128;  // of what was in use, a thread may keep th
 
 namespace {
 
-const KnownCache kNothing{0, nullptr};
+KnownCache nothing{0, nullptr};  // never written
 std::atomic<ThreadId> next_thread{1};
 thread_local bool ended = false;
 
 }  // namespace
 
 // Entries of destroyed pools are never used: ids are unique.
-__attribute__((tls_model("initial-exec"))) __thread KnownCaches known_caches{&kNothing, 0};
+__attribute__((tls_model("initial-exec"))) __thread KnownCaches known_caches{&nothing, 0};
 __attribute__((tls_model("initial-exec"))) __thread ThreadId this_thread;
 
 // The pools that this thread has bins in.  When the thread ends, it hands its blocks back.
@@ -37,9 +37,9 @@ struct ThreadDirectory {
   // nullptr where there is none.  What is found is in the first place then, where others find it quickly.
   ThreadCache* Find(uint64_t id) {
     if (slots.empty()) return nullptr;
-    KnownCache& first = slots[id & known_caches.mask];
-    for (uint64_t at = id;; ++at) {
-      KnownCache& slot = slots[at & known_caches.mask];
+    KnownCache& first = known_caches.At(id);
+    for (uint64_t at = id;; at += sizeof(KnownCache)) {
+      KnownCache& slot = known_caches.At(at);
       if (slot.pool_id == 0) return nullptr;
       if (slot.pool_id != id) continue;
       std::swap(slot, first);
@@ -56,9 +56,9 @@ struct ThreadDirectory {
     }
     size_t size = 8;
     while (size < 4 * (kept.size() + 1)) size *= 2;
-    std::vector<KnownCache> empty(size, kNothing);
+    std::vector<KnownCache> empty(size, nothing);
     slots.swap(empty);
-    known_caches = {slots.data(), size - 1};
+    known_caches = {slots.data(), (size - 1) * sizeof(KnownCache)};
     count = 0;
     for (const KnownCache& slot : kept) Add(slot);
   }
@@ -66,8 +66,8 @@ struct ThreadDirectory {
   // There is room, and no such id.
   void Add(const KnownCache& entry) {
     uint64_t at = entry.pool_id;
-    while (slots[at & known_caches.mask].pool_id != 0) ++at;
-    slots[at & known_caches.mask] = entry;
+    while (known_caches.At(at).pool_id != 0) at += sizeof(KnownCache);
+    known_caches.At(at) = entry;
     ++count;
   }
 
@@ -83,7 +83,7 @@ thread_local ThreadDirectory directory;
 
 ThreadDirectory::~ThreadDirectory() {
   ended = true;
-  known_caches = {&kNothing, 0};
+  known_caches = {&nothing, 0};
   this_thread = 0;
   for (auto& [id, cache] : slots) {
     ThreadCache* mine = cache;
@@ -100,15 +100,13 @@ ThreadCache* Pool::FindCache() {
 
 ThreadCache* Pool::AddCache() {
   directory.Grow();  // what follows fails before anything is changed, or not at all
-  auto fresh = std::make_unique<ThreadCache>(bin_largest_, bin_capacity_);
   if (this_thread == 0) this_thread = next_thread.fetch_add(1);
   std::lock_guard<std::mutex> lock(mutex_);
-  ThreadCache* added = caches_.Add(std::move(fresh));
+  bool at_home = quick_.home.load(std::memory_order_relaxed) == kNoThread;
+  auto another = [this] { return std::make_unique<ThreadCache>(home_cache_.bin_largest, home_cache_.bin_capacity); };
+  ThreadCache* added = at_home ? caches_.AddHome() : caches_.Add(another());
   directory.Add({quick_.id, added});
-  if (quick_.home.load(std::memory_order_relaxed) == kNoThread) {
-    quick_.home_cache.store(added, std::memory_order_relaxed);
-    quick_.home.store(this_thread, std::memory_order_release);
-  }
+  if (at_home) quick_.home.store(this_thread, std::memory_order_relaxed);
   return added;
 }
 
@@ -116,7 +114,7 @@ void Pool::Retire(ThreadCache* cache) {
   std::lock_guard<std::mutex> lock(mutex_);
   FlushLocked(cache);
   WakeLocked();
-  if (HomeCache() == cache) quick_.home.store(kNoThread, std::memory_order_relaxed);
+  if (cache == &home_cache_) quick_.home.store(kNoThread, std::memory_order_relaxed);
   caches_.Remove(cache);
 }
 

@@ -5,8 +5,9 @@
 
 namespace symalloc {
 
-constexpr int64_t kGrain = 64;             // block sizes and offsets are multiples of it
-constexpr int64_t kBinLargest = 64 << 10;  // bytes
+constexpr int kGrainBits = 6;
+constexpr int64_t kGrain = 1 << kGrainBits;  // block sizes and offsets are multiples of it
+constexpr int64_t kBinLargest = 64 << 10;    // bytes
 
 // The least multiple of `multiple`, a power of two, that is not below `value`.
 inline int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) & ~(multiple - 1); }

@@ -15,13 +15,30 @@
 
 namespace symalloc {
 
+// Adds to what one thread at a time changes, and any may read.
+template <typename Number>
+void AddAlone(std::atomic<Number>* sum, Number amount) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  // of a load and a store the compiler makes three instructions
+  if constexpr (sizeof(Number) == 8) {
+    asm("addq %1, %0" : "+m"(*sum) : "er"(amount) : "cc");
+  } else {
+    asm("addl %1, %0" : "+m"(*sum) : "er"(amount) : "cc");
+  }
+#else
+  sum->store(sum->load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+#endif
+}
+
 // A sum that one thread at a time changes, and any may read.
 // Additions and removals are counted separately: one number would have to be stored and read again twice for each
 // block that comes and goes, which takes longer than all the rest.
 class SplitCounter {
  public:
-  void Add(int64_t amount) { Raise(&in_, amount); }
-  void Remove(int64_t amount) { Raise(&out_, amount); }
+  void Add(int64_t amount) { AddAlone(&in_, static_cast<uint64_t>(amount)); }
+  void Remove(int64_t amount) { AddAlone(&out_, static_cast<uint64_t>(amount)); }
+
+  void Reset() { in_ = out_ = 0; }
 
   // Too much rather than too little where another thread changes it meanwhile.
   int64_t left() const {
@@ -30,25 +47,24 @@ class SplitCounter {
   }
 
  private:
-  static void Raise(std::atomic<uint64_t>* sum, int64_t amount) {
-    sum->store(sum->load(std::memory_order_relaxed) + static_cast<uint64_t>(amount), std::memory_order_relaxed);
-  }
-
   std::atomic<uint64_t> in_{0}, out_{0};  // they may wrap
 };
 
 // Small free blocks by exact size.
-// The block freed last of each size is known by itself, so that a block that comes and goes is not touched.  The others
-// hold the pointer to the next one; of those as large as a page a list is kept aside, so that no page is touched that its
-// user has not touched.
+// One block, of any size, waits where the counts are, so that one that comes and goes costs no other cache line.  The block
+// freed last of each size is known by itself, so that it is not touched.  The others hold the pointer to the next one; of
+// those as large as a page a list is kept aside, so that no page is touched that its user has not touched.
 class SizeBins {
  public:
+  static constexpr int64_t kMost = int64_t{1} << 36;  // bytes that may be held
+
   SizeBins() = default;
   ~SizeBins() { std::free(entries_); }
   SizeBins(const SizeBins&) = delete;
   SizeBins& operator=(const SizeBins&) = delete;
 
   void* Take(int64_t nbytes) {
+    if (nbytes == front_size_) return TakeFront();
     Bin& bin = bins_[Index(nbytes)];
     void* block = bin.last;
     if (block != nullptr) {
@@ -66,50 +82,47 @@ class SizeBins {
       entries_[at].next = spare_;
       spare_ = at;
     }
-    Hold(-nbytes);
+    Raise(&out_, nbytes);
     return block;
   }
 
   // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
   void* TakeLast(int64_t nbytes) {
+    if (nbytes == front_size_) return TakeFront();
     Bin& bin = bins_[Index(nbytes)];
     void* block = bin.last;
     if (block == nullptr) return nullptr;
     bin.last = nullptr;
-    Hold(-nbytes);
+    Raise(&out_, nbytes);
     return block;
   }
 
   // False where `Put` is needed, or it would hold more than `most` bytes.
   bool PutLast(void* block, int64_t nbytes, int64_t most) {
+    int64_t front = front_size_.load(std::memory_order_relaxed);
+    if (front + behind() + nbytes > most) return false;
+    if (front == 0) {
+      PutFront(block, nbytes);
+      return true;
+    }
     Bin& bin = bins_[Index(nbytes)];
-    int64_t held = this->held() + nbytes;
-    if (bin.last != nullptr || held > most) return false;
+    if (bin.last != nullptr || nbytes == front) return false;
     bin.last = block;
-    held_.store(held, std::memory_order_relaxed);
+    Raise(&in_, nbytes);
     return true;
   }
 
   // False where it must `Grow` before.
   bool Put(void* block, int64_t nbytes) {
-    Bin& bin = bins_[Index(nbytes)];
-    if (bin.last == nullptr) {
-      bin.last = block;
-    } else if (nbytes < kAside) {
-      bin.others = reinterpret_cast<uintptr_t>(new (bin.last) Node{bin.others});
-      bin.last = block;
-    } else {
-      if (spare_ == 0) return false;
-      uintptr_t at = spare_;
-      spare_ = entries_[at].next;
-      entries_[at] = Entry{bin.last, bin.others};
-      bin.others = at;
-      bin.last = block;
+    if (front_size_ == 0) {
+      PutFront(block, nbytes);
+      return true;
     }
-    Hold(nbytes);
+    if (nbytes != front_size_) return PutBehind(block, nbytes);
+    if (!PutBehind(front_, nbytes)) return false;
+    front_ = block;
     return true;
   }
-
   // Makes room for more blocks of whole pages, once there is none; false where there is no memory.
   bool Grow() {
     uintptr_t count = count_ == 0 ? 32 : 2 * count_;
@@ -125,11 +138,12 @@ class SizeBins {
   }
 
   // Any thread may ask.
-  int64_t held() const { return held_.load(std::memory_order_relaxed); }
+  int64_t held() const { return behind() + front_size_.load(std::memory_order_relaxed); }
 
   // Calls release(block, nbytes) for every block and forgets it.
   template <typename Release>
   void Flush(Release release) {
+    if (int64_t nbytes = front_size_; nbytes != 0) release(TakeFront(), nbytes);
     if (held() == 0) return;
     for (int64_t nbytes = kGrain; nbytes <= kBinLargest; nbytes += kGrain) {
       const Bin& bin = bins_[Index(nbytes)];
@@ -157,9 +171,49 @@ class SizeBins {
   };
 
   static size_t Index(int64_t nbytes) { return static_cast<uint64_t>(nbytes - 1) / kGrain; }
-  void Hold(int64_t nbytes) { held_.store(held() + nbytes, std::memory_order_relaxed); }
 
-  std::atomic<int64_t> held_{0};  // bytes; written by one thread at a time
+  void* TakeFront() {
+    front_size_.store(0, std::memory_order_relaxed);
+    return front_;
+  }
+  void PutFront(void* block, int64_t nbytes) {
+    front_ = block;
+    front_size_.store(nbytes, std::memory_order_relaxed);
+  }
+
+  // As `Put`.
+  bool PutBehind(void* block, int64_t nbytes) {
+    Bin& bin = bins_[Index(nbytes)];
+    if (bin.last == nullptr) {
+      bin.last = block;
+    } else if (nbytes < kAside) {
+      bin.others = reinterpret_cast<uintptr_t>(new (bin.last) Node{bin.others});
+      bin.last = block;
+    } else {
+      if (spare_ == 0) return false;
+      uintptr_t at = spare_;
+      spare_ = entries_[at].next;
+      entries_[at] = Entry{bin.last, bin.others};
+      bin.others = at;
+      bin.last = block;
+    }
+    Raise(&in_, nbytes);
+    return true;
+  }
+
+  // Bytes but for the front.
+  int64_t behind() const {
+    uint32_t out = out_.load(std::memory_order_acquire);
+    return static_cast<int32_t>(in_.load(std::memory_order_relaxed) - out) * kGrain;
+  }
+
+  static void Raise(std::atomic<uint32_t>* sum, int64_t nbytes) {
+    AddAlone(sum, static_cast<uint32_t>(static_cast<uint64_t>(nbytes) / kGrain));
+  }
+
+  void* front_ = nullptr;                 // freed later than all others of its size
+  std::atomic<int64_t> front_size_{0};    // bytes; 0: there is none; written by one thread at a time
+  std::atomic<uint32_t> in_{0}, out_{0};  // grains that came and went but for the front, as in SplitCounter
   Entry* entries_ = nullptr;
   uintptr_t spare_ = 0;  // the first entry that is not in use
   uintptr_t count_ = 0;  // of entries; that with the number 0 is not used
@@ -230,23 +284,30 @@ class LargeBlockCache {
 
 // Bins and large blocks belong to their thread while it is inside `section`, else to whoever holds the pool's
 // mutex: others than that thread close the door first.  The counts are written by their thread alone, and read by any.
-// What every small block changes lies in one cache line, up to what the first bins hold.
+// What every small block changes lies in one cache line, up to what the first bins have at hand.
 struct alignas(64) ThreadCache {
   ThreadCache(int64_t bin_largest, int64_t bin_capacity)
-      : bin_largest(static_cast<int32_t>(bin_largest)), bin_capacity(bin_capacity) {}
+      : bin_largest(bin_largest), bin_capacity(bin_capacity) {}
 
-  Section section;
-  const int32_t bin_largest;   // bytes
-  const int64_t bin_capacity;  // bytes
   std::atomic<int64_t> allocs{0}, frees{0};
   SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
-  char* front = nullptr;  // of the large piece of the first range
+  Section section;
   SizeBins bins[2];
+  const int64_t bin_largest, bin_capacity;  // bytes
+  char* front = nullptr;  // of the large piece of the first range
   char* other_front = nullptr;
   LargeBlockCache large_blocks[2] = {LargeBlockCache(&front), LargeBlockCache(&other_front)};
   NearFitCache near_fits[2];
   SplitCounter slack;  // bytes of blocks; below 0 as `live`
   int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
+
+  // For another thread that is to have it.
+  void ResetCounts() {
+    allocs = frees = 0;
+    live.Reset();
+    slack.Reset();
+    seen = -1;
+  }
 
   // Bytes that wait here.
   int64_t held() const {
@@ -282,12 +343,17 @@ struct alignas(64) ThreadCache {
     return nbytes <= bin_largest && (nbytes < kMedium || !large_blocks[which].Touches(block, nbytes));
   }
 
+  // The same of the first range, without a look at whether there is a piece, for what is small enough.
+  bool SurelyGoesToBin(const void* block, int64_t nbytes) const {
+    return nbytes < kMedium || static_cast<const char*>(block) + nbytes != front;
+  }
+
   void CountAlloc(int64_t nbytes) {
-    Increment(&allocs);
+    AddAlone<int64_t>(&allocs, 1);
     live.Add(nbytes);
   }
   void CountFree(int64_t nbytes) {
-    Increment(&frees);
+    AddAlone<int64_t>(&frees, 1);
     live.Remove(nbytes);
   }
 
@@ -298,10 +364,6 @@ struct alignas(64) ThreadCache {
   // True where a block may come from the large piece, which would go if the range had to serve it.
   bool ServesMedium(int which, int64_t nbytes) const {
     return nbytes >= kMedium && large_blocks[which].size() > 2 * bin_capacity;
-  }
-
-  static void Increment(std::atomic<int64_t>* counter) {
-    counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 };
 

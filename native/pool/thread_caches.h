@@ -13,7 +13,7 @@
 
 namespace symalloc {
 
-// All but `closed` is guarded by the pool's mutex.
+// All but the flags is guarded by the pool's mutex.
 class ThreadCaches {
  public:
   struct Counts {
@@ -29,17 +29,23 @@ class ThreadCaches {
     }
   };
 
-  // `closed` outlives this: true while the holder of the mutex is at the caches of others.
-  explicit ThreadCaches(std::atomic<bool>* closed) : closed_(*closed) {}
+  // `flags` and `home` outlive this.
+  ThreadCaches(QuickFlags* flags, ThreadCache* home) : flags_(*flags), home_(home) {}
 
+  // For one thread at a time the cache that the pool has within itself.
+  ThreadCache* AddHome() {
+    caches_.emplace_back(home_, Drop{home_});
+    return home_;
+  }
   ThreadCache* Add(std::unique_ptr<ThreadCache> cache) {
-    caches_.push_back(std::move(cache));
-    return caches_.back().get();
+    caches_.emplace_back(cache.get(), Drop{home_});
+    return cache.release();
   }
 
   // Keeps the counts of a cache, which is empty, and destroys it.
-  void Remove(const ThreadCache* cache) {
+  void Remove(ThreadCache* cache) {
     others_.Add(*cache);
+    cache->ResetCounts();
     caches_.erase(std::find_if(caches_.begin(), caches_.end(), [cache](auto& each) { return each.get() == cache; }));
   }
 
@@ -85,11 +91,11 @@ class ThreadCaches {
 
   // Once this returns, and until `Open`, no other thread is at any cache.
   void Close() {
-    closed_.store(true, std::memory_order_seq_cst);
+    flags_.Set(QuickFlags::kClosed, true);
     HeavyBarrier();
     for (auto& each : caches_) each->section.AwaitLeft();
   }
-  void Open() { closed_.store(sealed_ || kept_, std::memory_order_release); }
+  void Open() { flags_.Set(QuickFlags::kClosed, sealed_ || kept_); }
 
   // Calls action() while no other thread is at any cache.
   template <typename Action>
@@ -149,9 +155,17 @@ class ThreadCaches {
     return true;
   }
 
-  std::atomic<bool>& closed_;
+  struct Drop {
+    void operator()(ThreadCache* cache) const {
+      if (cache != home) delete cache;
+    }
+    const ThreadCache* home;
+  };
+
+  QuickFlags& flags_;
+  ThreadCache* const home_;
   bool sealed_ = false, kept_ = false;
-  std::vector<std::unique_ptr<ThreadCache>> caches_;
+  std::vector<std::unique_ptr<ThreadCache, Drop>> caches_;
   Counts others_;  // of threads that have ended, or have no cache
 };
 

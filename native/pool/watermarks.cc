@@ -46,7 +46,7 @@ Watermarks::List Watermarks::Take() {
     if (watermark->due) due.push_back(watermark);
   }
   for (const auto& watermark : due) watermark->due = false;
-  due_.store(false, std::memory_order_relaxed);
+  flags_.Set(QuickFlags::kDue, false);
   return due;
 }
 
@@ -57,7 +57,7 @@ void Watermarks::Done(Watermark* watermark, int64_t in_use) {
 
 void Watermarks::Return(Watermark* watermark) {
   watermark->due = true;
-  due_.store(true, std::memory_order_relaxed);
+  flags_.Set(QuickFlags::kDue, true);
 }
 
 void Watermarks::Update(int64_t in_use) {
@@ -66,7 +66,7 @@ void Watermarks::Update(int64_t in_use) {
     if (watermark->armed && Reached(*watermark, in_use)) {
       watermark->armed = false;
       watermark->running = watermark->due = true;
-      due_.store(true, std::memory_order_relaxed);
+      flags_.Set(QuickFlags::kDue, true);
     } else if (!watermark->armed && Left(*watermark, in_use)) {
       watermark->armed = true;
     }

@@ -1,13 +1,14 @@
 // Callbacks at high and low watermarks of the bytes in use: tests/pool/reference_callbacks.py is the reference.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "pool/quick_flags.h"
 
 namespace symalloc {
 
@@ -29,8 +30,8 @@ class Watermarks {
  public:
   using List = std::vector<std::shared_ptr<Watermark>>;
 
-  // `due` outlives this: true while some watermark is due.
-  explicit Watermarks(std::atomic<bool>* due) : due_(*due) {}
+  // `flags` outlives this.
+  explicit Watermarks(QuickFlags* flags) : flags_(*flags) {}
 
   // The number of the new watermark; it is armed unless `in_use` is beyond it already.
   int64_t Add(Watermark watermark, int64_t in_use);
@@ -45,7 +46,7 @@ class Watermarks {
     if (in_use >= above_ || in_use <= below_) Update(in_use);
   }
 
-  bool due() const { return due_.load(std::memory_order_relaxed); }
+  bool due() const { return flags_.Has(QuickFlags::kDue); }
 
   // The watermarks that are to be called now, in the order that they were added in, without the mutex; `Done` for
   // each of them then.
@@ -64,7 +65,7 @@ class Watermarks {
   int64_t below_ = -1;
   int64_t next_id_ = 1;
   List watermarks_;  // in the order that they were added in
-  std::atomic<bool>& due_;
+  QuickFlags& flags_;
 };
 
 }  // namespace symalloc

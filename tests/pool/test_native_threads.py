@@ -50,6 +50,19 @@ def _fill_bins(pool: InstrumentedPool) -> None:
         pool.free(handle)
 
 
+def test_counts_of_threads_that_ended_are_kept_when_another_has_their_cache() -> None:
+    pool = InstrumentedPool()
+    for _ in range(3):
+        thread = Thread(target=lambda: pool.free(pool.alloc(64)))
+        thread.start()
+        thread.join()
+    with _idle_thread(lambda: _fill_bins(pool)), _idle_thread(lambda: _fill_bins(pool)):
+        assert pool.statistics().threads == 2
+    _fill_bins(pool)
+    counted = pool.statistics()
+    assert (counted.threads, counted.allocs, counted.frees, counted.live) == (1, 198, 198, 0)
+
+
 def test_bins_of_an_idle_thread_are_emptied_by_trim() -> None:
     pool = InstrumentedPool()
     with _idle_thread(lambda: _fill_bins(pool)):
