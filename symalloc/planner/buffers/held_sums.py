@@ -9,12 +9,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.planner.search.grid import Values
+from symalloc.planner.search.grid import Values, matrix_product
 
 Numbers: TypeAlias = NDArray[np.int64]
 
 MOST_KINDS = 64  # distinct sizes whose counts at each column are multiplied by them
-MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def held_sums(begins: Numbers, ends: Numbers, kinds: Numbers, sizes: Values, cou
         return found
     number = np.zeros(len(sizes), dtype=np.int64)
     number[used] = np.arange(len(used))
-    return _product(_counts(begins, ends, number[kinds], len(used), count), sizes[used])
+    return matrix_product(_counts(begins, ends, number[kinds], len(used), count), sizes[used])
 
 
 def _counts(begins: Numbers, ends: Numbers, kinds: Numbers, width: int, count: int) -> Values:
@@ -74,16 +73,4 @@ def _counts(begins: Numbers, ends: Numbers, kinds: Numbers, width: int, count: i
     ended = np.bincount(ends * width + kinds, minlength=most)
     changes = (begun - ended).reshape(count + 1, width)
     found: Values = np.cumsum(changes, axis=0, dtype=np.float64)[:-1]
-    return found
-
-
-def _product(counts: Values, sizes: Values) -> Values:
-    """The matrix product, in parts."""
-    rows = max(MOST_PRODUCTS // max(sizes.size, 1), 1)
-    if len(counts) <= rows:
-        whole: Values = counts @ sizes
-        return whole
-    found = np.empty((len(counts), sizes.shape[1]))
-    for first in range(0, len(counts), rows):
-        np.matmul(counts[first : first + rows], sizes, out=found[first : first + rows])
     return found

@@ -62,10 +62,17 @@ class ExtentBounds:
 
     def grid(self, names: tuple[str, ...], points: Iterable[Sequence[int]]) -> Grid:
         """Return the grid of `points`, each extent moved within the bounds of its symbol."""
-        low = tuple(self.lower.get(name, INT64_MIN if name in self.signed else 0) for name in names)
-        high = tuple(self.upper.get(name, INT64_MAX) for name in names)
-        within = (tuple(map(min, map(max, point, low), high)) for point in points)
-        return Grid(names=names, points=tuple(dict.fromkeys(within)))
+        if not names:
+            return Grid(names=(), points=tuple(dict.fromkeys(map(tuple, points))))
+        within = map(self._within, names, zip(*points, strict=True))
+        return Grid(names=names, points=tuple(dict.fromkeys(zip(*within, strict=True))))
+
+    def _within(self, name: str, extents: Sequence[int]) -> Sequence[int]:
+        """Return extents of a symbol, each moved within its bounds."""
+        low = self.lower.get(name, INT64_MIN if name in self.signed else 0)
+        high = self.upper.get(name, INT64_MAX)
+        inside = low <= min(extents) and max(extents) <= high
+        return extents if inside else [min(max(extent, low), high) for extent in extents]
 
 
 def sample_table(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import chain, product
 from operator import mul
 from random import Random
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, Monomial
 
 Values: TypeAlias = NDArray[np.float64]
 Truths: TypeAlias = NDArray[np.bool_]
@@ -32,6 +32,7 @@ FEW_SYMBOLS = 3
 MOST_LINES = 8  # symbols along which sizes are compared
 MOST_CROSSINGS = 24
 MOST_SIZES = 128  # that are compared with each other
+MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,19 @@ class Grid:
         `known` holds rows of this grid, of expressions and of what is in them, and is added to.
         """
         columns = _Columns(self)
-        columns.memo = known
+        columns.memo = {} if known is None else known
+        numbers: dict[Monomial, int] = {}
+        entries = [
+            (row, numbers.setdefault(monomial, len(numbers)), coefficient)
+            for row, e in enumerate(exprs)
+            for monomial, coefficient in e.terms.items()
+        ]
+        coefficients = np.zeros((len(exprs), len(numbers)))
+        for row, number, coefficient in entries:
+            coefficients[row, number] = coefficient
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.stack([e.fold(columns) for e in exprs]) if exprs else np.zeros((0, len(self)))
+            products = np.array([columns.product(m) for m in numbers]).reshape(len(numbers), len(self))
+            return _summed(coefficients, products)
 
     def truths(self, conditions: Iterable[Condition]) -> Iterator[tuple[Condition, Truths]]:
         """Yield each condition with the points where it holds."""
@@ -177,16 +188,47 @@ def _bisect(
     return low, high
 
 
+def _summed(coefficients: Values, products: Values) -> Values:
+    """Each row of `coefficients` times `products`, of which those it has nothing of do not count: one may be
+    undefined somewhere.
+    """
+    defined: Truths = np.logical_and.reduce(np.isfinite(products), axis=1)
+    if defined.all():
+        return matrix_product(coefficients, products)
+    found = matrix_product(coefficients, np.where(defined[:, None], products, 0.0))
+    for number in np.flatnonzero(~defined).tolist():
+        having = np.flatnonzero(coefficients[:, number])
+        found[having] += coefficients[having, number, None] * products[number]
+    return found
+
+
+def matrix_product(left: Values, right: Values) -> Values:
+    """The product of two matrices, in parts that are small enough for one thread."""
+    rows = max(MOST_PRODUCTS // max(right.size, 1), 1)
+    if len(left) <= rows:
+        whole: Values = left @ right
+        return whole
+    found = np.empty((len(left), right.shape[1]))
+    for first in range(0, len(left), rows):
+        np.matmul(left[first : first + rows], right, out=found[first : first + rows])
+    return found
+
+
 class _Columns(Algebra[Values, Truths]):
     """Values at all points of `grid` at once."""
 
     def __init__(self, grid: Grid) -> None:
         self.count = len(grid)
-        table = np.array(grid.points, dtype=np.float64).reshape(len(grid), len(grid.names))
+        table = np.fromiter(chain.from_iterable(grid.points), np.float64).reshape(-1, len(grid.names) or 1)
         self.columns = {name: table[:, i] for i, name in enumerate(grid.names)}
 
     def symbol(self, name: str) -> Values:
         return self.columns[name]
+
+    def product(self, monomial: Monomial) -> Values:
+        """The value of a product of atoms."""
+        factors = [atom.fold(self) if power == 1 else atom.fold(self) ** power for atom, power in monomial]
+        return reduce(mul, factors) if factors else np.ones(self.count)
 
     def total(self, terms: Sequence[Term[Values]]) -> Values:
         total = np.zeros(self.count)

@@ -7,7 +7,6 @@ of different symbols are about alike, and goes on around the worst points, in ev
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, cycle, islice, product
@@ -29,13 +28,6 @@ class Growth(NamedTuple):
 
     factor: float
     degree: int
-
-    def extent(self, nbytes: float) -> int:
-        """The extent of so many bytes, given as a binary logarithm."""
-        if self.degree <= 0:
-            return 1
-        exponent = min(max((nbytes - self.factor) / self.degree, 0.0), FARTHEST_ALIKE)
-        return round(math.pow(2.0, exponent))
 
 
 FINE = 2 ** (1 / 3)  # between extents next to each other, of one symbol
@@ -120,19 +112,30 @@ def _starts(dimensions: int, dense: bool) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(round(2 ** random.uniform(*ends)) for _ in range(dimensions)) for ends in between)
 
 
-def _alike(growths: Sequence[Growth]) -> Iterator[tuple[int, ...]]:
-    """Yield extents at which sizes are about alike, whatever their degrees and factors: pair by pair, the
+def _alike(growths: Sequence[Growth]) -> Sequence[tuple[int, ...]]:
+    """Return extents at which sizes are about alike, whatever their degrees and factors: pair by pair, the
     others small, and all at random.
     """
-    pairs = list(islice(combinations(range(len(growths)), 2), LINES))
-    count = ON_LINES // max(len(pairs), 1)
-    for pair in pairs:
-        for apart in np.linspace(-APART, APART, count).tolist():
-            sizes = dict(zip(pair, (ALIKE + apart / 2, ALIKE - apart / 2), strict=True))
-            yield tuple(growth.extent(sizes.get(axis, IDLE)) for axis, growth in enumerate(growths))
-    random = Random(len(growths))
-    for _ in range(ALIKE_AT_RANDOM if len(growths) > 2 else 0):
-        yield tuple(growth.extent(random.uniform(*ANY_BYTES)) for growth in growths)
+    if len(growths) < 2:
+        return ()
+    factors, degrees = np.array(growths).T
+    growing = degrees > 0
+    exponents = (_bytes_alike(len(growths)) - factors) / np.where(growing, degrees, 1)
+    extents = np.rint(np.exp2(np.clip(exponents, 0.0, FARTHEST_ALIKE)))
+    return [tuple(point) for point in np.where(growing, extents, 1.0).astype(np.int64).tolist()]
+
+
+@lru_cache(maxsize=256)
+def _bytes_alike(count: int) -> Values:
+    """The bytes, as binary logarithms, that each of `count` sizes has where two or more are about alike."""
+    pairs = list(islice(combinations(range(count), 2), LINES))
+    half = np.linspace(-APART, APART, ON_LINES // len(pairs)) / 2
+    lines = np.full((len(pairs), len(half), count), IDLE)
+    for line, (left, right) in zip(lines, pairs, strict=True):
+        line[:, left], line[:, right] = ALIKE + half, ALIKE - half
+    random = Random(count)
+    drawn = [random.uniform(*ANY_BYTES) for _ in range(ALIKE_AT_RANDOM * count if count > 2 else 0)]
+    return np.concatenate((lines.reshape(-1, count), np.array(drawn).reshape(-1, count)))
 
 
 def _line(first: float, last: float, factor: float) -> list[int]:

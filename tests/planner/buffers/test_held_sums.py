@@ -7,19 +7,19 @@ from random import Random
 import numpy as np
 import pytest
 
-from symalloc.planner.buffers import held_sums as module
-from symalloc.planner.buffers.held_sums import HeldColumns, held_sums
+from symalloc.planner.buffers.held_sums import MOST_KINDS, HeldColumns, held_sums
+from symalloc.planner.search import grid
 
 COLUMNS = 40
 HELD = [[(0, 2, 5)], [], [(0, 0, 1), (1, 7, 9)], [(0, 3, 3)]]
 
 
-@pytest.mark.parametrize("kinds", [1, 5, module.MOST_KINDS + 1])
-@pytest.mark.parametrize("products", [1, 300, module.MOST_PRODUCTS])
+@pytest.mark.parametrize("kinds", [1, 5, MOST_KINDS + 1])
+@pytest.mark.parametrize("products", [1, 300, grid.MOST_PRODUCTS])
 def test_each_column_has_the_sum_of_what_is_held_there(
     kinds: int, products: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_PRODUCTS", products)
+    monkeypatch.setattr(grid, "MOST_PRODUCTS", products)
     random = Random(kinds)
     sizes = np.array([[float(random.randrange(2**40)) for _ in range(3)] for _ in range(kinds + 2)])
     of = [random.randrange(kinds) for _ in range(3 * kinds)]

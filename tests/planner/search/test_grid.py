@@ -42,6 +42,14 @@ def test_all_points_at_once_give_what_each_gives_alone(points: list[tuple[int, i
         assert truths.tolist() == [condition.evaluate(grid.binding(i)) for i in range(len(grid))]
 
 
+def test_what_is_undefined_at_a_point_leaves_the_other_sizes_there_defined() -> None:
+    grid = Grid(names=("m", "n"), points=((0, 50), (2, 80)))
+    values = grid.values((64 * N + 2 * floordiv(N, M), 32 * N + M, floordiv(N, M)))
+    assert np.isfinite(values[:, 0]).tolist() == [False, True, False]
+    assert values[:, 1].tolist() == [64 * 80 + 80, 32 * 80 + 2, 40]
+    assert values[1, 0] == 32 * 50
+
+
 def test_a_static_problem_has_one_point() -> None:
     grid = score_grid((constant(64), constant(128)), {})
     assert (grid.names, grid.points) == ((), ((),))
