@@ -5,20 +5,16 @@ position.  No plan of this order can do with less.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from operator import mul
 from typing import TypeAlias
 
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.memory_plan import Buffer
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import ZERO, Expr
 
 Changes: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
 """What begins and what ends, at one position after the other."""
-
-MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
 
 
 def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
@@ -124,44 +120,9 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
     return tuple(sorted(sums, key=lambda e: e.key))
 
 
-class LiveBytes:
-    """The bytes of some buffers that are live together, at one binding after the other."""
-
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        distinct: dict[Expr, int] = {}
-        known: dict[int, int] = {}  # most of what is equal is one object
-        for buffer in buffers:
-            if id(buffer.size) not in known:
-                known[id(buffer.size)] = distinct.setdefault(buffer.size, len(distinct))
-        self._sizes = tuple(distinct)
-        self._events = _events([known[id(b.size)] for b in buffers], [b.live for b in buffers])
-
-    def most(self, binding: Mapping[str, int]) -> int:
-        """Return the most bytes that are live at one position under `binding`."""
-        values = [size.evaluate(binding) for size in self._sizes]
-        if self._counts is not None:
-            return max((sum(map(mul, counts, values)) for counts in self._counts), default=0)
-        changes = (values[kind] if begins else -values[kind] for _, begins, kind in self._events)
-        return max(accumulate(changes), default=0)
-
-    @cached_property
-    def _counts(self) -> Collection[tuple[int, ...]] | None:
-        """The numbers of each size that are live together, each combination once; None for many sizes."""
-        if len(self._sizes) > MOST_KINDS:
-            return None
-        now, found = [0] * len(self._sizes), set[tuple[int, ...]]()
-        rising = False
-        for _, begins, kind in self._events:
-            if rising and not begins:
-                found.add(tuple(now))
-            now[kind] += 1 if begins else -1
-            rising = begins
-        return found
-
-
 def _largest_counts(kinds: Sequence[int], lives: Sequence[Intervals]) -> Iterator[dict[int, int]]:
     """Yield how many of each kind are live wherever one begins to be and one that was ends next."""
-    events = _events(kinds, lives)
+    events = events_of(kinds, lives)
     now: dict[int, int] = {}
     for place, (_, begins, kind) in enumerate(events):
         now[kind] = now.get(kind, 0) + (1 if begins else -1)
@@ -171,7 +132,7 @@ def _largest_counts(kinds: Sequence[int], lives: Sequence[Intervals]) -> Iterato
             yield dict(now)
 
 
-def _events(kinds: Sequence[int], lives: Sequence[Intervals]) -> list[tuple[int, bool, int]]:
+def events_of(kinds: Sequence[int], lives: Sequence[Intervals]) -> list[tuple[int, bool, int]]:
     """Return where ranges end and begin, in order, what ends first: (position, whether it begins, kind)."""
     return sorted(
         (position, begins, kind)

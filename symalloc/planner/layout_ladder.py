@@ -8,16 +8,15 @@ bindings.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeVar
 
-from symalloc.planner.interference import LiveBytes
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.layout.dominance import PROVER_BUDGET, samples
+from symalloc.planner.layout.dominance import PROVER_BUDGET, sample_grid
 from symalloc.planner.layout.offsets import FormulasTooLongError
 from symalloc.planner.layout.storage import storage
+from symalloc.planner.live_bytes import LiveBytes
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
@@ -163,14 +162,14 @@ def _exact(buffers: Sequence[Buffer], arena: Arena) -> bool:
 def _loose(group: _ArenaBuffers, arena: Arena, domain: Domain, loosest: float) -> bool:
     """Return whether an arena takes noticeably more than `loosest` times its floor at a sample."""
 
-    def exceeded(binding: Mapping[str, int]) -> bool:
-        size = arena.size.evaluate(binding)
-        if size <= NOTICED:
-            return False
-        floor = group.live.most(binding)
-        return size - floor > max(NOTICED, (loosest - 1) * floor)
-
-    return loosest < inf and len(group.buffers) > 1 and any(_at_samples(group, exceeded, domain))
+    return (
+        loosest < inf
+        and len(group.buffers) > 1
+        and any(
+            size - floor > max(NOTICED, (loosest - 1) * floor)
+            for size, floor in group.against_floor(arena.size, domain)
+        )
+    )
 
 
 def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
@@ -221,6 +220,12 @@ class _ArenaBuffers:
         """The bytes that are live together."""
         return LiveBytes(self.buffers)
 
+    def against_floor(self, size: Expr, domain: Domain) -> Iterable[tuple[float, float]]:
+        """Return the bytes of `size` and the most that are live together, at the samples of `domain`, but for
+        those at which a divisor is zero.
+        """
+        return self.live.beside(size, sample_grid(domain, self.names))
+
     @cached_property
     def names(self) -> Sequence[str]:
         """The symbols of all sizes, in order."""
@@ -262,8 +267,8 @@ def _outgrown(group: _ArenaBuffers, domain: Domain) -> Buffer | None:
     result = next((b for b in group.buffers if b.returned), None)
     if result is None or len(group.buffers) == 1:
         return None
-    floors = _at_samples(group, lambda at: group.live.most(at) > result.size.evaluate(at), domain)
-    return result if any(floors) else None
+    outgrown = any(floor > size for size, floor in group.against_floor(result.size, domain))
+    return result if outgrown else None
 
 
 # -- rungs -------------------------------------------------------------------------------------------------
@@ -294,20 +299,7 @@ def _rungs(
 
 def _ratio(group: _ArenaBuffers, arena: Arena, domain: Domain) -> float:
     """Return the largest ratio of an arena's bytes to the floor, at the samples of the domain."""
-
-    def ratio(binding: Mapping[str, int]) -> float:
-        return arena.size.evaluate(binding) / max(group.live.most(binding), 1)
-
-    return max((1.0, *_at_samples(group, ratio, domain)))
-
-
-def _at_samples(
-    group: _ArenaBuffers, value: Callable[[Mapping[str, int]], Value], domain: Domain
-) -> Iterator[Value]:
-    """Yield `value` at the samples of the domain, but for those at which a divisor is zero."""
-    for binding in samples(domain, group.names):
-        with suppress(ZeroDivisionError):
-            yield value(binding)
+    return max((1.0, *(size / max(floor, 1) for size, floor in group.against_floor(arena.size, domain))))
 
 
 # -- what goes together ------------------------------------------------------------------------------------

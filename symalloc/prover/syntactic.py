@@ -30,14 +30,15 @@ class SyntacticOrder:
     `compared` counts the differences that were looked at closely; beyond `most` of them only terms are.
     """
 
-    __slots__ = ("_atoms", "_domain", "_most", "_points", "_values", "compared")
+    __slots__ = ("_atoms", "_domain", "_most", "_points", "_products", "_values", "compared")
 
     def __init__(self, domain: Domain, most: float = inf) -> None:
         self._domain, self._most = domain, most
         self.compared = 0
         self._atoms: dict[Atom, bool] = {}
         self._points: tuple[ValuesAt, ...] = ()
-        self._values: dict[Expr, tuple[int | None, ...]] = {}
+        self._values: dict[Expr, Sequence[int | None]] = {}
+        self._products: dict[Monomial, Sequence[int | None]] = {}
 
     def at_most(self, low: Expr, high: Expr) -> bool:
         """Return whether `low <= high` is seen to hold at every point; False says nothing."""
@@ -51,9 +52,11 @@ class SyntacticOrder:
         if any(self._terms_at_most(low.terms, node.terms) for node in nodes[1:]):
             return True
         parts = candidates(low)
+        if len(parts) == 1:
+            return parts[0] in known or self._roughly_below(low, self._likely_above(low, nodes))
         if all(part in known or self._below(part, nodes) for part in parts):
             return True
-        return len(parts) > 1 and any(self._roughly_at_most(low, node) for node in nodes)
+        return any(self._roughly_at_most(low, node) for node in nodes)
 
     def _rounded_at_most(self, low: Expr, high: Expr) -> bool:
         """Return whether `low` is seen to be at most `high`, which is rounded up to multiples of a constant.
@@ -73,20 +76,41 @@ class SyntacticOrder:
         return self._terms_at_most(low.terms, least)
 
     def _below(self, low: Expr, nodes: Sequence[Expr]) -> bool:
-        """Return whether one of `nodes` is seen to be at least `low`; the last of them are the simplest."""
-        lows = self._at_points(low)
-        likely = [node for node in reversed(nodes) if _nowhere_above(lows, self._at_points(node))]
-        return any(self._terms_at_most(low.terms, node.terms) for node in likely) or any(
-            self._roughly_at_most(low, node) for node in likely
+        """Return whether one of `nodes` is seen to be at least `low`."""
+        likely = self._likely_above(low, nodes)
+        return any(self._terms_at_most(low.terms, node.terms) for node in likely) or self._roughly_below(
+            low, likely
         )
 
-    def _at_points(self, expr: Expr) -> tuple[int | None, ...]:
+    def _roughly_below(self, low: Expr, nodes: Iterable[Expr]) -> bool:
+        return any(self._roughly_at_most(low, node) for node in nodes)
+
+    def _likely_above(self, low: Expr, nodes: Sequence[Expr]) -> list[Expr]:
+        """Those of `nodes` that are at least `low` at a few points, the last of them first: the simplest."""
+        lows = self._at_points(low)
+        return [node for node in reversed(nodes) if _nowhere_above(lows, self._at_points(node))]
+
+    def _at_points(self, expr: Expr) -> Sequence[int | None]:
         """The values at a few points: what is not in order there need not be looked at."""
         found = self._values.get(expr)
         if found is None:
+            total: Sequence[int | None] = (0,) * len(EXTENTS)
+            for monomial, coefficient in expr.terms.items():
+                values = self._product_at_points(monomial)
+                total = [
+                    None if before is None or value is None else before + coefficient * value
+                    for before, value in zip(total, values, strict=True)
+                ]
+            found = self._values[expr] = total
+        return found
+
+    def _product_at_points(self, monomial: Monomial) -> Sequence[int | None]:
+        found = self._products.get(monomial)
+        if found is None:
             points = self._points or tuple(ValuesAt(_Point(self._domain, extents)) for extents in EXTENTS)
             self._points = points
-            found = self._values[expr] = tuple(point.value(expr) for point in points)
+            alone = Expr({monomial: 1})
+            found = self._products[monomial] = [point.value(alone) for point in points]
         return found
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:

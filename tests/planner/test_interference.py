@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner import interference
 from symalloc.planner.interference import (
-    LiveBytes,
     changes_of,
     floor_bytes,
     live_sets,
@@ -23,15 +18,12 @@ from tests.planner.brute_stackings import floor_at
 from tests.planner.search.test_stacking_search import POINTS, problems
 
 
-@pytest.mark.parametrize("counted", [0, interference.MOST_KINDS])
 @settings(max_examples=60)
 @given(problems(most=12))
-def test_it_is_the_largest_sum_over_all_positions(counted: int, buffers: tuple[Buffer, ...]) -> None:
+def test_it_is_the_largest_sum_over_all_positions(buffers: tuple[Buffer, ...]) -> None:
     sums = live_sums(buffers)
-    with patch.object(interference, "MOST_KINDS", counted):
-        live = LiveBytes(buffers)
-        for binding in POINTS:
-            assert floor_bytes(sums, binding) == live.most(binding) == floor_at(buffers, binding)
+    for binding in POINTS:
+        assert floor_bytes(sums, binding) == floor_at(buffers, binding)
 
 
 def test_repeated_layers_have_few_sums() -> None:
@@ -44,7 +36,7 @@ def test_repeated_layers_have_few_sums() -> None:
 def test_nothing_is_live_where_there_is_nothing() -> None:
     assert floor_bytes(live_sums(()), {}) == 0
     never = Buffer(id=0, name="b", size=constant(64), live=((3, 3),))
-    assert floor_bytes(live_sums((never,)), {}) == LiveBytes((never,)).most({}) == 0
+    assert floor_bytes(live_sums((never,)), {}) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9))

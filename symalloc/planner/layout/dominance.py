@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, reduce
+from operator import iadd
 
 import numpy as np
 
 from symalloc.planner.plan_budget import PlanBudget
-from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.grid import Columns, Grid, Values
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.syntactic import SyntacticOrder
@@ -34,7 +36,17 @@ class Dominance:
     """
 
     __slots__ = (
-        *("_aligned", "_budget", "_domain", "_grid", "_known", "_monomials", "_names", "_prover", "_reached"),
+        *(
+            "_aligned",
+            "_budget",
+            "_columns",
+            "_domain",
+            "_grid",
+            "_monomials",
+            "_names",
+            "_prover",
+            "_reached",
+        ),
         *("_values", "budget", "most", "order", "raised"),
     )
 
@@ -58,7 +70,7 @@ class Dominance:
         self._aligned: dict[tuple[Expr, int], Expr] = {}
         self._values: dict[Expr, Values] = {}
         self._monomials: dict[Monomial, Values] = {}
-        self._known: dict[Expr, Values] = {}
+        self._columns: Columns | None = None
 
     def reaches(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` is proved for every binding."""
@@ -86,25 +98,24 @@ class Dominance:
         found = self._values.get(expr)
         if found is None:
             self.budget.spend(COMPARED + len(expr.terms))
-            found = np.zeros(len(self.grid))
-            for monomial, coefficient in expr.terms.items():
-                found = found + coefficient * self._monomial(monomial)
-            self._values[expr] = found
+            parts = [coefficient * self._monomial(monomial) for monomial, coefficient in expr.terms.items()]
+            found = self._values[expr] = reduce(iadd, parts) if parts else np.zeros(len(self.grid))
         return found
 
     @property
     def grid(self) -> Grid:
         """The sample bindings, made where they are first needed."""
         if self._grid is None:
-            bindings = samples(self._domain, self._names)
-            points = tuple(tuple(b[name] for name in self._names) for b in bindings)
-            self._grid = Grid(names=self._names, points=points)
+            self._grid = sample_grid(self._domain, self._names)
         return self._grid
 
     def _monomial(self, monomial: Monomial) -> Values:
         found = self._monomials.get(monomial)
         if found is None:
-            found = self._monomials[monomial] = self.grid.values([Expr({monomial: 1})], self._known)[0]
+            if self._columns is None:
+                self._columns = Columns(self.grid)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = self._monomials[monomial] = self._columns.product(monomial)
         return found
 
     def align(self, expr: Expr, step: int) -> Expr:
@@ -130,21 +141,33 @@ class Dominance:
         return not self.at_samples(remainder).any() and self._ask(eq(remainder, 0))
 
 
-def samples(domain: Domain, names: Sequence[str]) -> tuple[Mapping[str, int], ...]:
+def sample_grid(domain: Domain, names: Sequence[str]) -> Grid:
     """A few bindings of `names`, and of what else `domain` speaks of, inside it: all symbols alike, and each
     of `names` by itself none, or large.
     """
-    every = dict.fromkeys((*names, *sorted(frozenset().union(*(a.symbols for a in domain.assumptions)))))
-    wanted = [dict.fromkeys(every, extent) for extent in EXTENTS]
-    if len(names) > 1:
-        for name in names:
-            wanted += [dict.fromkeys(every, rest) | {name: 0} for rest in (1, LARGE)]
-            wanted += [dict.fromkeys(every, rest) | {name: LARGE} for rest in (1, MIDDLE)]
-    clamped = (
-        {n: min(max(v, domain.lower_of(n)), min(domain.upper_of(n), INT64_MAX)) for n, v in b.items()}
-        for b in wanted
+    every = tuple(
+        dict.fromkeys((*names, *sorted(frozenset().union(*(a.symbols for a in domain.assumptions)))))
     )
-    return tuple(b for b in clamped if _inside(domain, b))
+    bounds = tuple([(domain.lower_of(name), min(domain.upper_of(name), INT64_MAX)) for name in every])
+    grid = Grid(names=every, points=_within(bounds, len(names)))
+    if not domain.assumptions:
+        return grid
+    inside = (i for i in range(len(grid)) if _inside(domain, grid.binding(i)))
+    return Grid(names=every, points=tuple(grid.points[i] for i in inside))
+
+
+@lru_cache(maxsize=256)
+def _within(bounds: tuple[tuple[int, int], ...], own: int) -> tuple[tuple[int, ...], ...]:
+    """The points that `sample_grid` starts from, each extent moved within its bounds."""
+    count = len(bounds)
+    wanted = [(extent,) * count for extent in EXTENTS]
+    for axis in range(own if own > 1 else 0):
+        for extent, others in ((0, (1, LARGE)), (LARGE, (1, MIDDLE))):
+            wanted += [(*(rest,) * axis, extent, *(rest,) * (count - axis - 1)) for rest in others]
+    if any(low > high for low, high in bounds):
+        return ()
+    lows, highs = zip(*bounds, strict=True) if bounds else ((), ())
+    return tuple([tuple(map(min, map(max, point, lows), highs)) for point in wanted])
 
 
 def _inside(domain: Domain, binding: Mapping[str, int]) -> bool:

@@ -49,13 +49,9 @@ class Grid:
         """The point of that index."""
         return dict(zip(self.names, self.points[index], strict=True))
 
-    def values(self, exprs: Sequence[Expr], known: dict[Expr, Values] | None = None) -> Values:
-        """One row for each expression, one column for each point; a zero divisor gives nan.
-
-        `known` holds rows of this grid, of expressions and of what is in them, and is added to.
-        """
-        columns = _Columns(self)
-        columns.memo = {} if known is None else known
+    def values(self, exprs: Sequence[Expr]) -> Values:
+        """One row for each expression, one column for each point; a zero divisor gives nan or infinity."""
+        columns = Columns(self)
         numbers: dict[Monomial, int] = {}
         entries = [
             (row, numbers.setdefault(monomial, len(numbers)), coefficient)
@@ -71,7 +67,7 @@ class Grid:
 
     def truths(self, conditions: Iterable[Condition]) -> Iterator[tuple[Condition, Truths]]:
         """Yield each condition with the points where it holds."""
-        columns = _Columns(self)
+        columns = Columns(self)
         for condition in conditions:
             with np.errstate(divide="ignore", invalid="ignore"):
                 truth = condition.fold(columns)
@@ -214,11 +210,12 @@ def matrix_product(left: Values, right: Values) -> Values:
     return found
 
 
-class _Columns(Algebra[Values, Truths]):
-    """Values at all points of `grid` at once."""
+class Columns(Algebra[Values, Truths]):
+    """Values at all points of `grid` at once, of each expression once."""
 
     def __init__(self, grid: Grid) -> None:
         self.count = len(grid)
+        self.memo = {}
         table = np.fromiter(chain.from_iterable(grid.points), np.float64).reshape(-1, len(grid.names) or 1)
         self.columns = {name: table[:, i] for i, name in enumerate(grid.names)}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.layout.dominance import Dominance, samples
+from symalloc.planner.layout.dominance import Dominance, sample_grid
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
@@ -47,10 +47,11 @@ def test_alignment_is_folded_where_it_is_proved() -> None:
 
 def test_samples_lie_inside_the_domain() -> None:
     domain = Domain(lower={"n": 5}, upper={"m": 3}, assumptions=(le(N, 200),))
-    found = samples(domain, ("m", "n"))
-    assert found and all(domain.contains(p) for p in found)
-    assert samples(Domain(assumptions=(le(N, -1),)), ("n",)) == ()
-    assert samples(Domain(), ()) and samples(Domain(), ())[0] == {}
+    found = sample_grid(domain, ("m", "n"))
+    assert found.points and all(domain.contains(found.binding(i)) for i in range(len(found)))
+    assert not sample_grid(Domain(assumptions=(le(N, -1),)), ("n",)).points
+    assert not sample_grid(Domain(lower={"n": 5}, upper={"n": 4}), ("n",)).points
+    assert sample_grid(Domain(), ()).binding(0) == {}
 
 
 def test_without_samples_the_prover_still_decides() -> None:

@@ -1,0 +1,67 @@
+"""The floor at given bindings: the most bytes that are live together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+
+import numpy as np
+
+from symalloc.planner.interference import events_of
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.search.grid import Grid, Values
+from symalloc.size.cached_property import cached_property
+from symalloc.size.expr import Expr
+
+EXACT = 2.0**53  # below which floats are exact
+MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
+
+
+class LiveBytes:
+    """The bytes of some buffers that are live together, at given bindings."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        distinct: dict[Expr, int] = {}
+        known: dict[int, int] = {}  # most of what is equal is one object
+        for buffer in buffers:
+            if id(buffer.size) not in known:
+                known[id(buffer.size)] = distinct.setdefault(buffer.size, len(distinct))
+        self.sizes = tuple(distinct)
+        self._events = events_of([known[id(b.size)] for b in buffers], [b.live for b in buffers])
+
+    def most(self, binding: Mapping[str, int]) -> int:
+        """Return the most bytes that are live at one position under `binding`."""
+        values = [size.evaluate(binding) for size in self.sizes]
+        changes = (values[kind] if begins else -values[kind] for _, begins, kind in self._events)
+        return max(accumulate(changes), default=0)
+
+    def beside(self, size: Expr, grid: Grid) -> Iterable[tuple[float, float]]:
+        """Return the bytes of `size` and the most that are live together, at each point of `grid` but for
+        those at which a divisor is zero.
+        """
+        table = grid.values([size, *self.sizes])
+        if self._combinations is not None:
+            table = np.array([table[0], (self._combinations @ table[1:]).max(axis=0, initial=0.0)])
+            if (np.abs(table) < EXACT).all():
+                return zip(*table.tolist(), strict=True)
+        return self._exactly(size, map(grid.binding, range(len(grid))))
+
+    def _exactly(self, size: Expr, bindings: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, int]]:
+        for binding in bindings:
+            with suppress(ZeroDivisionError):
+                yield size.evaluate(binding), self.most(binding)
+
+    @cached_property
+    def _combinations(self) -> Values | None:
+        """The numbers of each size that are live together, a row for each of them; None for many sizes."""
+        if len(self.sizes) > MOST_KINDS:
+            return None
+        now, found = [0] * len(self.sizes), set[tuple[int, ...]]()
+        rising = False
+        for _, begins, kind in self._events:
+            if rising and not begins:
+                found.add(tuple(now))
+            now[kind] += 1 if begins else -1
+            rising = begins
+        return np.array(list(found), dtype=np.float64).reshape(len(found), len(self.sizes))
