@@ -7,8 +7,9 @@ an argument that its format does not mention: LowerGuards takes it for the kerne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tvm import relax, tirx
 from tvm.ir import StringImm, TupleType
@@ -72,7 +73,7 @@ class GuardWriter:
         if not limits or self.kind == "native":
             return self._raise(check, check.conjuncts, complaint, function, prims, beside)
         shown = ", ".join(limit.template for limit in limits)
-        named = ", ".join(map(str, limits))
+        named = ", ".join(limit.fixed for limit in limits)
         values = [v for it in limits for v in (prims.variables[it.symbol], *map(prims, it.evaluated))]
         text = _Message(f"{complaint}: got {shown}", f"{complaint}: got {named}")
         return _assertion(prims.condition(check), text, values, beside)
@@ -173,32 +174,16 @@ def _assertion(condition: Node, text: _Message, values: Sequence[Node], beside: 
     return typed_call(_ASSERT, arguments, NOTHING, [NOTHING])
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The bounds that a check sets one symbol, each with the words in front of it: "at most" n // 2."""
+class _Limits(NamedTuple):
+    """The bounds that a check sets one symbol: `template` is `n = {} (at least 3, at most {})`, where the
+    values of those that depend on other symbols, `evaluated`, come in, and `fixed` is
+    `n (at least 3, at most m // 2)`.
+    """
 
     symbol: str
-    bounds: tuple[tuple[str, Expr], ...]
-
-    @property
-    def evaluated(self) -> tuple[Expr, ...]:
-        """The bounds that depend on other symbols: those for which `template` has a `{}`."""
-        return tuple(bound for _, bound in self.bounds if bound.as_constant is None)
-
-    @property
-    def template(self) -> str:
-        """`n = {} (at least 3, at most {})`."""
-        return f"{self.symbol} = {{}}" + self._in_brackets(
-            f"{words} {{}}" if bound.as_constant is None else f"{words} {bound}"
-            for words, bound in self.bounds
-        )
-
-    def __str__(self) -> str:
-        """`n (at least 3, at most m // 2)`."""
-        return self.symbol + self._in_brackets(f"{words} {bound}" for words, bound in self.bounds)
-
-    def _in_brackets(self, shown: Iterable[str]) -> str:
-        return f" ({', '.join(shown)})" if self.bounds else ""
+    evaluated: tuple[Expr, ...]
+    template: str
+    fixed: str
 
 
 def _limits(check: Condition) -> tuple[_Limits, ...]:
@@ -215,9 +200,21 @@ def _limits(check: Condition) -> tuple[_Limits, ...]:
 
 
 def _limits_of(name: str, least: Sequence[Expr], most: Sequence[Expr]) -> _Limits:
-    low = [("at least", maximum(*least))] if least else []
-    high = [("at most", minimum(*most))] if most else []
-    return _Limits(name, (*low, *high))
+    bounds = [("at least", maximum(*least))] if least else []
+    bounds += [("at most", minimum(*most))] if most else []
+    evaluated = [bound for _, bound in bounds if bound.as_constant is None]
+    fixed = [f"{words} {bound}" for words, bound in bounds]
+    template = [
+        f"{words} {{}}" if bound in evaluated else text
+        for (words, bound), text in zip(bounds, fixed, strict=True)
+    ]
+    return _Limits(
+        name, tuple(evaluated), f"{name} = {{}}{_in_brackets(template)}", name + _in_brackets(fixed)
+    )
+
+
+def _in_brackets(shown: Sequence[str]) -> str:
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _bound(conjunct: Condition) -> tuple[str, bool, Expr] | None:
