@@ -16,6 +16,9 @@ from symalloc.program.ir import Alias, Block, Function, If, Instruction, Operand
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
 
+Stretch: TypeAlias = Sequence[tuple[int, Instruction]]
+"""Instructions behind each other, each with its program point."""
+
 Sides: TypeAlias = tuple[tuple[int, bool], ...]
 """The branches that a path takes, as above, in order."""
 
@@ -49,8 +52,8 @@ class _Branches(DataflowProblem[PathCondition]):
 class PathState(Protocol):
     """The state of a path that is walked."""
 
-    def take(self, point: int, instruction: Instruction) -> None:
-        """Go on by the instruction at `point`, which is no If."""
+    def take(self, stretch: Stretch) -> None:
+        """Go on by instructions behind each other, none of them an If."""
 
     def join(self, branch: If, yielded: Operand | None) -> None:
         """Go on behind an If, whose block on this path has yielded a value."""
@@ -69,23 +72,38 @@ def walk_paths(
 
     With `alike` two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
+    stretches = _stretches(cfg)
     found: list[tuple[Sides, State]] = []
     pending = [_Walk(0, (), {}, start)]
     while pending:
         walk = pending.pop()
-        while (kind := (point := cfg.points[walk.at]).kind) is not PointKind.EXIT:
-            instruction = point.instruction
-            if kind is PointKind.INSTRUCTION and instruction is not None:
-                walk.state.take(walk.at, instruction)
-                walk.at += 1
-            elif kind is PointKind.BRANCH and isinstance(instruction, If):
-                pending += walk.branch(instruction, cfg.joins[walk.at][0], alike=alike)
+        while True:
+            stretch = stretches[walk.at]
+            walk.state.take(stretch)
+            walk.at += len(stretch)
+            point = cfg.points[walk.at]
+            if not isinstance(point.instruction, If):
+                break
+            if point.kind is PointKind.BRANCH:
+                pending += walk.branch(point.instruction, cfg.joins[walk.at][0], alike=alike)
                 if len(found) + len(pending) >= most:
                     return None
-            elif isinstance(instruction, If):
-                walk.state.join(instruction, point.operand)
+            else:
+                walk.state.join(point.instruction, point.operand)
                 walk.at = cfg.joins[point.branch][1] + 1
         found.append((walk.sides, walk.state))
+    return found
+
+
+def _stretches(cfg: ControlFlowGraph) -> Mapping[int, Stretch]:
+    """The instructions between two Ifs, or ends of blocks, by the point behind the first of them."""
+    found: dict[int, list[tuple[int, Instruction]]] = {0: []}
+    stretch = found[0]
+    for number, point in enumerate(cfg.points):
+        if point.kind is PointKind.INSTRUCTION and point.instruction is not None:
+            stretch.append((number, point.instruction))
+        else:
+            stretch = found[number + 1] = []
     return found
 
 
@@ -133,8 +151,8 @@ class _Straight:
 
     instructions: list[Instruction]
 
-    def take(self, _: int, instruction: Instruction) -> None:
-        self.instructions.append(instruction)
+    def take(self, stretch: Stretch) -> None:
+        self.instructions += [instruction for _, instruction in stretch]
 
     def join(self, branch: If, yielded: Operand | None) -> None:
         assert yielded is not None

@@ -239,6 +239,9 @@ class PlainReader:
         )
         return found
 
+    def unread(self, _: int, other: ir.Instruction) -> None:
+        raise NotPlainError
+
     # -- time ----------------------------------------------------------------------------------------------
 
     def end(self, point: int, returned: Iterable[int]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import NamedTuple, Self
 
-from symalloc.analysis.paths import Sides, walk_paths
+from symalloc.analysis.paths import Sides, Stretch, walk_paths
 from symalloc.analysis.plain_function import (
     READERS,
     NotPlainError,
@@ -54,13 +54,12 @@ class _PathReader(PlainReader):
         except NotPlainError:
             self.plain = False
 
-    def take(self, point: int, instruction: ir.Instruction) -> None:
-        read = READERS.get(type(instruction))
-        if read is None or not self.plain:
-            self.plain = False
+    def take(self, stretch: Stretch) -> None:
+        if not self.plain:
             return
         try:
-            read(self, point, instruction)
+            for point, instruction in stretch:
+                READERS.get(type(instruction), PlainReader.unread)(self, point, instruction)
         except NotPlainError:
             self.plain = False
 
