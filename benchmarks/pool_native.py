@@ -10,9 +10,11 @@ asked for more.  The pool counts its statistics.  `--debian` takes mimalloc, jem
 Debian's packages, which are unpacked into the build folder and not installed.
 
 Rounds are interleaved and medians count; ratios are ours to the other's, below 1: ours takes less time.
-Traces are replayed with every page written, by TVM's allocator, which may take a minute for one, in the first
-round only; without any, they are made from a seed.  Where PyTorch can be imported, a pair from Python is
-measured beside torch.empty, and a tensor beside numpy.empty.  Needs cmake and a C++ compiler.
+Traces are replayed with every page written, by TVM's allocator, which may take a minute for one, in the
+first round only.  A TRACE is a file, or the name of one that is made from a seed, such as `decode` and
+`llm_kv_concat`; nothing else is measured then.  Without any, all of these are, and where PyTorch can be
+imported, a pair from Python is measured beside torch.empty, and a tensor beside numpy.empty.  Needs cmake
+and a C++ compiler.
 
 `--patterns` measures only programs that are hard on allocators: blocks replaced at random and a checkerboard
 of holes, by the process's own time, many pools in turn, `benchmarks.pool_adversaries` and
@@ -25,7 +27,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +42,7 @@ import tvm
 import tvm_ffi.libinfo
 
 from benchmarks.harness import in_turns, medians, rounds_option
+from benchmarks.kv_concat import kv_concat_trace
 from benchmarks.pool_adversaries import needless_refusals
 from benchmarks.pool_wait import missed_waits
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
@@ -69,6 +72,8 @@ DEBIAN = {
     "jemalloc": ("libjemalloc2", "libjemalloc.so.2"),
     "tcmalloc": ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
 }
+MADE: dict[str, Callable[[], Trace]] = {name: partial(make_trace, name, 1) for name in WORKLOADS}
+MADE["llm_kv_concat"] = kv_concat_trace
 
 # a candidate is the name of an allocator and the library that it is preloaded with
 Candidate = tuple[str, Path | None]
@@ -215,13 +220,13 @@ def _parsed(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> di
 
 
 @click.command()
-@click.argument("traces", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("traces", nargs=-1)
 @click.option("--allocator", "allocators", multiple=True, metavar="NAME=LIBRARY", callback=_parsed)
 @click.option("--debian", is_flag=True, help="Measure the mallocs of Debian's packages too.")
 @click.option("--patterns", is_flag=True, help="Only the hard patterns.")
 @rounds_option
 def main(
-    traces: tuple[Path, ...], allocators: dict[str, Path], debian: bool, patterns: bool, rounds: int
+    traces: tuple[str, ...], allocators: dict[str, Path], debian: bool, patterns: bool, rounds: int
 ) -> None:
     program = _build()
     candidates: dict[str, Candidate] = {name: (name, None) for name in (OURS, TVM, MALLOC, TUNED)}
@@ -237,14 +242,16 @@ def main(
         measures = {n: partial(_measure, program, c, what, events) for n, c in candidates.items()}
         return medians(in_turns(rounds, measures, once=TVM if events else None))
 
-    for title, (sizes, threads) in PAIRS.items():
-        _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))
-    missed_waits(program.with_name("symalloc_wait"), rounds)
-    _beside_numpy(rounds)
-    _from_python(rounds)
+    if not traces:
+        for title, (sizes, threads) in PAIRS.items():
+            _show(f"alloc and free, {title}", "ns", found(("pairs", sizes, threads)))
+        missed_waits(program.with_name("symalloc_wait"), rounds)
+        _beside_numpy(rounds)
+        _from_python(rounds)
     click.echo(f"traces: medians of {rounds} rounds; {TVM} in the first one only")
     replayed: list[Found] = []
-    for trace in [read_trace(t) for t in traces] or [make_trace(w, 1) for w in WORKLOADS]:
+    for each in traces or MADE:
+        trace = MADE[each]() if each in MADE else read_trace(Path(each))
         replayed.append(found(("replay",), _events(trace)))
         _show(f"{trace.name}, every page written", "s", replayed[-1])
     _summary(replayed)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kv_concat import kv_concat_trace
 from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
 from tests.pool.workloads import WORKLOADS, make_trace
 
@@ -38,3 +39,12 @@ def test_only_what_is_marked_outlives_its_call(workload: str) -> None:
                 running.remove(call)
     assert not running
     assert set(home) <= trace.escape
+
+
+def test_concatenated_caches_grow_by_a_row_for_every_token() -> None:
+    trace = kv_concat_trace()
+    sizes = {e.block: e.nbytes for e in trace.events if isinstance(e, Alloc)}
+    assert (len(trace.events), len(sizes), len(set(sizes.values()))) == (30_972, 14_973, 619)
+    assert trace.peak_live == 59_207_680
+    assert sum(isinstance(e, Free) for e in trace.events) == len(sizes)
+    assert all(sizes[block] % 4096 == 0 for block in trace.escape)
