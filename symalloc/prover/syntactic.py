@@ -36,7 +36,7 @@ class SyntacticOrder:
         self._domain, self._most = domain, most
         self.compared = 0
         self._atoms: dict[Atom, bool] = {}
-        self._points: tuple[ValuesAt, ...] = ()
+        self._points = ValuesAt([_Point(domain, extents) for extents in EXTENTS])
         self._values: dict[Expr, Sequence[int | None]] = {}
         self._products: dict[Monomial, Sequence[int | None]] = {}
 
@@ -107,10 +107,7 @@ class SyntacticOrder:
     def _product_at_points(self, monomial: Monomial) -> Sequence[int | None]:
         found = self._products.get(monomial)
         if found is None:
-            points = self._points or tuple(ValuesAt(_Point(self._domain, extents)) for extents in EXTENTS)
-            self._points = points
-            alone = Expr({monomial: 1})
-            found = self._products[monomial] = [point.value(alone) for point in points]
+            found = self._products[monomial] = self._points.values(Expr({monomial: 1}))
         return found
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:

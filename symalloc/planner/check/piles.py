@@ -37,8 +37,7 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     now = None
     for position, begins, number in events:
         if position != now:
-            if len(pile) > 1:
-                _note(pile, touched, seen)
+            _note(pile, touched, seen)
             now, touched = position, []
         if begins:
             insort(pile, number)
@@ -52,7 +51,7 @@ def _note(pile: Sequence[int], touched: Iterable[int], seen: set[tuple[int, int]
     """Add to `seen` the neighbours in `pile` that one of `touched` is one of, or has been between."""
     if len(pile) == 2:
         seen.add((pile[0], pile[1]))
-    else:
+    elif len(pile) > 2:
         for number in touched:
             here = bisect_left(pile, number)
             for upper in range(max(here, 1), min(here + 2, len(pile))):
