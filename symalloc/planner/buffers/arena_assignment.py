@@ -261,7 +261,7 @@ class ArenaAssignment:
             return [*lone, *([i] for i in planned)], 1.0
         return numbers, found.spread
 
-    @property
+    @cached_property
     def search(self) -> ShapeSearch:
         """The search for shapes at which an assignment is no good."""
         return ShapeSearch(bounds=self.bounds, profiles=self.profiles)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from symalloc.planner.buffers.arena_attempts import TOLERABLE, Groups
+from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
@@ -27,6 +28,9 @@ MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which s
 FEWEST_SHAPES = 16
 FAR = (2**10, 2**20)  # extents between which sizes are seen to grow
 MOST_AT_ONCE = 16  # shapes that are returned without a closer search
+
+
+_Sample: TypeAlias = tuple[Grid, CallTimeline]
 
 
 class WorstShapes(NamedTuple):
@@ -45,6 +49,7 @@ class ShapeSearch:
 
     bounds: ExtentBounds
     profiles: Mapping[str, CallProfile]
+    _sampled: dict[CallColumns, SampledCall] = field(default_factory=dict)
 
     def worst(
         self,
@@ -67,15 +72,19 @@ class ShapeSearch:
         tight = own < 2 or bool(lent) or bound.tight(groups)
         if keeps and tight:
             return WorstShapes((), spreads[0])
-        sizes = sizes_of(timeline.columns, self.profiles)
-        names = symbols_of(sizes)
+        sampled = self._sampled.get(timeline.columns)
+        if sampled is None:
+            sampled = SampledCall(timeline.columns, self.profiles, self.bounds)
+            self._sampled[timeline.columns] = sampled
+        cells = len(timeline.limit) * (len(groups) + 4)
+        most = max(MOST_CELLS // cells, FEWEST_SHAPES)
 
         def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
-            table = SizeTable.at(self.bounds.grid(names, points), sizes).defined() if points else None
-            if table is None:
+            sample = sampled.at(tuple(points))
+            if sample is None:
                 return None
-            there = CallTimeline(timeline.columns, table, self.profiles)
-            found = np.zeros(len(table.grid))
+            grid, there = sample
+            found = np.zeros(len(grid))
             if not keeps:
                 over = _over(there, groups, lent)
                 overs.append(float(over.max()))
@@ -84,15 +93,35 @@ class ShapeSearch:
                 ratios = there.spreads(groups)
                 spreads.append(float(ratios.max()))
                 found = np.maximum(found, (ratios - 1) / SLIGHT)
-            return table.grid, found
+            return grid, found
 
-        cells = len(timeline.limit) * (len(groups) + 4)
-        most = max(MOST_CELLS // cells, FEWEST_SHAPES)
         signed = self.bounds.signed
-        growths = _growths(sizes, names)
-        at_once = 0 if thorough else MOST_AT_ONCE
+        names, growths, at_once = sampled.names, sampled.growths, 0 if thorough else MOST_AT_ONCE
         shapes = worst_shapes(names, excesses, most, 1.0, signed, growths=growths, at_once=at_once)
         return WorstShapes(shapes, max(spreads), max(overs))
+
+
+class SampledCall:
+    """The bytes that a call takes where it is looked at: each search of it starts at the same shapes."""
+
+    def __init__(
+        self, columns: CallColumns, profiles: Mapping[str, CallProfile], bounds: ExtentBounds
+    ) -> None:
+        self.columns, self.profiles, self.bounds = columns, profiles, bounds
+        self.sizes = sizes_of(columns, profiles)
+        self.names = symbols_of(self.sizes)
+        self.growths = _growths(self.sizes, self.names)
+        self._known: dict[tuple[tuple[int, ...], ...], _Sample | None] = {}
+
+    def at(self, points: tuple[tuple[int, ...], ...]) -> _Sample | None:
+        """Return what is taken at those of `points` at which all sizes are defined; None where none is."""
+        if points not in self._known:
+            self._known[points] = self._at(points) if points else None
+        return self._known[points]
+
+    def _at(self, points: Sequence[tuple[int, ...]]) -> _Sample | None:
+        table = SizeTable.at(self.bounds.grid(self.names, points), self.sizes).defined()
+        return None if table is None else (table.grid, CallTimeline(self.columns, table, self.profiles))
 
 
 def _growths(sizes: Sequence[Expr], names: Sequence[str]) -> Sequence[Growth]:

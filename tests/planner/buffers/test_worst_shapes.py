@@ -6,15 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from symalloc.planner.buffers import shape_search
 from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp
 from symalloc.planner.buffers.arena_attempts import Groups
 from symalloc.planner.buffers.call_columns import CallColumns
-from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
+from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
+from symalloc.planner.buffers.shape_search import ShapeSearch, WorstShapes
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Grid, Values
@@ -132,3 +135,27 @@ def test_what_starts_show_is_enough_at_once() -> None:
     assert len(looked_at) == 1 and len(found) == 9
     assert all(shape["n"] > 0.4 * 8192 for shape in found)
     assert worst_shapes(("n", "m"), excesses, 1000, 1.5, at_once=9) and len(looked_at) > 2
+
+
+def test_assignments_of_one_call_are_judged_at_the_same_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[CallColumns, Grid]] = []
+    searched: list[CallColumns] = []
+
+    class Counted(CallTimeline):
+        def __init__(
+            self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]
+        ) -> None:
+            super().__init__(columns, table, profiles)
+            made.append((columns, table.grid))
+
+    def counted(self: ShapeSearch, timeline: CallTimeline, *rest: Any, **options: bool) -> WorstShapes:
+        searched.append(timeline.columns)
+        return worst(self, timeline, *rest, **options)
+
+    worst = ShapeSearch.worst
+    monkeypatch.setattr(shape_search, "CallTimeline", Counted)
+    monkeypatch.setattr(ShapeSearch, "worst", counted)
+    for seed in range(6):
+        plan_program(straight(Random(seed)), Prover())
+    assert len(set(searched)) < len(searched), "a call was searched again"
+    assert len(set(made)) == len(made) > 0
