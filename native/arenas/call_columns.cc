@@ -24,6 +24,17 @@ size_t Common(const std::vector<Block>& left, const std::vector<Block>& right, s
 
 }  // namespace
 
+Held BoundsOf(const std::vector<const Spans*>& all) {
+  Held bounds{0, 0, 0};
+  for (const Spans* spans : all) {
+    for (const Held& one : *spans) {
+      bounds.begin = bounds.end ? std::min(bounds.begin, one.begin) : one.begin;
+      bounds.end = std::max(bounds.end, one.end);
+    }
+  }
+  return bounds;
+}
+
 const Held* On(const Spans& spans, int32_t path) {
   const auto found = std::find_if(spans.begin(), spans.end(), [&](const Held& one) { return one.path == path; });
   return found == spans.end() ? nullptr : &*found;
@@ -56,22 +67,27 @@ int32_t CallColumns::End(const Structure::Path& path, int32_t i) const {
   return 0;
 }
 
-Members CallColumns::Together(const Members& some, const Members& others) const {
-  const bool later = tenant(others.first).made < tenant(some.first).made;
-  Members both{some.list, later ? others.first : some.first, 0, std::max(some.known, others.known), some.ends};
-  both.list.insert(both.list.end(), others.list.begin(), others.list.end());
-  if (!its_.straight) {
-    both.depth = Common(its_.chains[some.first], its_.chains[others.first], std::min(some.depth, others.depth));
-  }
-  for (size_t place = 0; place < both.ends.size(); ++place) {
-    both.ends[place] = std::max(both.ends[place], others.ends[place]);
-  }
-  return both;
-}
-
 Members CallColumns::Together(const std::vector<int32_t>& all) const {
   Members members = alone_[all.front()];
-  for (size_t place = 1; place < all.size(); ++place) members = Together(members, alone_[all[place]]);
+  for (size_t place = 1; place < all.size(); ++place) Add(alone_[all[place]], &members);
+  return members;
+}
+
+void CallColumns::Add(const Members& others, Members* members) const {
+  if (!its_.straight) {
+    const size_t most = std::min(members->depth, others.depth);
+    members->depth = Common(its_.chains[members->first], its_.chains[others.first], most);
+  }
+  if (tenant(others.first).made < tenant(members->first).made) members->first = others.first;
+  members->known = std::max(members->known, others.known);
+  members->list.insert(members->list.end(), others.list.begin(), others.list.end());
+  for (size_t place = 0; place < members->ends.size(); ++place) {
+    members->ends[place] = std::max(members->ends[place], others.ends[place]);
+  }
+}
+
+Members CallColumns::With(Members members, int32_t i) const {
+  Add(alone_[i], &members);
   return members;
 }
 
@@ -101,8 +117,14 @@ Spans CallColumns::Reserved(const Members& members) const {
   return spans;
 }
 
+Spans CallColumns::Always() const {
+  Spans spans;
+  for (const Structure::Path& path : its_.paths) spans.push_back({path.number, path.offset, path.end});
+  return spans;
+}
+
 Spans CallColumns::Extended(const Spans& spans, const Members& members, int32_t i) const {
-  if (!its_.straight || spans.size() != 1) return Reserved(Together(members, alone_[i]));
+  if (!its_.straight || spans.size() != 1) return Reserved(With(members, i));
   const Held& now = spans.front();
   const int32_t begin = std::min(now.begin, static_cast<int32_t>(tenant(i).column));
   return {{now.path, begin, std::max(now.end, held(i).front().end)}};
@@ -122,7 +144,7 @@ bool CallColumns::MayJoin(const Members& members, int32_t i) const {
   if (!its_.alike && (one.kind() != other.kind() || (one.grounded() && MeetsAny(i, members)))) return false;
   if (!its_.late) return true;
   if (its_.straight) return one.known < tenant(members.first).made && members.known < one.made;
-  return KnownInTime(Together(members, alone_[i]));
+  return KnownInTime(With(members, i));
 }
 
 bool CallColumns::KnownInTime(const Members& members) const {

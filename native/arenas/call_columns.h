@@ -24,6 +24,9 @@ struct Held {
 using Spans = std::vector<Held>;
 using Bytes = std::vector<double>;  // a row for each tensor or column, at each binding
 
+// The columns that hold the spans of all, on whatever path.
+Held BoundsOf(const std::vector<const Spans*>& all);
+
 // Those of one path, null where it is not among them.
 const Held* On(const Spans& spans, int32_t path);
 
@@ -64,7 +67,7 @@ struct Structure {
   std::vector<std::vector<Interval>> live;
   std::vector<std::vector<Block>> chains;
   struct Path {
-    int32_t number, offset;
+    int32_t number, offset, end;  // its columns are [offset, end)
     std::vector<int32_t> sorted, latest;  // points of its columns, and the latest up to each
   };
   std::vector<Path> paths;
@@ -91,11 +94,16 @@ class CallColumns {
   bool IsPath(int32_t path) const;
 
   const Members& Alone(int32_t i) const { return alone_[i]; }
-  Members Together(const Members& some, const Members& others) const;
   Members Together(const std::vector<int32_t>& all) const;
+
+  // Puts `others` behind those that are there.
+  void Add(const Members& others, Members* members) const;
 
   // The columns for which an arena of theirs is there.
   Spans Reserved(const Members& members) const;
+
+  // All columns of paths.
+  Spans Always() const;
 
   // The same with one more, where an arena is there during `spans`.
   Spans Extended(const Spans& spans, const Members& members, int32_t i) const;
@@ -107,6 +115,7 @@ class CallColumns {
   bool MayJoin(const Members& members, int32_t i) const;
 
  private:
+  Members With(Members members, int32_t i) const;
   int64_t Point(const Members& members) const;
   bool OfOneKind(const Members& members) const;
   bool KnownInTime(const Members& members) const;

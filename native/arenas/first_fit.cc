@@ -16,21 +16,22 @@ bool AnyBelow(const Bytes& values, double bound) {
 
 }  // namespace
 
-FirstFit::FirstFit(const CallColumns& columns, Sizes sizes, const FitOptions& options)
-    : columns_(columns), sizes_(std::move(sizes)), options_(options), width_(sizes_.scale.size()) {
-  fine_ = !AnyBelow(sizes_.room, -kSlack) && !AnyBelow(sizes_.spare, -kSlack);
+FirstFit::FirstFit(const CallTimeline& memory, Left left, const FitOptions& options)
+    : memory_(memory),
+      columns_(memory.columns()),
+      left_(std::move(left)),
+      options_(options),
+      width_(memory.width()) {
+  fine_ = !AnyBelow(left_.room, -kSlack) && !AnyBelow(left_.spare, -kSlack);
 }
 
 void FirstFit::Add(const std::vector<int32_t>& members, bool open) {
   const int32_t one = members.front();
-  const size_t cells = columns_.its().columns * width_;
-  const Bytes alone(bytes(one), bytes(one) + width_);
-  Group group{columns_.Together(members), columns_.tenant(one).kept(), open, SparseBytes(cells), alone, {}, -1};
+  Group group{columns_.Together(members), columns_.tenant(one).kept(), open, SparseBytes(memory_.cells()),
+              memory_.Height(members),
+              {},
+              -1};
   for (int32_t i : members) Load(&group, i);
-  for (size_t cell = 0; members.size() > 1 && cell < cells; ++cell) {
-    double& height = group.height[cell % width_];
-    height = std::max(height, group.load.get()[cell]);
-  }
   Hold(&group, columns_.Reserved(group.members));
   groups_.push_back(std::move(group));
 }
@@ -43,8 +44,8 @@ bool FirstFit::Enter(const std::vector<int32_t>& order) {
   return true;
 }
 
-std::vector<std::vector<int32_t>> FirstFit::Groups() const {
-  std::vector<std::vector<int32_t>> groups;
+Groups FirstFit::Members() const {
+  Groups groups;
   for (const Group& group : groups_) groups.push_back(group.members.list);
   return groups;
 }
@@ -84,12 +85,12 @@ bool FirstFit::Enter(int32_t i) {
     chosen = &*group;
     if (best->growth <= 0) break;
   }
-  if (!best || (groups_.size() < options_.spread && best->growth >= sizes_.shares[i] - 1e-9)) {
+  if (!best || (groups_.size() < options_.spread && best->growth >= left_.shares[i] - 1e-9)) {
     Add({i}, true);
     return options_.counted || Alone(i);
   }
   if (!Unchanged(*chosen, *best)) Change(*chosen, i, *best);
-  chosen->members = columns_.Together(chosen->members, columns_.Alone(i));
+  columns_.Add(columns_.Alone(i), &chosen->members);
   Load(chosen, i);
   chosen->height = std::move(best->height);
   Hold(chosen, std::move(best->spans));
@@ -100,7 +101,7 @@ bool FirstFit::Enter(int32_t i) {
 bool FirstFit::Alone(int32_t i) {
   bool fine = true;
   for (const Held& one : columns_.held(i)) {
-    for (Bytes* room : {&sizes_.room, &sizes_.spare}) {
+    for (Bytes* room : {&left_.room, &left_.spare}) {
       for (size_t cell = one.begin * width_; cell < one.end * width_; ++cell) {
         (*room)[cell] -= bytes(i)[cell % width_];
         fine = fine && !((*room)[cell] < -kSlack);
@@ -118,7 +119,7 @@ bool FirstFit::Full(const Group& group, int32_t i) const {
   }
   const size_t start = group.first * width_;
   for (size_t at = 0; at < width_; ++at) {
-    const double left = std::min(sizes_.room[start + at], sizes_.spare[start + at]);
+    const double left = std::min(left_.room[start + at], left_.spare[start + at]);
     if (bytes(i)[at] - group.height[at] > left + kSlack) return true;
   }
   return false;
@@ -156,13 +157,13 @@ std::optional<FirstFit::Joined> FirstFit::Join(const Group& group, int32_t i, do
     joined.height[at] = held ? std::max(height, joined.height[at] + size[at]) : height;
     const double grown = joined.height[at] - height;
     if (group.kept && grown > kSlack) return std::nullopt;
-    joined.growth += grown / sizes_.scale[at];
+    joined.growth += grown / left_.scale[at];
   }
   if (joined.growth >= less || !columns_.MayJoin(group.members, i)) return std::nullopt;
   joined.spans = columns_.Extended(group.spans, group.members, i);
   if (fine_ && Unchanged(group, joined)) return joined;
   const auto fits = [&](size_t start, const double* more) {
-    const double *room = sizes_.room.data() + start, *spare = sizes_.spare.data() + start;
+    const double *room = left_.room.data() + start, *spare = left_.spare.data() + start;
     bool full = false;
     for (size_t at = 0; at < width_; ++at) {
       const double left = group.kept ? room[at] : std::min(room[at], spare[at]);
@@ -205,15 +206,15 @@ bool FirstFit::Changed(const Group& group, int32_t i, const Joined& joined, Visi
 void FirstFit::Change(const Group& group, int32_t i, const Joined& joined) {
   Changed(group, i, joined, [&](size_t start, const double* more) {
     for (size_t at = 0; at < width_; ++at) {
-      sizes_.room[start + at] -= more[at];
-      if (!group.kept) sizes_.spare[start + at] -= more[at];
+      left_.room[start + at] -= more[at];
+      if (!group.kept) left_.spare[start + at] -= more[at];
     }
     return true;
   });
   if (!group.kept || !options_.counted) return;
   for (const Held& one : columns_.held(i)) {
     for (size_t cell = one.begin * width_; cell < one.end * width_; ++cell) {
-      sizes_.spare[cell] += bytes(i)[cell % width_];
+      left_.spare[cell] += bytes(i)[cell % width_];
     }
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arenas/call_columns.h"
+#include "arenas/call_timeline.h"
 
 namespace symalloc::arenas {
 
@@ -30,10 +31,10 @@ class SparseBytes {
   std::unique_ptr<double[], Free> bytes_;
 };
 
-// What a call takes: the bytes of each tensor, and their `shares` of what all take, `scale`, at each binding; and at
-// each column the `room` that is left, and what is `spare` for arenas that lie in no result.
-struct Sizes {
-  Bytes tenants, shares, scale, room, spare;
+// The `shares` of tensors in `scale`, what all take at each binding; and at each column the `room` that is left, and
+// what is `spare` for arenas that lie in no result.
+struct Left {
+  Bytes shares, scale, room, spare;
 };
 
 // `counted`: tensors count as lying in no arena until they are entered.  With `spread`, one that would make an arena
@@ -46,7 +47,7 @@ struct FitOptions {
 
 class FirstFit {
  public:
-  FirstFit(const CallColumns& columns, Sizes sizes, const FitOptions& options);
+  FirstFit(const CallTimeline& memory, Left left, const FitOptions& options);
 
   // An arena that is there already; `open` to others.
   void Add(const std::vector<int32_t>& members, bool open);
@@ -54,11 +55,11 @@ class FirstFit {
   // Puts tensors into arenas, in turn; whether the limit is kept, with no more than `spread` arenas and little work.
   bool Enter(const std::vector<int32_t>& order);
 
-  std::vector<std::vector<int32_t>> Groups() const;
+  Groups Members() const;
 
  private:
   struct Group {
-    Members members;
+    arenas::Members members;
     bool kept, open;
     SparseBytes load;
     Bytes height;
@@ -84,10 +85,11 @@ class FirstFit {
   template <typename Visit>
   bool Changed(const Group& group, int32_t i, const Joined& joined, Visit visit);
 
-  const double* bytes(int32_t i) const { return sizes_.tenants.data() + i * width_; }
+  const double* bytes(int32_t i) const { return memory_.bytes(i); }
 
+  const CallTimeline& memory_;
   const CallColumns& columns_;
-  Sizes sizes_;
+  Left left_;
   const FitOptions options_;
   const size_t width_;  // bindings
   bool fine_;

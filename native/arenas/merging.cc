@@ -8,22 +8,6 @@ namespace symalloc::arenas {
 
 namespace {
 
-using Columns = std::pair<int32_t, int32_t>;  // [first, last)
-
-// Those that hold the spans of all.
-template <typename All>
-Columns BoundsOf(const All& all) {
-  Columns bounds{0, 0};
-  bool any = false;
-  for (const Spans* spans : all) {
-    for (const Held& one : *spans) {
-      bounds = {any ? std::min(bounds.first, one.begin) : one.begin, any ? std::max(bounds.second, one.end) : one.end};
-      any = true;
-    }
-  }
-  return bounds;
-}
-
 // Adds a size, or takes it away, while it is held, to rows the first of which is that of the column `first`.
 void AddTo(Bytes* rows, const Spans& spans, const double* size, size_t width, int32_t first, double sign = 1.0) {
   for (const Held& one : spans) {
@@ -36,16 +20,20 @@ void AddTo(Bytes* rows, const Spans& spans, const double* size, size_t width, in
 
 }  // namespace
 
-Merging::Merging(const CallColumns& columns, Bytes sizes, Bytes spare, size_t width, const MergeOptions& options)
-    : columns_(columns), sizes_(std::move(sizes)), spare_(std::move(spare)), width_(width), options_(options) {}
-
-void Merging::Add(const std::vector<int32_t>& members, Bytes height) {
-  Members all = columns_.Together(members);
-  Spans spans = columns_.Reserved(all);
-  groups_.push_back({std::move(all), std::move(height), std::move(spans)});
+Merging::Merging(const CallTimeline& memory, const Groups& groups, Bytes spare, const MergeOptions& options)
+    : memory_(memory),
+      columns_(memory.columns()),
+      spare_(std::move(spare)),
+      width_(memory.width()),
+      options_(options) {
+  for (const std::vector<int32_t>& group : groups) {
+    Members all = columns_.Together(group);
+    Spans spans = columns_.Reserved(all);
+    groups_.push_back({std::move(all), memory_.Height(group), std::move(spans)});
+  }
 }
 
-std::vector<std::vector<int32_t>> Merging::Run() {
+Groups Merging::Run() {
   if (options_.many) groups_ = Stretches(std::move(groups_));
   const size_t count = groups_.size(), reach = options_.many ? options_.reach : count;
   const int64_t most = options_.many ? static_cast<int64_t>(reach * count) : options_.most_tried;
@@ -63,24 +51,25 @@ std::vector<std::vector<int32_t>> Merging::Run() {
       groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(second));
     }
   }
-  std::vector<std::vector<int32_t>> found;
+  Groups found;
   for (const Group& group : groups_) found.push_back(group.members.list);
   return found;
 }
 
 // As many neighbours joined as there is room for.
-Merging::Groups Merging::Stretches(Groups groups) {
+std::vector<Merging::Group> Merging::Stretches(std::vector<Group> groups) {
   if (groups.size() == 1 || work_ > options_.most_work) return groups;
   std::vector<const Group*> all;
   for (const Group& group : groups) all.push_back(&group);
   if (std::optional<Group> whole = Joined(all)) {
-    Groups alone;
+    std::vector<Group> alone;
     alone.push_back(*std::move(whole));
     return alone;
   }
   const auto middle = std::make_move_iterator(groups.begin() + static_cast<std::ptrdiff_t>(groups.size() / 2));
-  Groups left = Stretches(Groups(std::make_move_iterator(groups.begin()), middle));
-  Groups right = Stretches(Groups(middle, std::make_move_iterator(groups.end())));
+  using Half = std::vector<Group>;
+  Half left = Stretches(Half(std::make_move_iterator(groups.begin()), middle));
+  Half right = Stretches(Half(middle, std::make_move_iterator(groups.end())));
   std::move(right.begin(), right.end(), std::back_inserter(left));
   return left;
 }
@@ -92,20 +81,20 @@ std::optional<Merging::Group> Merging::Joined(const std::vector<const Group*>& g
   if (options_.many && count > static_cast<size_t>(options_.most_together)) return std::nullopt;
   Group together{groups.front()->members, Bytes(width_), {}};
   for (size_t place = 1; place < groups.size(); ++place) {
-    together.members = columns_.Together(together.members, groups[place]->members);
+    columns_.Add(groups[place]->members, &together.members);
   }
   if (!columns_.Possible(together.members)) return std::nullopt;
   std::sort(together.members.list.begin(), together.members.list.end());
   together.spans = columns_.Reserved(together.members);
   std::vector<const Spans*> spans{&together.spans};
   for (const Group* group : groups) spans.push_back(&group->spans);
-  const Columns bounds = BoundsOf(spans);
-  work_ += options_.trial + (bounds.second - bounds.first) * static_cast<int64_t>(width_);
+  const Held bounds = BoundsOf(spans);
+  work_ += options_.trial + (bounds.end - bounds.begin) * static_cast<int64_t>(width_);
   for (const Group* group : groups) {  // at least as large as each of theirs
     for (size_t at = 0; at < width_; ++at) together.height[at] = std::max(together.height[at], group->height[at]);
   }
-  if (!Fits(groups, together)) return std::nullopt;
-  together.height = Height(together.members);
+  if (memory_.exact() && !Fits(groups, together)) return std::nullopt;
+  together.height = memory_.Height(together.members.list);
   if (!Fits(groups, together)) return std::nullopt;
   Take(groups, together);
   return together;
@@ -138,24 +127,11 @@ bool Merging::Fits(const std::vector<const Group*>& groups, const Group& togethe
 void Merging::Take(const std::vector<const Group*>& groups, const Group& together) {
   std::vector<const Spans*> spans{&together.spans};
   for (const Group* group : groups) spans.push_back(&group->spans);
-  const auto [first, last] = BoundsOf(spans);
-  Bytes change((last - first) * width_);
-  for (const Group* group : groups) AddTo(&change, group->spans, group->height.data(), width_, first);
-  AddTo(&change, together.spans, together.height.data(), width_, first, -1.0);
-  for (size_t cell = 0; cell < change.size(); ++cell) spare_[first * width_ + cell] += change[cell];
-}
-
-// As much as is live at one column.
-Bytes Merging::Height(const Members& members) const {
-  std::vector<const Spans*> spans;
-  for (int32_t i : members.list) spans.push_back(&columns_.held(i));
-  const auto [first, last] = BoundsOf(spans);
-  Bytes load((last - first) * width_), height(width_);
-  for (int32_t i : members.list) AddTo(&load, columns_.held(i), sizes_.data() + i * width_, width_, first);
-  for (size_t start = 0; start < load.size(); start += width_) {
-    for (size_t at = 0; at < width_; ++at) height[at] = std::max(height[at], load[start + at]);
-  }
-  return height;
+  const Held bounds = BoundsOf(spans);
+  Bytes change((bounds.end - bounds.begin) * width_);
+  for (const Group* group : groups) AddTo(&change, group->spans, group->height.data(), width_, bounds.begin);
+  AddTo(&change, together.spans, together.height.data(), width_, bounds.begin, -1.0);
+  for (size_t cell = 0; cell < change.size(); ++cell) spare_[bounds.begin * width_ + cell] += change[cell];
 }
 
 }  // namespace symalloc::arenas

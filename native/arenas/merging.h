@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arenas/call_columns.h"
+#include "arenas/call_timeline.h"
 
 namespace symalloc::arenas {
 
@@ -20,14 +21,11 @@ struct MergeOptions {
 
 class Merging {
  public:
-  // `sizes` has a row for each tensor, `spare` for each column what is left there: bytes at each of `width` bindings.
-  Merging(const CallColumns& columns, Bytes sizes, Bytes spare, size_t width, const MergeOptions& options);
-
-  // A group whose arena is of that height.
-  void Add(const std::vector<int32_t>& members, Bytes height);
+  // `spare` has a row for each column.
+  Merging(const CallTimeline& memory, const Groups& groups, Bytes spare, const MergeOptions& options);
 
   // Joins groups, each with those behind it.
-  std::vector<std::vector<int32_t>> Run();
+  Groups Run();
 
  private:
   struct Group {
@@ -35,21 +33,19 @@ class Merging {
     Bytes height;
     Spans spans;
   };
-  using Groups = std::vector<Group>;
 
-  Groups Stretches(Groups groups);
+  std::vector<Group> Stretches(std::vector<Group> groups);
   std::optional<Group> Joined(const std::vector<const Group*>& groups);
   bool Fits(const std::vector<const Group*>& groups, const Group& together) const;
   void Take(const std::vector<const Group*>& groups, const Group& together);
-  Bytes Height(const Members& members) const;
 
+  const CallTimeline& memory_;
   const CallColumns& columns_;
-  const Bytes sizes_;
   Bytes spare_;
   const size_t width_;
   const MergeOptions options_;
   int64_t work_ = 0;
-  Groups groups_;
+  std::vector<Group> groups_;
 };
 
 }  // namespace symalloc::arenas

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "arenas/call_columns.h"
+#include "arenas/call_timeline.h"
 #include "arenas/first_fit.h"
 #include "arenas/merging.h"
 #include "bindings/numbers.h"
@@ -51,6 +52,22 @@ class ColumnsRef : public ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(ColumnsRef, ffi::ObjectRef, ColumnsObj);
 };
 
+class TimelineObj : public ffi::Object {
+ public:
+  TimelineObj(ColumnsRef its, Bytes bytes, size_t width, bool exact)
+      : columns(std::move(its)), memory(columns->columns, std::move(bytes), width, exact) {}
+
+  const ColumnsRef columns;
+  const CallTimeline memory;
+
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("symalloc.arenas.Timeline", TimelineObj, ffi::Object);
+};
+
+class TimelineRef : public ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(TimelineRef, ffi::ObjectRef, TimelineObj);
+};
+
 // Lists of records of int32.
 template <typename Record>
 std::vector<std::vector<Record>> Records(const ffi::Bytes& bytes) {
@@ -65,17 +82,33 @@ std::vector<std::vector<Record>> Records(const ffi::Bytes& bytes) {
   return found;
 }
 
-std::vector<Structure::Path> PathsOf(const ffi::Bytes& numbers, const ffi::Bytes& offsets, const ffi::Bytes& steps) {
-  const Order all = Numbers<int32_t>(numbers), starts = Numbers<int32_t>(offsets);
+// From the column of each, then the point of each, and so on.
+std::vector<Tenant> TenantsOf(const ffi::Bytes& bytes) {
+  constexpr size_t kFields = sizeof(Tenant) / sizeof(int64_t);
+  const std::vector<int64_t> all = Numbers<int64_t>(bytes);
+  const size_t count = all.size() / kFields;
+  Require(all.size() % kFields == 0, "part of a tensor is missing");
+  std::vector<Tenant> tenants;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t* one = all.data() + i;
+    tenants.push_back({one[0], one[count], one[2 * count], one[3 * count], one[4 * count], one[5 * count]});
+  }
+  return tenants;
+}
+
+// `columns` has the number of each path, its first column and the one behind its last.
+std::vector<Structure::Path> PathsOf(const ffi::Bytes& columns, const ffi::Bytes& steps) {
+  const std::vector<Held> all = Numbers<Held>(columns);
   std::vector<Order> points = Records<int32_t>(steps);
-  Require(all.size() == starts.size() && all.size() == points.size(), "paths differ in number");
+  Require(all.size() == points.size(), "paths differ in number");
   std::vector<Structure::Path> paths;
   for (size_t place = 0; place < all.size(); ++place) {
     Order latest(points[place].size());
     std::partial_sum(points[place].begin(), points[place].end(), latest.begin(),
                      [](int32_t a, int32_t b) { return std::max(a, b); });
     std::sort(points[place].begin(), points[place].end());
-    paths.push_back({all[place], starts[place], std::move(points[place]), std::move(latest)});
+    const auto [number, begin, end] = all[place];
+    paths.push_back({number, begin, end, std::move(points[place]), std::move(latest)});
   }
   return paths;
 }
@@ -94,25 +127,25 @@ void Check(const Structure& its) {
             "a tensor is held before it is made");
   }
   for (const Structure::Path& path : its.paths) {
-    Require(0 <= path.offset && path.offset + static_cast<int64_t>(path.sorted.size()) <= its.columns,
+    Require(0 <= path.offset && path.offset <= path.end && path.end <= its.columns &&
+                path.sorted.size() <= static_cast<size_t>(path.end - path.offset),
             "a path has columns outside of the call");
   }
 }
 
 ColumnsRef MakeColumns(int64_t count, bool straight, bool all_known, bool alike, bool late, ffi::Bytes tenants,
-                       ffi::Bytes held, ffi::Bytes live, ffi::Bytes chains, ffi::Bytes paths, ffi::Bytes offsets,
-                       ffi::Bytes steps) {
+                       ffi::Bytes held, ffi::Bytes live, ffi::Bytes chains, ffi::Bytes paths, ffi::Bytes steps) {
   const auto make = [&] {
     Structure its{straight,
                   all_known,
                   alike,
                   late,
                   static_cast<int32_t>(count),
-                  Numbers<Tenant>(tenants),
+                  TenantsOf(tenants),
                   Records<Held>(held),
                   Records<Interval>(live),
                   Records<Block>(chains),
-                  PathsOf(paths, offsets, steps)};
+                  PathsOf(paths, steps)};
     Check(its);
     return ColumnsRef(ffi::make_object<ColumnsObj>(std::move(its)));
   };
@@ -124,8 +157,8 @@ void CheckMembers(const CallColumns& columns, const Order& members) {
   Require(std::all_of(members.begin(), members.end(), there), "a tensor is not there");
 }
 
-std::vector<Order> GroupsOf(const CallColumns& columns, const ffi::Bytes& groups) {
-  std::vector<Order> found = Records<int32_t>(groups);
+Groups GroupsOf(const CallColumns& columns, const ffi::Bytes& groups) {
+  Groups found = Records<int32_t>(groups);
   for (const Order& group : found) {
     Require(!group.empty(), "a group is empty");
     CheckMembers(columns, group);
@@ -134,7 +167,7 @@ std::vector<Order> GroupsOf(const CallColumns& columns, const ffi::Bytes& groups
 }
 
 // How many there are in each group, and which, group by group.
-ffi::Bytes BytesOf(const std::vector<Order>& groups) {
+ffi::Bytes BytesOf(const Groups& groups) {
   Order flat;
   for (const Order& group : groups) {
     flat.push_back(static_cast<int32_t>(group.size()));
@@ -143,51 +176,82 @@ ffi::Bytes BytesOf(const std::vector<Order>& groups) {
   return BytesOf(flat);
 }
 
-Sizes SizesOf(const CallColumns& columns, const ffi::Bytes& tenants, const ffi::Bytes& shares, const ffi::Bytes& scale,
-              const ffi::Bytes& room, const ffi::Bytes& spare) {
-  Sizes sizes{Numbers<double>(tenants), Numbers<double>(shares), Numbers<double>(scale), Numbers<double>(room),
-              Numbers<double>(spare)};
-  const size_t width = sizes.scale.size(), count = columns.its().tenants.size(), cells = columns.its().columns * width;
-  Require(sizes.tenants.size() == count * width && sizes.shares.size() == count, "tensors differ in number from sizes");
-  Require(sizes.room.size() == cells && sizes.spare.size() == cells, "columns differ in number from what is left");
-  return sizes;
+// Sums are `exact`, whatever their order, or else are made in the order of the tensors.
+TimelineRef MakeTimeline(ColumnsRef columns, ffi::Bytes bytes, int64_t width, bool exact) {
+  const auto make = [&] {
+    Bytes rows = Numbers<double>(bytes);
+    Require(width > 0 && rows.size() == columns->columns.its().tenants.size() * width,
+            "tensors differ in number from sizes");
+    return TimelineRef(ffi::make_object<TimelineObj>(columns, std::move(rows), width, exact));
+  };
+  return Translated(make, kWhat);
+}
+
+ffi::Bytes Load(TimelineRef memory, ffi::Bytes members, int64_t first, int64_t last) {
+  const auto load = [&] {
+    const CallTimeline& its = memory->memory;
+    const Order all = Numbers<int32_t>(members);
+    CheckMembers(its.columns(), all);
+    Require(0 <= first && first <= last && last <= its.columns().its().columns, "columns that are not there");
+    for (int32_t i : all) {
+      for (const Held& one : its.columns().held(i)) Require(first <= one.begin && one.end <= last, "held elsewhere");
+    }
+    return BytesOf(its.Load(all, first, last));
+  };
+  return Translated(load, kWhat);
+}
+
+ffi::Bytes Height(TimelineRef memory, ffi::Bytes members) {
+  const auto height = [&] {
+    const Order all = Numbers<int32_t>(members);
+    CheckMembers(memory->memory.columns(), all);
+    return BytesOf(memory->memory.Height(all));
+  };
+  return Translated(height, kWhat);
+}
+
+ffi::Bytes Arenas(TimelineRef memory, ffi::Bytes groups, ffi::Bytes lent) {
+  const auto arenas = [&] {
+    const Groups all = GroupsOf(memory->memory.columns(), groups);
+    const Order flags = Numbers<int32_t>(lent);
+    Require(flags.size() == all.size(), "groups differ in number");
+    return BytesOf(memory->memory.Arenas(all, std::vector<bool>(flags.begin(), flags.end())));
+  };
+  return Translated(arenas, kWhat);
 }
 
 // The groups, none where the limit is not kept or it is too much work.
-ffi::Optional<ffi::Bytes> Fit(ColumnsRef columns, ffi::Bytes tenants, ffi::Bytes shares, ffi::Bytes scale,
-                              ffi::Bytes room, ffi::Bytes spare, ffi::Bytes groups, ffi::Bytes open, ffi::Bytes order,
-                              bool counted, int64_t spread, int64_t most_tried, int64_t most_work, int64_t trial) {
+ffi::Optional<ffi::Bytes> Fit(TimelineRef memory, ffi::Bytes shares, ffi::Bytes scale, ffi::Bytes room,
+                              ffi::Bytes spare, ffi::Bytes groups, ffi::Bytes open, ffi::Bytes order, bool counted,
+                              int64_t spread, int64_t most_tried, int64_t most_work, int64_t trial) {
   const auto fit = [&]() -> ffi::Optional<ffi::Bytes> {
-    const CallColumns& its = columns->columns;
-    const std::vector<Order> there = GroupsOf(its, groups);
+    const CallTimeline& its = memory->memory;
+    const Groups there = GroupsOf(its.columns(), groups);
     const Order opened = Numbers<int32_t>(open), entered = Numbers<int32_t>(order);
+    Left left{Numbers<double>(shares), Numbers<double>(scale), Numbers<double>(room), Numbers<double>(spare)};
     Require(opened.size() == there.size(), "groups differ in number");
-    CheckMembers(its, entered);
-    FirstFit found(its, SizesOf(its, tenants, shares, scale, room, spare),
-                   {counted, static_cast<size_t>(spread), most_tried, most_work, trial});
+    Require(left.shares.size() == its.columns().its().tenants.size(), "tensors differ in number from shares");
+    Require(left.scale.size() == its.width(), "bindings differ in number");
+    Require(left.room.size() == its.cells() && left.spare.size() == its.cells(),
+            "columns differ in number from what is left");
+    CheckMembers(its.columns(), entered);
+    FirstFit found(its, std::move(left), {counted, static_cast<size_t>(spread), most_tried, most_work, trial});
     for (size_t place = 0; place < there.size(); ++place) found.Add(there[place], opened[place] != 0);
     if (!found.Enter(entered)) return std::nullopt;
-    return BytesOf(found.Groups());
+    return BytesOf(found.Members());
   };
   return Translated(fit, kWhat);
 }
 
-// What is left of the groups, of which each has a row of `heights`.
-ffi::Bytes Merge(ColumnsRef columns, ffi::Bytes sizes, ffi::Bytes spare, ffi::Bytes groups, ffi::Bytes heights,
-                 bool many, int64_t most_tried, int64_t reach, int64_t most_together, int64_t most_work,
-                 int64_t trial) {
+// What is left of the groups.
+ffi::Bytes Merge(TimelineRef memory, ffi::Bytes spare, ffi::Bytes groups, bool many, int64_t most_tried,
+                 int64_t reach, int64_t most_together, int64_t most_work, int64_t trial) {
   const auto merge = [&] {
-    const CallColumns& its = columns->columns;
-    const std::vector<Order> there = GroupsOf(its, groups);
-    const Bytes rows = Numbers<double>(heights), tenants = Numbers<double>(sizes), left = Numbers<double>(spare);
-    Require(!there.empty() && rows.size() % there.size() == 0, "groups differ in number from heights");
-    const size_t width = rows.size() / there.size();
-    Require(tenants.size() == its.its().tenants.size() * width, "tensors differ in number from sizes");
-    Require(left.size() == its.its().columns * width, "columns differ in number from what is left");
-    Merging merging(its, tenants, left, width, {many, most_tried, reach, most_together, most_work, trial});
-    for (size_t place = 0; place < there.size(); ++place) {
-      merging.Add(there[place], Bytes(rows.begin() + place * width, rows.begin() + (place + 1) * width));
-    }
+    const CallTimeline& its = memory->memory;
+    const Bytes left = Numbers<double>(spare);
+    Require(left.size() == its.cells(), "columns differ in number from what is left");
+    Merging merging(its, GroupsOf(its.columns(), groups), left,
+                    {many, most_tried, reach, most_together, most_work, trial});
     return BytesOf(merging.Run());
   };
   return Translated(merge, kWhat);
@@ -197,8 +261,13 @@ ffi::Bytes Merge(ColumnsRef columns, ffi::Bytes sizes, ffi::Bytes spare, ffi::By
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::ObjectDef<ColumnsObj>();
+  ffi::reflection::ObjectDef<TimelineObj>();
   ffi::reflection::GlobalDef()
       .def("symalloc.arenas.columns", MakeColumns)
+      .def("symalloc.arenas.timeline", MakeTimeline)
+      .def("symalloc.arenas.load", Load)
+      .def("symalloc.arenas.height", Height)
+      .def("symalloc.arenas.arenas", Arenas)
       .def("symalloc.arenas.first_fit", Fit)
       .def("symalloc.arenas.merge", Merge);
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain
 
 
@@ -13,6 +13,8 @@ def lists_of(lists: Sequence[Sequence[int]]) -> bytes:
     return array("i", chain((len(lists),), starts, chain.from_iterable(lists))).tobytes()
 
 
-def records_of(lists: Sequence[Iterable[Sequence[int]]]) -> bytes:
-    """Return lists of records, in the place of each its numbers."""
-    return lists_of([list(chain.from_iterable(records)) for records in lists])
+def records_of(lists: Sequence[Sequence[Sequence[int]]], width: int) -> bytes:
+    """Return the same for lists of records of so many numbers each, in the place of a record its numbers."""
+    starts = accumulate((width * len(records) for records in lists), initial=0)
+    items = chain.from_iterable(chain.from_iterable(lists))
+    return array("i", chain((len(lists),), starts, items)).tobytes()

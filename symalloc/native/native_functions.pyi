@@ -35,6 +35,9 @@ class GraphObject:
 class ColumnsObject:
     """The columns of a call, `symalloc.arenas.Columns` of tvm-ffi."""
 
+class TimelineObject:
+    """The bytes that tensors take at some bindings, `symalloc.arenas.Timeline` of tvm-ffi."""
+
 class BoundAlloc(Protocol):
     """`alloc` of one pool: a handle; raises OutOfMemoryError."""
 
@@ -224,18 +227,28 @@ class _ArenaFunctions:
         live: bytes,
         chains: bytes,
         paths: bytes,
-        offsets: bytes,
         steps: bytes,
         /,
     ) -> ColumnsObject:
         """`tenants` are int64, as symalloc/planner/buffers/native_columns.py has them, the rest int32: lists
-        of the records there, except `paths` and `offsets`.  Raises ValueError where they do not fit together.
+        of the records there, `paths` records.  Raises ValueError where they do not fit together.
         """
+
+    def timeline(self, columns: ColumnsObject, sizes: bytes, width: int, exact: bool, /) -> TimelineObject:
+        """`sizes` has a row of float64 for each tensor, as wide as there are bindings."""
+
+    def load(self, timeline: TimelineObject, members: bytes, first: int, last: int, /) -> bytes:
+        """`members` are int32; the answer is a row of float64 for each column."""
+
+    def height(self, timeline: TimelineObject, members: bytes, /) -> bytes:
+        """`members` are int32; the answer is one float64 for each binding."""
+
+    def arenas(self, timeline: TimelineObject, groups: bytes, lent: bytes, /) -> bytes:
+        """Lists of int32, and an int32 for each; the answer is as that of `load`."""
 
     def first_fit(
         self,
-        columns: ColumnsObject,
-        tenants: bytes,
+        timeline: TimelineObject,
         shares: bytes,
         scale: bytes,
         room: bytes,
@@ -250,17 +263,15 @@ class _ArenaFunctions:
         trial: int,
         /,
     ) -> bytes | None:
-        """Sizes are float64, a row for each tensor or column; `opened` and `order` int32.  The answer is
-        int32: how many there are in each group, and which.
+        """Bytes are float64, a row for each column; `groups` int32 lists, `opened` and `order` int32.  The
+        answer is int32: how many there are in each group, and which.
         """
 
     def merge(
         self,
-        columns: ColumnsObject,
-        sizes: bytes,
+        timeline: TimelineObject,
         spare: bytes,
         groups: bytes,
-        heights: bytes,
         many: bool,
         most_tried: int,
         reach: int,
@@ -269,9 +280,7 @@ class _ArenaFunctions:
         trial: int,
         /,
     ) -> bytes:
-        """Bytes are float64, a row for each tensor, column or group; `groups` is int32 lists.  The answer is
-        as that of `first_fit`.
-        """
+        """As `first_fit`."""
 
 class _ModuleFunctions:
     def read_bindings(

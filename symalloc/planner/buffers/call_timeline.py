@@ -18,6 +18,7 @@ import numpy as np
 from symalloc.planner.buffers.branch_limits import least_on_paths
 from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes, bounds_of
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
+from symalloc.planner.buffers.native_timeline import native_timeline
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.search.grid import Grid, Values
@@ -25,6 +26,7 @@ from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 FEW = 16  # tensors, which are added up one by one
+EXACT = 2.0**53  # bytes: smaller sums are never rounded; larger ones are made in the order of the tensors
 NO_LIMIT = 1e300
 
 
@@ -59,6 +61,8 @@ class CallTimeline:
         self._kept: tuple[list[tuple[int, ...]], Values] | None = None
         self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
         self.bytes: Values = table.values[self._kinds]
+        self._exact = bool(self.bytes.sum(axis=0).max(initial=0.0) <= EXACT)
+        self.native = native_timeline(columns, self.bytes, exact=self._exact)
         self.beside = self._of(columns.beside)
         self.need = self.load([i for i, t in enumerate(self.tenants) if not t.lent]) + self.beside
         called = [(column, profiles[call.name].at(table, call)) for column, call in columns.calls]
@@ -111,13 +115,18 @@ class CallTimeline:
         return held_sums(begins, ends, kinds[owners], sizes, last - first)
 
     def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
-        """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
+        """The bytes of the given tenants, live at columns [first, last) only, at each of these columns.
+
+        It cannot be written to.
+        """
         chosen = list(members)
-        if len(chosen) > FEW:
+        last = self.offsets[-1] if last is None else last
+        if self.native is not None:
+            return self.native.load(chosen, first, last)
+        if len(chosen) > FEW and self._exact:
             numbers = np.array(chosen)
             kinds = self._kinds[numbers]
             return self._summed(self.columns.held_columns, numbers, kinds, self._table.values, first, last)
-        last = self.offsets[-1] if last is None else last
         found = np.zeros((last - first, self.bytes.shape[1]))
         _add(found, ((self.bytes[i], self.held[i]) for i in chosen), first)
         return found
@@ -133,6 +142,8 @@ class CallTimeline:
         return self._heights[key]
 
     def _height(self, members: Sequence[int]) -> Values:
+        if self.native is not None:
+            return self.native.height(members)
         if len(members) > FEW:
             within = self.columns.held_columns.bounds(np.array(members, dtype=np.int64))
         else:
@@ -153,12 +164,14 @@ class CallTimeline:
 
     def _arenas(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
         """The same of the arenas alone."""
+        if self.native is not None:
+            return self.native.arenas(groups, lent)
         found = self.load([group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent])
         shared = [i for i, group in enumerate(groups) if len(group) > 1 or i in lent]
         always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths if lent]
         held = [always if i in lent else self.reserved(groups[i]) for i in shared]
         heights = [self.height(groups[i]) for i in shared]
-        if len(shared) > FEW:
+        if len(shared) > FEW and self._exact:
             every = np.arange(len(shared))
             return found + self._summed(HeldColumns.of(held), every, every, np.array(heights))
         _add(found, zip(heights, held, strict=True))

@@ -10,7 +10,6 @@ import numpy as np
 from symalloc.planner.buffers.call_columns import Held
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_arenas import FitStart, fit_natively
-from symalloc.planner.buffers.native_columns import native_columns
 from symalloc.planner.search.grid import Values
 
 FEW = 3
@@ -83,11 +82,10 @@ def _fitted(
     spare = memory.floor - memory.own(there)  # what arenas may take more that lie in no result
     opened = [*(i in hosts for i in results), *(True for _ in groups)]
     start = FitStart([*lone, *groups], opened, shares, room, spare, counted, spread)
-    native = native_columns(memory.columns)
-    if native is None:
+    if memory.native is None:
         found = _FirstFit(memory, start).fitted(order)
     else:
-        found = fit_natively(native, memory, start, order, MOST_TRIED, MOST_WORK, TRIAL)
+        found = fit_natively(memory.native, memory, start, order, MOST_TRIED, MOST_WORK, TRIAL)
     return None if found is None else [[group[0], *sorted(group[1:])] for group in found]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from symalloc.planner.buffers.call_columns import Held, bounds_of
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_arenas import MergeStart, merge_natively
-from symalloc.planner.buffers.native_columns import native_columns
 from symalloc.planner.search.grid import Values
 
 MOST_TRIED = 400  # pairs
@@ -22,7 +21,6 @@ MOST_TOGETHER = 96  # tensors in an arena made of neighbours: many of different 
 MOST_WORK = 40_000_000  # sums of bytes at one column and binding
 TRIAL = 2000  # what one trial counts, however short
 SLACK = 0.5  # bytes: less is an error of rounding
-EXACT = 2.0**53  # bytes
 
 
 def merged_arenas(memory: CallTimeline, groups: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -44,15 +42,14 @@ def _start(memory: CallTimeline, groups: Sequence[Sequence[int]], beside: Values
     taken = memory.own(groups)
     most = taken if memory.by_column else taken.max(axis=0, initial=0.0)
     spare = np.minimum(memory.limit - beside, np.maximum(memory.floor, most)) - taken
-    return MergeStart(groups, [memory.height(group) for group in groups], spare, len(groups) > MANY)
+    return MergeStart(groups, spare, len(groups) > MANY)
 
 
 def _merged(memory: CallTimeline, start: MergeStart) -> list[list[int]]:
-    """Return what is left of groups: by the library where sums of sizes are exact, whatever their order."""
-    native = native_columns(memory.columns)
-    if native is None or memory.bytes.sum(axis=0).max(initial=0.0) > EXACT:
+    """Return what is left of groups, by the library where it is there."""
+    if memory.native is None:
         return _Merging(memory, start).run()
-    return merge_natively(native, memory, start, MOST_TRIED, REACH, MOST_TOGETHER, MOST_WORK, TRIAL)
+    return merge_natively(memory.native, start, MOST_TRIED, REACH, MOST_TOGETHER, MOST_WORK, TRIAL)
 
 
 class _Merging:

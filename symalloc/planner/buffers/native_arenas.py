@@ -5,17 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_timeline import CallTimeline
+from symalloc.planner.buffers.native_timeline import NativeTimeline
 from symalloc.planner.search.grid import Values
-
-if TYPE_CHECKING:
-    from symalloc.native.native_functions import ColumnsObject
 
 
 class FitStart(NamedTuple):
@@ -37,7 +33,7 @@ class FitStart(NamedTuple):
 
 
 def fit_natively(
-    columns: ColumnsObject,
+    native: NativeTimeline,
     memory: CallTimeline,
     start: FitStart,
     order: Sequence[int],
@@ -47,8 +43,7 @@ def fit_natively(
 ) -> list[list[int]] | None:
     """Return the members of groups, as `_FirstFit.fitted`; raises MemoryError."""
     found = arena_functions.first_fit(
-        columns,
-        memory.bytes.tobytes(),
+        native.made,
         array("d", start.shares).tobytes(),
         memory.scale.tobytes(),
         start.room.tobytes(),
@@ -66,17 +61,18 @@ def fit_natively(
 
 
 class MergeStart(NamedTuple):
-    """The groups whose arenas are to be joined, their heights, and what is `spare` at each column."""
+    """The groups whose arenas are to be joined, and what is `spare` at each column.
+
+    Where there are `many`, neighbours go first.
+    """
 
     groups: Sequence[Sequence[int]]
-    heights: Sequence[Values]
     spare: Values
     many: bool
 
 
 def merge_natively(
-    columns: ColumnsObject,
-    memory: CallTimeline,
+    native: NativeTimeline,
     start: MergeStart,
     most_tried: int,
     reach: int,
@@ -85,23 +81,18 @@ def merge_natively(
     trial: int,
 ) -> list[list[int]]:
     """Return what is left of the groups, as `_Merging.run`; raises MemoryError."""
-    return list(
-        _groups(
-            arena_functions.merge(
-                columns,
-                memory.bytes.tobytes(),
-                start.spare.tobytes(),
-                lists_of(start.groups),
-                np.array(start.heights).tobytes(),
-                start.many,
-                most_tried,
-                reach,
-                most_together,
-                most_work,
-                trial,
-            )
-        )
+    found = arena_functions.merge(
+        native.made,
+        start.spare.tobytes(),
+        lists_of(start.groups),
+        start.many,
+        most_tried,
+        reach,
+        most_together,
+        most_work,
+        trial,
     )
+    return list(_groups(found))
 
 
 def _groups(flat: bytes) -> Iterator[list[int]]:

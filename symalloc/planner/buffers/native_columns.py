@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -29,33 +29,45 @@ def native_columns(columns: CallColumns) -> ColumnsObject | None:
 
 def _made(columns: CallColumns) -> ColumnsObject:
     """Return the columns without what the library does not ask for."""
-    straight, paths = columns.straight, columns.paths
-    tenants = list(enumerate(columns.tenants))
+    straight, tenants = columns.straight, columns.tenants
     return arena_functions.columns(
         len(columns),
         straight,
         columns.all_known,
         columns.alike,
         columns.late,
-        array("q", chain.from_iterable(_tenant(columns, i, t) for i, t in tenants)).tobytes(),
-        records_of(columns.held),
-        records_of([] if columns.alike else [t.live for _, t in tenants]),
-        records_of([] if straight else [list(_blocks(columns.nesting, t.made)) for _, t in tenants]),
-        array("i", paths).tobytes(),
-        array("i", [columns.offsets[path] for path in paths]).tobytes(),
-        lists_of([() if straight else columns.steps[path] for path in paths]),
+        array("q", chain.from_iterable(_fields(columns))).tobytes(),
+        records_of(columns.held, 3),
+        records_of([] if columns.alike else [t.live for t in tenants], 2),
+        records_of([] if straight else [list(_blocks(columns.nesting, t.made)) for t in tenants], 3),
+        array("i", chain.from_iterable(_whole(columns, path) for path in columns.paths)).tobytes(),
+        lists_of([() if straight else columns.steps[path] for path in columns.paths]),
     )
 
 
-def _tenant(columns: CallColumns, i: int, tenant: Tenant) -> tuple[int, ...]:
-    """The column and point of its allocation, the point of its size, bytes where that is constant and at the
-    least extents, and flags.
+def _fields(columns: CallColumns) -> Iterator[Sequence[int]]:
+    """Yield the columns and the points of allocations, the points of sizes, bytes where they are constant and
+    at the least extents, and flags.
     """
-    kind = (
-        KEPT * tenant.kept | LOOSE * (i in columns.loose) | GROUNDED * tenant.grounded | FIXED * tenant.fixed
-    )
-    constant = min(tenant.size.as_constant or 0, LARGEST)
-    return columns.made[i], tenant.made, tenant.known, constant, min(tenant.least, LARGEST - 1), kind
+    tenants = columns.tenants
+    yield columns.made
+    yield [t.made for t in tenants]
+    if columns.all_known:  # and nobody asks for the rest
+        yield from ([0] * len(tenants) for _ in range(3))
+        yield [t.kept for t in tenants]
+        return
+    yield [t.known for t in tenants]
+    yield [min(t.size.as_constant or 0, LARGEST) for t in tenants]
+    yield [min(t.least, LARGEST - 1) for t in tenants]
+    yield [_flags(t, loose=i in columns.loose) for i, t in enumerate(tenants)]
+
+
+def _flags(tenant: Tenant, *, loose: bool) -> int:
+    return KEPT * tenant.kept | LOOSE * loose | GROUNDED * tenant.grounded | FIXED * tenant.fixed
+
+
+def _whole(columns: CallColumns, path: int) -> tuple[int, int, int]:
+    return path, columns.offsets[path], columns.offsets[path + 1]
 
 
 def _blocks(nesting: BlockNesting, point: int) -> Iterator[tuple[int, int, int]]:

@@ -46,8 +46,8 @@ class _Relief:
     def __init__(self, memory: CallTimeline, members: Sequence[int], hosts: Sequence[int]) -> None:
         self.memory, self.members, self.hosts = memory, set(members), list(hosts)
         self.guests: list[list[int]] = [[] for _ in hosts]
-        self.load = memory.load(members)
-        self.loads = [memory.load([host]) for host in hosts]
+        self.load = memory.load(members).copy()
+        self.loads = [memory.load([host]).copy() for host in hosts]
 
     def run(self, results: Sequence[int]) -> bool:
         """Move tensors until what is left, beside `results`, keeps the limit; return whether it does."""

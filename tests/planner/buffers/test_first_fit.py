@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from symalloc.planner.buffers import arena_attempts, first_fit
+from symalloc.planner.buffers import arena_attempts, call_timeline, first_fit
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_arenas import FitStart
+from symalloc.planner.buffers.native_timeline import NativeTimeline
 from symalloc.planner.plan_functions import plan_program
 from symalloc.prover.prover import Prover
 from tests.planner.buffers.test_worst_shapes import straight
 from tests.planner.random_programs import random_program
 from tests.pool.library import need_native
 from tests.scale import tries
-
-if TYPE_CHECKING:
-    from symalloc.native.native_functions import ColumnsObject
 
 
 def test_the_library_groups_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,10 +25,10 @@ def test_the_library_groups_as_python_does(monkeypatch: pytest.MonkeyPatch) -> N
     natively = first_fit.fit_natively
 
     def checked(
-        columns: ColumnsObject, memory: CallTimeline, start: FitStart, order: Sequence[int], *most: int
+        native: NativeTimeline, memory: CallTimeline, start: FitStart, order: Sequence[int], *most: int
     ) -> list[list[int]] | None:
         nonlocal several
-        found = natively(columns, memory, start, order, *most)
+        found = natively(native, memory, start, order, *most)
         assert found == first_fit._FirstFit(memory, start).fitted(order)
         several += found is not None and len(found) > len(start.groups) + 1
         return found
@@ -63,7 +60,7 @@ def test_arenas_that_are_not_tried_have_no_room(monkeypatch: pytest.MonkeyPatch)
         assert fit(memory, planned, results, hosts) == expected
         return expected
 
-    monkeypatch.setattr(first_fit, "native_columns", lambda _: None)
+    monkeypatch.setattr(call_timeline, "native_timeline", lambda *_, **__: None)
     monkeypatch.setattr(fitting, "full", counted)
     monkeypatch.setattr(arena_attempts, "first_fit", checked)
     monkeypatch.setattr(arena_attempts, "few_arenas", lambda *_: None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +16,6 @@ from tests.planner.buffers.test_worst_shapes import straight
 from tests.planner.random_programs import random_program
 from tests.pool.library import need_native
 from tests.scale import tries
-
-if TYPE_CHECKING:
-    from symalloc.native.native_functions import ColumnsObject
 
 EXACT = 1e-9
 
@@ -52,18 +48,16 @@ def test_joined_arenas_take_no_more(many: int, monkeypatch: pytest.MonkeyPatch) 
 def test_the_library_joins_what_python_does(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     need_native()
     joined = 0
-    natively = merged_arenas.merge_natively
+    merge = merged_arenas._merged
 
-    def checked(
-        columns: ColumnsObject, memory: CallTimeline, start: MergeStart, *most: int
-    ) -> list[list[int]]:
+    def checked(memory: CallTimeline, start: MergeStart) -> list[list[int]]:
         nonlocal joined
-        found = natively(columns, memory, start, *most)
+        found = merge(memory, start)
         assert found == merged_arenas._Merging(memory, start).run()
         joined += len(start.groups) - len(found)
         return found
 
-    monkeypatch.setattr(merged_arenas, "merge_natively", checked)
+    monkeypatch.setattr(merged_arenas, "_merged", checked)
     monkeypatch.setattr(merged_arenas, "MANY", many)
     monkeypatch.setattr(merged_arenas, "MOST_TOGETHER", 5)
     for seed in range(tries(25, 300)):
