@@ -116,7 +116,10 @@ class SyntacticOrder:
             rest = high.get(monomial, 0) - coefficient
             if rest < 0 or (rest and not self.never_negative(monomial)):
                 return False
-        return all(c >= 0 and self.never_negative(m) for m, c in high.items() if m not in low)
+        for monomial, coefficient in high.items():
+            if monomial not in low and (coefficient < 0 or not self.never_negative(monomial)):
+                return False
+        return True
 
     def _roughly_at_most(self, low: Expr, high: Expr) -> bool:
         """The same once quotients in the difference are replaced by the bounds that rounding leaves them."""
@@ -156,7 +159,10 @@ class SyntacticOrder:
 
     def never_negative(self, monomial: Monomial) -> bool:
         """Return whether a product of atoms is seen to be >= 0 at every point."""
-        return all(power % 2 == 0 or self._atom(atom) for atom, power in monomial)
+        for atom, power in monomial:  # noqa: SIM110 - a generator takes as long as what it looks at
+            if power % 2 and not self._atom(atom):
+                return False
+        return True
 
     def _atom(self, atom: Atom) -> bool:
         found = self._atoms.get(atom)

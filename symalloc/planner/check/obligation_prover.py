@@ -126,8 +126,9 @@ class ObligationProver:
 
     def _settled(self, sides: tuple[Side, ...], domain: Domain, splits: int) -> bool:
         """Return whether one of `sides` is proved to hold throughout, or in each case of a choice."""
-        if any(self._seen(*side) for side in sides):
-            return True
+        for low, high in sides:
+            if self._seen(low, high):
+                return True
         choice = next((c for side in sides for expr in side if (c := _regime(expr)) is not None), None)
         if choice is not None:
             return splits > 0 and all(

@@ -39,7 +39,7 @@ def loose_points(problem: SearchInstance, regimes: Regimes, ranges: Ranges) -> L
     def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
         if not points:
             return None
-        there = problem.at(tuple(map(max, point, lows)) for point in points)
+        there = problem.at((tuple(map(max, point, lows)) for point in points) if any(lows) else points)
         found = _ratios(there, regimes)
         worst.append(float(found.max()))
         return there.grid, found - 1
