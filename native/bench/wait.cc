@@ -1,8 +1,12 @@
-// How long allocations take while another thread gives the free memory of their pool back, and while it does nothing but
-// run.  Prints, for each of the two, milliseconds: the longest, the 99.9th percentile, the longest but for the time in
-// which the system let the thread wait for a processor; and the number of allocations.
+// How long allocations take while another thread gives free memory of their pool back, how long first writes to plain
+// mapped memory take meanwhile, and how long allocations take while the other thread does nothing but run.  Prints, for
+// each of the three, milliseconds: the longest, the 99.9th percentile, the longest but for the time in which the system
+// let the thread wait for a processor, and for how much of that it ran; the number of allocations; and hundredths of
+// seconds that the host took from the machine meanwhile.
 // Usage: symalloc_wait MEBIBYTES [0|1: of huge pages] [rounds]
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,18 +50,83 @@ class Delay {
   int file_;
 };
 
+// Milliseconds that this thread has run.
+double Ran() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+// Ticks that the host of a virtual machine has run others while this machine had work, since it was started.
+long long Stolen() {
+  long long stolen = 0;
+  if (std::FILE* file = std::fopen("/proc/stat", "r")) {
+    if (std::fscanf(file, "cpu %*d %*d %*d %*d %*d %*d %*d %lld", &stolen) != 1) stolen = 0;
+    std::fclose(file);
+  }
+  return stolen;
+}
+
 struct Waits {
-  std::vector<double> all, without_delay;  // ms
+  std::vector<double> all;            // ms
+  double without_delay = 0, ran = 0;  // ms, of the longest in this sense
+  long long stolen = 0;
+
+  void Note(double taken, double own, double running) {
+    all.push_back(taken);
+    if (own <= without_delay) return;
+    without_delay = own;
+    ran = running;
+  }
 
   void Print() {
     std::sort(all.begin(), all.end());
-    double most = *std::max_element(without_delay.begin(), without_delay.end());
-    std::printf("%.4f %.4f %.4f %zu\n", all.back(), all[all.size() - 1 - all.size() / 1000], most, all.size());
+    double most = all[all.size() - 1 - all.size() / 1000];
+    std::printf("%.4f %.4f %.4f %.4f %zu %lld\n", all.back(), most, without_delay, ran, all.size(), stolen);
   }
 };
 
+// Where blocks come from.
+struct Source {
+  virtual ~Source() = default;
+  virtual char* Alloc(int64_t nbytes) = 0;
+  virtual void Free(char* block, int64_t nbytes) = 0;
+};
+
+struct FromPool final : Source {
+  explicit FromPool(Pool* pool) : pool(pool) {}
+  char* Alloc(int64_t nbytes) override { return static_cast<char*>(pool->Alloc(nbytes, 64, false)); }
+  void Free(char* block, int64_t nbytes) override { pool->Free(block, nbytes); }
+  Pool* pool;
+};
+
+// Plain memory of the system, of which each block gets its first page anew.
+struct FromSystem final : Source {
+  static constexpr int64_t kSlot = 8 << 20, kSlots = 17;  // bytes; one more than blocks are kept
+  explicit FromSystem(bool huge) {
+    int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* mapped = mmap(nullptr, kSlot * (kSlots + 1), PROT_READ | PROT_WRITE, how, -1, 0);
+    if (mapped == MAP_FAILED) std::abort();
+    base = reinterpret_cast<char*>((reinterpret_cast<int64_t>(mapped) + kSlot - 1) & -kSlot);
+    madvise(base, kSlot * kSlots, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    for (int64_t at = 0; at < kSlots; ++at) slots.push_back(base + at * kSlot);
+  }
+  char* Alloc(int64_t) override {
+    char* slot = slots.back();
+    slots.pop_back();
+    return slot;
+  }
+  void Free(char* block, int64_t nbytes) override {
+    madvise(block, nbytes, MADV_DONTNEED);
+    slots.push_back(block);
+  }
+  char* base;
+  std::vector<char*> slots;
+};
+
 // Allocates 64 KiB to 8 MiB, writes the first byte, and keeps sixteen blocks, until another thread has done `work`.
-void AllocateBeside(Pool* pool, const std::function<void()>& work, Waits* waits) {
+void AllocateBeside(Source* source, const std::function<void()>& work, Waits* waits) {
+  long long stolen = Stolen();
   std::atomic<bool> done{false};
   std::thread other([&] {
     work();
@@ -67,18 +136,17 @@ void AllocateBeside(Pool* pool, const std::function<void()>& work, Waits* waits)
   std::mt19937_64 random(3);
   std::vector<std::pair<char*, int64_t>> kept;
   auto drop = [&] {
-    pool->Free(kept.back().first, kept.back().second);
+    source->Free(kept.back().first, kept.back().second);
     kept.pop_back();
   };
   while (!done) {
     int64_t nbytes = static_cast<int64_t>(1 + random() % 128) << 16;
-    double delayed = delay.milliseconds();
+    double delayed = delay.milliseconds(), ran = Ran();
     auto begin = Clock::now();
-    auto* block = static_cast<char*>(pool->Alloc(nbytes, 64, false));
+    char* block = source->Alloc(nbytes);
     block[0] = 1;
     double taken = Milliseconds(begin);
-    waits->all.push_back(taken);
-    waits->without_delay.push_back(std::max(0.0, taken - (delay.milliseconds() - delayed)));
+    waits->Note(taken, taken - (delay.milliseconds() - delayed), Ran() - ran);
     kept.emplace_back(block, nbytes);
     if (kept.size() < 16) continue;
     std::swap(kept[random() % kept.size()], kept.back());
@@ -86,6 +154,14 @@ void AllocateBeside(Pool* pool, const std::function<void()>& work, Waits* waits)
   }
   while (!kept.empty()) drop();
   other.join();
+  waits->stolen += Stolen() - stolen;
+}
+
+// Makes `nbytes` free pages in the pool.
+void MakeFree(Pool* pool, int64_t nbytes) {
+  void* block = pool->Alloc(nbytes, 64, false);
+  std::memset(block, 1, nbytes);
+  pool->Free(block, nbytes);
 }
 
 }  // namespace
@@ -98,16 +174,19 @@ int main(int count, char** arguments) {
   options.huge = count > 2 && std::atoi(arguments[2]) != 0;
   options.bin_capacity = 0;  // so that each allocation takes the pool's mutex
   Pool pool{options};
-  Waits trimmed, run;
+  FromPool blocks{&pool};
+  FromSystem plain{options.huge};
+  Waits trimmed, faulted, run;
   for (int round = 0; round < rounds; ++round) {
-    void* block = pool.Alloc(nbytes, 64, false);
-    std::memset(block, 1, nbytes);
-    pool.Free(block, nbytes);
+    MakeFree(&pool, nbytes);
     auto begin = Clock::now();
-    AllocateBeside(&pool, [&] { pool.Trim(); }, &trimmed);
+    AllocateBeside(&blocks, [&] { pool.Trim(); }, &trimmed);
     double taken = Milliseconds(begin);
-    AllocateBeside(&pool, [begin = Clock::now(), taken] { while (Milliseconds(begin) < taken) continue; }, &run);
+    MakeFree(&pool, nbytes);
+    AllocateBeside(&plain, [&] { pool.Trim(); }, &faulted);
+    AllocateBeside(&blocks, [begin = Clock::now(), taken] { while (Milliseconds(begin) < taken) continue; }, &run);
   }
   trimmed.Print();
+  faulted.Print();
   run.Print();
 }

@@ -123,6 +123,7 @@ void CheckCount(int32_t count, bool right, const char* wanted) {
 int64_t Integer(const ffi::AnyView& argument, const char* name) {
   if (__builtin_expect(argument.type_index() == TVMFFITypeIndex::kTVMFFIInt, 1)) return argument.cast<int64_t>();
   std::string type = argument.GetTypeKey();
+  if (argument.try_cast<ffi::String>()) type = "str";  // of which tvm-ffi has several
   Misused(std::string(name) + " is an integer" + (type == "ffi.BigInt" ? " within 64 bits" : ", not " + type));
 }
 

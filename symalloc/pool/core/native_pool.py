@@ -186,7 +186,8 @@ class NativePool:
         """
         try:
             if timeout is None and tag is _NO_TAG:
-                if type(shape) is tuple:  # unpacking behind another argument makes a list first
+                if type(shape) is tuple and shape and not isinstance(shape[-1], str):  # which would be a tag
+                    # unpacking behind another argument makes a list first
                     arguments: tuple[Any, ...] = (_DTYPES[dtype],)
                     return self._empty(*(arguments + shape))
                 return self._empty(_DTYPES[dtype], *_extents(shape))
