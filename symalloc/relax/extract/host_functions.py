@@ -15,10 +15,14 @@ from tvm import tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.program.slot_fault import SlotFault
+from symalloc.relax.extract.buffer_accesses import buffer_accesses
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, PrimNode
 from symalloc.size.condition import Condition, ne
 from symalloc.size.expr import Expr
+
+CHECKS = frozenset({tirx.IfThenElse, tirx.AssertStmt})
+"""The statements that a function of sizes may have besides: they end the call, or do nothing."""
 
 
 class Garbage(Enum):
@@ -93,21 +97,33 @@ class HostFunctions:
         return form, body.value
 
     def computes_slots(self, name: str, count: int) -> bool:
-        """Return whether the function `name` takes a heap of `count` slots, and only stores into those."""
+        """Return whether the function `name` takes a heap of `count` slots, and only checks them and stores
+        into them.
+        """
         function = self._functions[name]
         params = list(function.params)
-        return (
-            len(params) == 1
-            and type(params[0].ty) is BufferType
-            and [_number(extent) for extent in params[0].ty.shape] == [count]
-            and all(_stores_slot(s, params[0], count) for s in _statements(function.body))
-        )
+        if len(params) != 1 or type(params[0].ty) is not BufferType:
+            return False
+        if [_number(extent) for extent in params[0].ty.shape] != [count]:
+            return False
+        statements = _statements(function.body)
+        stores = [s for s in statements if type(s) not in CHECKS]
+        if not all(_stores_slot(s, params[0], count) for s in stores):
+            return False
+        return len(stores) == len(statements) or _stores_only(function, len(stores))
 
     def store(self, name: str, slots: Slots) -> None:
         """Carry out the stores of the function `name` on `slots`, in order."""
         run = _SlotStores(slots, self._nonnegative)
         for statement in _statements(self._functions[name].body):
-            run.store(statement)
+            if type(statement) not in CHECKS:
+                run.store(statement)
+
+
+def _stores_only(function: tirx.PrimFunc, count: int) -> bool:
+    """Return whether a function of a heap stores into it `count` times, and else only loads from it."""
+    accesses, key = buffer_accesses(function.body), function.params[0].__chandle__()
+    return accesses.only_accessed(key) and accesses.stores[key] == count and not accesses.leaves_early
 
 
 def _stores_slot(statement: Node, heap: Node, count: int) -> bool:

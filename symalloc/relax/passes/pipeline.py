@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
+from symalloc.relax.passes.fold_checks import FoldChecks
 from symalloc.relax.passes.keep_conditions import KeepConditions
 from symalloc.relax.passes.keep_places import keeping_places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
@@ -127,5 +128,6 @@ def beside(one: Pass, before: str) -> Iterator[Pass]:
     yield one
     if name == "VMShapeLower":
         yield KillOnPaths()
+        yield FoldChecks()
         yield TrimCalls()
         yield PromiseNoAlias()

@@ -61,6 +61,17 @@ def test_stores_are_carried_out_in_order(program: Read) -> None:
     assert shape_of(found) == (N + 1, 8 * N, floordiv(N + 1, 4))
 
 
+@pytest.mark.parametrize(("inner", "known"), [("T.evaluate(0)", True), ("H[T.int64(3)] = T.int64(1)", False)])
+def test_a_function_of_sizes_may_check_them(
+    program: Read, inner: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = "H[T.int64(1)] = H[T.int64(0)] * T.int64(8)"
+    check = f"if H[T.int64(0)] > T.int64(8):\n                {inner}\n            "
+    monkeypatch.setitem(globals(), "HEAP", HEAP.replace(store, check + store))
+    found = shape_of(body(program, MATCH, "_1 = cls.sizes(heap)", SHAPE))
+    assert found == ((N + 1, 8 * N, floordiv(N + 1, 4)) if known else None)
+
+
 def test_what_is_stored_later_is_not_known_earlier(program: Read) -> None:
     found = body(program, MATCH, SHAPE, "_1 = cls.sizes(heap)")
     assert shape_of(found) is None
