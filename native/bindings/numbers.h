@@ -16,7 +16,7 @@ namespace symalloc::packer {
 template <typename T>
 std::vector<T> Numbers(const tvm::ffi::Bytes& bytes) {
   std::vector<T> numbers(bytes.size() / sizeof(T));
-  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
   return numbers;
 }
 

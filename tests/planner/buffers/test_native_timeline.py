@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from symalloc.native.library import LIBRARY
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers import call_timeline
 from symalloc.planner.buffers.call_columns import CallColumns
@@ -19,7 +24,7 @@ from symalloc.planner.plan_functions import plan_program
 from symalloc.prover.prover import Prover
 from tests.planner.buffers.test_worst_shapes import straight
 from tests.planner.random_programs import random_program
-from tests.pool.library import need_native
+from tests.pool.library import ROOT, built, need_native
 from tests.scale import tries
 
 
@@ -101,3 +106,34 @@ def test_what_does_not_fit_together_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValueError, match="tensors differ in number from sizes"):
         assert memory.columns.native is not None
         arena_functions.timeline(memory.columns.native, b"\0" * 8, 1, True)
+
+
+@pytest.mark.sanitize
+def test_the_library_reads_and_writes_within_its_arrays() -> None:
+    folder = built("symalloc", ROOT / "build" / "planner-address", "-DSYMALLOC_SANITIZE=address,undefined")
+    preloaded = [  # a program that is not sanitized has neither when the library looks for them
+        subprocess.run(["c++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+        for name in ("libasan.so", "libstdc++.so")
+    ]
+    here = Path(__file__).parent
+    files = [str(here / f"test_{name}.py") for name in ("native_timeline", "first_fit", "merged_arenas")]
+    script = f"""
+import sys, pathlib, pytest
+from symalloc.native.library import load_library
+assert load_library(pathlib.Path({str(folder / LIBRARY)!r})) is None
+sys.exit(pytest.main(["-s", "-n", "0", "-p", "no:cacheprovider", "-m", "not sanitize", *{files!r}]))
+"""
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": " ".join(done.stdout.strip() for done in preloaded),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
