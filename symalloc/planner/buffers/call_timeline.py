@@ -27,6 +27,7 @@ from symalloc.size.expr import Expr
 
 FEW = 16  # tensors, which are added up one by one
 EXACT = 2.0**53  # bytes: smaller sums are never rounded; larger ones are made in the order of the tensors
+MANY = 2000  # tensors, of which few kinds are summed up as fast by numpy, and which take long to hand over
 NO_LIMIT = 1e300
 
 
@@ -62,7 +63,8 @@ class CallTimeline:
         self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
         self.bytes: Values = table.values[self._kinds]
         self._exact = bool(self.bytes.sum(axis=0).max(initial=0.0) <= EXACT)
-        self.native = native_timeline(columns, self.bytes, exact=self._exact)
+        many = len(self.tenants) > MANY and self._exact
+        self.native = None if many else native_timeline(columns, self.bytes, exact=self._exact)
         self.beside = self._of(columns.beside)
         self.need = self.load([i for i, t in enumerate(self.tenants) if not t.lent]) + self.beside
         called = [(column, profiles[call.name].at(table, call)) for column, call in columns.calls]
