@@ -10,11 +10,10 @@ import numpy as np
 
 from symalloc.planner.interference import events_of
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.grid import EXACT, Grid, Values
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
-EXACT = 2.0**53  # below which floats are exact
 MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
 
 

@@ -21,12 +21,11 @@ from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
 from symalloc.planner.buffers.native_timeline import native_timeline
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
-from symalloc.planner.search.grid import Grid, Values
+from symalloc.planner.search.grid import EXACT, Grid, Values
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 FEW = 16  # tensors, which are added up one by one
-EXACT = 2.0**53  # bytes: smaller sums are never rounded; larger ones are made in the order of the tensors
 MANY = 2000  # tensors, of which few kinds are summed up as fast by numpy, and which take long to hand over
 NO_LIMIT = 1e300
 
@@ -62,6 +61,7 @@ class CallTimeline:
         self._kept: tuple[list[tuple[int, ...]], Values] | None = None
         self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
         self.bytes: Values = table.values[self._kinds]
+        # sums that may be rounded are made in the order of the tensors
         self._exact = bool(self.bytes.sum(axis=0).max(initial=0.0) <= EXACT)
         many = len(self.tenants) > MANY and self._exact
         self.native = None if many else native_timeline(columns, self.bytes, exact=self._exact)

@@ -15,13 +15,12 @@ import numpy as np
 from symalloc.planner.buffers.call_columns import CallColumns, PathColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import SizeTable
-from symalloc.planner.search.grid import Grid, Truths, Values
+from symalloc.planner.search.grid import EXACT, Grid, Truths, Values
 from symalloc.prover.domain import Domain
 from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr, Monomial
 
-EXACT = 2.0**53
 MOST_COMPARED = 2_000_000  # columns, and products squared, multiplied
 
 

@@ -25,6 +25,7 @@ from symalloc.size.expr import Expr
 NOTICED = 4096  # bytes beyond the limit
 SLIGHT = 0.001  # of the floor, beyond which other arenas are looked for
 MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
+MOST_KEPT = 1_000_000  # columns and bindings, multiplied, of which it is kept what is taken there
 FEWEST_SHAPES = 16
 FAR = (2**10, 2**20)  # extents between which sizes are seen to grow
 MOST_AT_ONCE = 16  # shapes that are returned without a closer search
@@ -112,12 +113,17 @@ class SampledCall:
         self.names = symbols_of(self.sizes)
         self.growths = _growths(self.sizes, self.names)
         self._known: dict[tuple[tuple[int, ...], ...], _Sample | None] = {}
+        self._kept = 0
 
     def at(self, points: tuple[tuple[int, ...], ...]) -> _Sample | None:
         """Return what is taken at those of `points` at which all sizes are defined; None where none is."""
-        if points not in self._known:
-            self._known[points] = self._at(points) if points else None
-        return self._known[points]
+        if points in self._known:
+            return self._known[points]
+        sample = self._at(points) if points else None
+        self._kept += 0 if sample is None else sample[1].limit.size
+        if self._kept <= MOST_KEPT:  # the starts come first
+            self._known[points] = sample
+        return sample
 
     def _at(self, points: Sequence[tuple[int, ...]]) -> _Sample | None:
         table = SizeTable.at(self.bounds.grid(self.names, points), self.sizes).defined()

@@ -32,6 +32,7 @@ FEW_SYMBOLS = 3
 MOST_LINES = 8  # symbols along which sizes are compared
 MOST_CROSSINGS = 24
 MOST_SIZES = 128  # that are compared with each other
+EXACT = 2.0**53  # below which floats have every integer
 MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
 
 
