@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
@@ -38,6 +38,15 @@ class SizeTable:
         points = tuple(point for point, one in zip(self.grid.points, finite.tolist(), strict=True) if one)
         grid = Grid(names=self.grid.names, points=points)
         return SizeTable(grid, self.rows, self.values[:, finite]) if points else None
+
+    def parts(self, most: int) -> Iterator[SizeTable]:
+        """Yield the same for `most` points after the other."""
+        if len(self.grid) <= most:
+            yield self
+            return
+        for first in range(0, len(self.grid), most):
+            grid = Grid(names=self.grid.names, points=self.grid.points[first : first + most])
+            yield SizeTable(grid, self.rows, self.values[:, first : first + most])
 
     def rows_of(self, sizes: Iterable[Expr]) -> Numbers:
         """Return the number of the row of each of `sizes`, which are among those of the table."""

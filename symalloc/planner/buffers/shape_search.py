@@ -26,12 +26,14 @@ NOTICED = 4096  # bytes beyond the limit
 SLIGHT = 0.001  # of the floor, beyond which other arenas are looked for
 MOST_CELLS = 1_000_000  # columns, bindings and arenas, multiplied, from which such bindings are looked for
 MOST_KEPT = 1_000_000  # columns and bindings, multiplied, of which it is kept what is taken there
+CELLS_AT_ONCE = 16_000  # the same, of one timeline: arrays of more are fresh pages each time they are made
 FEWEST_SHAPES = 16
 FAR = (2**10, 2**20)  # extents between which sizes are seen to grow
 MOST_AT_ONCE = 16  # shapes that are returned without a closer search
 
 
-_Sample: TypeAlias = tuple[Grid, CallTimeline]
+_Sample: TypeAlias = tuple[Grid, Sequence[CallTimeline]]
+"""Points, and what is taken at them, part by part."""
 
 
 class WorstShapes(NamedTuple):
@@ -84,8 +86,11 @@ class ShapeSearch:
             sample = sampled.at(tuple(points))
             if sample is None:
                 return None
-            grid, there = sample
-            found = np.zeros(len(grid))
+            grid, parts = sample
+            return grid, np.concatenate([excess(part) for part in parts])
+
+        def excess(there: CallTimeline) -> Values:
+            found = np.zeros(there.limit.shape[1])
             if not keeps:
                 over = _over(there, groups, lent)
                 overs.append(float(over.max()))
@@ -94,7 +99,7 @@ class ShapeSearch:
                 ratios = there.spreads(groups)
                 spreads.append(float(ratios.max()))
                 found = np.maximum(found, (ratios - 1) / SLIGHT)
-            return grid, found
+            return found
 
         signed = self.bounds.signed
         names, growths, at_once = sampled.names, sampled.growths, 0 if thorough else MOST_AT_ONCE
@@ -120,14 +125,17 @@ class SampledCall:
         if points in self._known:
             return self._known[points]
         sample = self._at(points) if points else None
-        self._kept += 0 if sample is None else sample[1].limit.size
+        self._kept += 0 if sample is None else len(self.columns) * len(sample[0])
         if self._kept <= MOST_KEPT:  # the starts come first
             self._known[points] = sample
         return sample
 
     def _at(self, points: Sequence[tuple[int, ...]]) -> _Sample | None:
         table = SizeTable.at(self.bounds.grid(self.names, points), self.sizes).defined()
-        return None if table is None else (table.grid, CallTimeline(self.columns, table, self.profiles))
+        if table is None:
+            return None
+        each = max(CELLS_AT_ONCE // max(len(self.columns), 1), FEWEST_SHAPES)
+        return table.grid, [CallTimeline(self.columns, part, self.profiles) for part in table.parts(each)]
 
 
 def _growths(sizes: Sequence[Expr], names: Sequence[str]) -> Sequence[Growth]:

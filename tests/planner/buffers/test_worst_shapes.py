@@ -159,3 +159,21 @@ def test_assignments_of_one_call_are_judged_at_the_same_starts(monkeypatch: pyte
         plan_program(straight(Random(seed)), Prover())
     assert len(set(searched)) < len(searched), "a call was searched again"
     assert len(set(made)) == len(made) > 0
+
+
+def test_shapes_seen_part_by_part_give_the_same_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = [straight(Random(seed)) for seed in range(3)]
+    whole = [plan_program(program, Prover()) for program in programs]
+    monkeypatch.setattr(shape_search, "CELLS_AT_ONCE", 1)
+    parts: list[int] = []
+
+    class Counted(CallTimeline):
+        def __init__(
+            self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]
+        ) -> None:
+            super().__init__(columns, table, profiles)
+            parts.append(len(table.grid))
+
+    monkeypatch.setattr(shape_search, "CallTimeline", Counted)
+    assert [plan_program(program, Prover()) for program in programs] == whole
+    assert max(parts) <= shape_search.FEWEST_SHAPES < sum(parts)
