@@ -110,6 +110,7 @@ class CallColumns:
         self._latest = [list(accumulate(steps, max)) for steps in self.steps]
         self._begins: dict[Reservation, Sequence[tuple[int, int, int]]] = {}
         self._ends: dict[int, Sequence[int]] = {}
+        self._past: dict[tuple[tuple[int, tuple[int, int]], ...], Sequence[int]] = {}
         self._where: dict[int, slice | Numbers] = {}
         self.made = [bisect_left(self.steps[0], t.made) for t in tenants]
         self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
@@ -257,19 +258,27 @@ class CallColumns:
         return (Held(path, min(begin, self.made[i]), max(end, self.held[i][0].end)),)
 
     def _ends_of(self, i: int) -> Sequence[int]:
-        """The column on each of `paths` up to which an arena is there for a tenant."""
+        """The column on each of `paths` up to which an arena is there for a tenant: to its last use, or to
+        the If behind which it lies on another path.
+        """
         found = self._ends.get(i)
         if found is None:
-            found = self._ends[i] = [self._end(path, i) for path in self.paths]
+            there = {path: end for path, _, end in reversed(self.held[i])}
+            passed = self._passed(tuple(self.nesting.around(self.tenants[i].made)))
+            found = self._ends[i] = [
+                there.get(path, end) for path, end in zip(self.paths, passed, strict=True)
+            ]
         return found
 
-    def _end(self, path: int, i: int) -> int:
-        """The same on one path: to its last use, or to the If behind which it lies on another path."""
-        held = next((one for one in self.held[i] if one.path == path), None)
-        if held is not None:
-            return held.end
+    def _passed(self, blocks: tuple[tuple[int, tuple[int, int]], ...]) -> Sequence[int]:
+        """The column on each of `paths` that goes past one of `blocks` at which that is decided; else 0."""
+        found = self._past.get(blocks)
+        if found is None:
+            found = self._past[blocks] = [self._past_on(path, blocks) for path in self.paths]
+        return found
+
+    def _past_on(self, path: int, blocks: Iterable[tuple[int, tuple[int, int]]]) -> int:
         steps = self._sorted[path]
-        blocks = self.nesting.around(self.tenants[i].made)
         branch = next((b for b, block in blocks if not _any_within(steps, block)), None)
         return 0 if branch is None else self.offsets[path] + bisect_right(steps, branch)
 

@@ -176,11 +176,12 @@ class _Relief:
 
         It is the one that is live at most of the columns `over` the limit; the largest of those.
         """
+        crowded = (0, *over.cumsum().tolist())  # in front of each column
         ranked = []
         for i in self.members:
             if not any(begin <= column < end for _, begin, end in self.memory.held[i]):
                 continue
-            helps = sum(int(over[begin:end].sum()) for _, begin, end in self.memory.held[i])
+            helps = sum(crowded[end] - crowded[begin] for _, begin, end in self.memory.held[i])
             ranked.append((helps, float(self.memory.bytes[i].sum()), -i))
         for _, _, negated in sorted(ranked, reverse=True):
             host = next((h for h in range(len(self.hosts)) if self.fits(-negated, h)), None)
@@ -195,8 +196,7 @@ class _Relief:
         room, size = memory.bytes[result] + 0.5, memory.bytes[i]
         if (size > room).any():
             return False
-        taken = self.loads[host]
-        if any((taken[begin:end] + size > room).any() for _, begin, end in memory.held[i]):
+        if (self.loads[host][memory.columns.where(i)] + size > room).any():
             return False
         apart = {path: begin for path, begin, _ in reversed(memory.held[result])}
         before = all(end <= apart.get(path, end) for path, _, end in memory.held[i])
@@ -215,6 +215,6 @@ class _Relief:
         """Move a member into a host's memory."""
         self.members.remove(i)
         self.guests[host].append(i)
-        for _, begin, end in self.memory.held[i]:
-            self.load[begin:end] -= self.memory.bytes[i]
-            self.loads[host][begin:end] += self.memory.bytes[i]
+        where = self.memory.columns.where(i)
+        self.load[where] -= self.memory.bytes[i]
+        self.loads[host][where] += self.memory.bytes[i]
