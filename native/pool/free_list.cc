@@ -94,8 +94,13 @@ bool FreeList::Put(int64_t offset, int64_t nbytes, Interval* merged) {
 }
 
 FreeList::Place FreeList::Before(int64_t offset) const {
-  int64_t chunk = CountNotAbove(firsts_.data(), static_cast<int64_t>(firsts_.size()), offset) - 1;
-  if (chunk < 0) return Place{0, -1};
+  int64_t count = static_cast<int64_t>(firsts_.size());
+  int64_t chunk = std::min(latest_, count - 1);
+  if (offset < firsts_[chunk] || (chunk + 1 < count && offset >= firsts_[chunk + 1])) {
+    chunk = CountNotAbove(firsts_.data(), count, offset) - 1;
+    if (chunk < 0) return Place{0, -1};
+    latest_ = chunk;
+  }
   const Slots& slots = *chunks_[chunk].slots;
   return Place{chunk, static_cast<int>(CountNotAbove(slots.starts.data(), slots.count, offset)) - 1};
 }

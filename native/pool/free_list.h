@@ -131,6 +131,7 @@ class FreeList {
   std::vector<int64_t> groups_;  // the largest of kGroup chunks each
   SizeIndex by_size_;
   int64_t count_ = 0;
+  mutable int64_t latest_ = 0;  // the chunk that was looked for last: the next is often the same
 };
 
 }  // namespace symalloc
