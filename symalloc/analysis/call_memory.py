@@ -72,8 +72,8 @@ class CallMemory:
     not returned), results, and what called functions hold meanwhile.  `calls` are the operators that run
     meanwhile, in the order of the text.  `paths` holds the same for each path
     through the function, which takes the branches `path`; none where it does not branch, or has too many:
-    then it is not `exact`, and the most that is held may be less.  `recursive`: a function that is called is
-    left out, because the call is one within itself.
+    then it is not `exact`, and the most that is held may be less.  `recursive`: a function is called within a
+    call of itself, how many times is not known; the inner call is left out.
     """
 
     storages: tuple[HeldMemory, ...] = ()
@@ -91,8 +91,10 @@ class CallMemory:
         known there.
 
         Sizes are rounded up to 64.  It is no less than what is held where paths are too many, or some of
-        them are never taken.
+        them are never taken.  None, too, where the call is `recursive`.
         """
+        if self.recursive:
+            return None
         if self.paths:
             return combined(max, (path.peak(binding, results=results) for path in self.paths))
         held = [*self.storages, *self.fresh, *(self.results if results else ())]
@@ -113,7 +115,7 @@ class CallMemory:
 def call_memory(
     program: Program, analyses: Mapping[str, FunctionAnalysis], name: str, callers: tuple[str, ...] = ()
 ) -> CallMemory:
-    """Return the memory of a call of the function `name`; recursion is not followed."""
+    """Return the memory of a call of the function `name`, within calls of `callers`."""
     within = (*callers, name)
     analysis = analyses[name]
     called = {i.name for _, i in analysis.cfg.instructions if isinstance(i, CallFunction)}
@@ -131,7 +133,7 @@ def call_memory(
         straight = _straight(program, variant, callees, yielded)
         found.append(replace(straight, path=_branches_taken(analysis, variant)))
     exact = not analysis.cfg.joins or paths is not None
-    recursive = not called.isdisjoint(within)
+    recursive = not called.isdisjoint(within) or any(callee.recursive for callee in callees.values())
     return replace(whole, paths=tuple(found), exact=exact, recursive=recursive)
 
 

@@ -1,8 +1,8 @@
 """The layouts of a function, the tightest first, then down a ladder of larger ones that are easier to prove.
 
 What starts a storage lies there at offset 0, whatever the rung.  Groups of equal structure, as layers have
-them, are packed once.  Where an arena may come out above the floor a rung says why, and by how much at sample
-bindings.
+them, are packed once.  Where an arena may come out above the floor a rung says why, and by how much among the
+shapes that were looked at.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.search.grid import Ranges
 from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, SearchResult, search
+from symalloc.planner.worst_ratio import worst_ratio
 from symalloc.program.ir import Function, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -289,17 +290,13 @@ def _rungs(
         taken += ["search"] if result.worst > PERFECT else []
         taken += ["bounds"] if arena.raised else []
         taken += ["one stacking"] if alone and len(result.regimes) > 1 else []
-        ratio = max(_ratio(group, arena, domain), result.worst) if taken else 1.0
+        ratio = max(worst_ratio(group.live, arena.size, domain, group.names), result.worst) if taken else 1.0
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
     for one in (one for one in storages if one.raised):
-        ratio = _ratio(_ArenaBuffers([p.buffer for p in one.placements]), one, domain)
+        group = _ArenaBuffers([p.buffer for p in one.placements])
+        ratio = worst_ratio(group.live, one.size, domain, group.names)
         worst["bounds"] = max(ratio, worst.get("bounds", 1.0))
     return tuple(Rung(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
-
-
-def _ratio(group: _ArenaBuffers, arena: Arena, domain: Domain) -> float:
-    """Return the largest ratio of an arena's bytes to the floor, at the samples of the domain."""
-    return max((1.0, *(size / max(floor, 1) for size, floor in group.against_floor(arena.size, domain))))
 
 
 # -- what goes together ------------------------------------------------------------------------------------

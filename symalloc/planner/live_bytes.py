@@ -39,12 +39,29 @@ class LiveBytes:
         """Return the bytes of `size` and the most that are live together, at each point of `grid` but for
         those at which a divisor is zero.
         """
-        table = grid.values([size, *self.sizes])
-        if self._combinations is not None:
-            table = np.array([table[0], (self._combinations @ table[1:]).max(axis=0, initial=0.0)])
-            if (np.abs(table) < EXACT).all():
-                return zip(*table.tolist(), strict=True)
+        table = self._table(size, grid)
+        if table is not None and (np.abs(table) < EXACT).all():
+            return zip(*table.tolist(), strict=True)
         return self._exactly(size, map(grid.binding, range(len(grid))))
+
+    def ratios(self, size: Expr, grid: Grid) -> Values | None:
+        """Return the bytes of `size` in multiples of those that are live together at each point, 0 where they
+        are not defined; None for many sizes.
+        """
+        table = self._table(size, grid)
+        if table is None:
+            return None
+        with np.errstate(invalid="ignore"):
+            found = table[0] / np.maximum(table[1], 1.0)
+        return np.where(np.isfinite(found), found, 0.0)
+
+    def _table(self, size: Expr, grid: Grid) -> Values | None:
+        """Return the bytes of `size` and those that are live together, as rows; None for many sizes."""
+        if self._combinations is None:
+            return None
+        values = grid.values([size, *self.sizes])
+        with np.errstate(invalid="ignore"):
+            return np.array([values[0], (self._combinations @ values[1:]).max(axis=0, initial=0.0)])
 
     def _exactly(self, size: Expr, bindings: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, int]]:
         for binding in bindings:

@@ -143,7 +143,7 @@ RungKind: TypeAlias = Literal["search", "bounds", "one stacking", "storages", "a
 class Rung:
     """A way in which a plan gave in where a budget ran out, or a call would take more (`arenas`), and why.
 
-    `ratio` is the largest of the arenas to their floor at sample bindings.
+    `ratio` is the largest of the arenas to their floor among the bindings that were looked at.
     """
 
     kind: RungKind

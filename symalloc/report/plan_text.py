@@ -12,7 +12,7 @@ from symalloc.planner.memory_report.function_report import FunctionReport, Memor
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.report.peak_text import peak_lines
-from symalloc.report.quantities import columns, cut_place, human_bytes, percent, times
+from symalloc.report.quantities import at_most, columns, cut_place, human_bytes, percent, times
 from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
 from symalloc.size.evaluation import evaluated
@@ -54,7 +54,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield from (line for floor in _floor(report) for line in _broken(floor, width))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
     for rung in plan.rungs:
-        yield from _broken(f"  up to {rung.ratio:.3f} of the floor: {rung.reason}", width)
+        ratio = f"up to {at_most(rung.ratio)} of the floor at shapes that were looked at"
+        yield from _broken(f"  {ratio}: {rung.reason}", width)
     for guard in plan.guards:
         why = ", as the function declares" if guard.declared else ""
         yield from _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
@@ -253,6 +254,8 @@ def _outside(report: FunctionReport) -> Iterator[str]:
     if outside.kernels:
         yield "  kernels with workspace:"
         yield from _capped([_kernel(use) for use in _by_size(report)], "kernels")
+    if report.outcome is not None and report.outcome.planned.recursive:
+        yield "  unknown: what a whole call holds, as functions call themselves, how often depends on data"
     if outside.packed:
         names = ", ".join(f"`{name}`" for name in outside.packed[:MOST_ROWS])
         more = f" and {len(outside.packed) - MOST_ROWS} more" if len(outside.packed) > MOST_ROWS else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import ceil
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 WIDEST_PLACE = 40
@@ -25,6 +26,11 @@ def human_bytes(count: int | None) -> str:
 def times(ratio: float | None) -> str:
     """A ratio with three decimals; `-` for what is not known."""
     return "-" if ratio is None else f"{ratio:.3f}" if ratio < 1e5 else f"{ratio:.2e}"
+
+
+def at_most(ratio: float) -> str:
+    """A ratio rounded up to three decimals, but for what arithmetic on floats adds."""
+    return times(ceil(ratio * 1000 - 1e-6) / 1000)
 
 
 def percent(share: float | None) -> str:

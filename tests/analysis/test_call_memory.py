@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
+from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory, call_memory
+from symalloc.analysis.interprocedural import analyse
+from symalloc.program.types import TupleType
 from symalloc.size.expr import Expr, constant, symbol
+from tests.program.build import Body, param, program_of
 
 N = symbol("n")
 
@@ -56,3 +59,17 @@ def test_a_size_that_is_not_known_makes_the_peak_unknown() -> None:
     assert memory.peak({}, results=True) is None
     assert memory.peak({}, results=False) == 64
     assert CallMemory(fresh=(held(N, 0, 1),)).peak({}, results=False) is None
+
+
+def test_what_calls_within_themselves_hold_is_not_known() -> None:
+    """Each call under way keeps its tensors: those of one alone are less than what is held."""
+    within, around = Body(param("x", "n"), name="step"), Body(param("y", "m"))
+    for body in (within, around):
+        body.call("fill", body.tensor(body.storage(64), 64))
+        body.function("step", body.params[0], kind=TupleType(fields=()))
+    program = program_of(within.finish(private=True), around.finish())
+    analyses = analyse(program)
+    for name in analyses:
+        memory = call_memory(program, analyses, name)
+        assert memory.recursive
+        assert memory.peak({"n": 1, "m": 1}, results=True) is None

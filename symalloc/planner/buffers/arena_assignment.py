@@ -237,7 +237,7 @@ class ArenaAssignment:
         if self.whole and not columns.alike:
             timeline = self.timeline(columns)
             simple = [*lone, *fewest_arenas(timeline, planned)]
-            return simple, timeline.spread(simple)
+            return simple, self.search.spread(timeline, simple)
         simple = [*lone, *by_definition(columns, planned)]
         if self.whole or len(simple) == len(members):  # each by itself, which is what the limit is
             return simple, 1.0
@@ -259,7 +259,8 @@ class ArenaAssignment:
             more += found.shapes
         if many and found.over > TOLERABLE_AT_LAST:
             return [*lone, *([i] for i in planned)], 1.0
-        return numbers, found.spread
+        said = found.spread > 1 + EXACT or all(members[i].buffer.grounded for i in planned)
+        return numbers, max(found.spread, self.search.spread(timeline, numbers)) if said else found.spread
 
     @cached_property
     def search(self) -> ShapeSearch:

@@ -19,7 +19,7 @@ from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, si
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
 from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import Growth, worst_shapes
+from symalloc.planner.search.worst_shapes import Growth, skewed_points, worst_shapes
 from symalloc.size.expr import Expr
 
 NOTICED = 4096  # bytes beyond the limit
@@ -105,6 +105,25 @@ class ShapeSearch:
         names, growths, at_once = sampled.names, sampled.growths, 0 if thorough else MOST_AT_ONCE
         shapes = worst_shapes(names, excesses, most, 1.0, signed, growths=growths, at_once=at_once)
         return WorstShapes(shapes, max(spreads), max(overs))
+
+    def spread(self, timeline: CallTimeline, groups: Groups) -> float:
+        """Return how many times the floor arenas for `groups` take at most, among more shapes than those that
+        `worst` looks at.
+        """
+        sampled, found = SampledCall(timeline.columns, self.profiles, self.bounds), [timeline.spread(groups)]
+
+        def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
+            sample = sampled.at(tuple(points))
+            if sample is None:
+                return None
+            ratios = np.concatenate([part.spreads(groups) for part in sample[1]])
+            found.append(float(ratios.max()))
+            return sample[0], np.maximum(ratios - 1, 0.0)
+
+        most = max(MOST_CELLS // (len(timeline.limit) * (len(groups) + 4)), FEWEST_SHAPES)
+        besides = skewed_points(len(sampled.names))[:most]
+        worst_shapes(sampled.names, excesses, 2 * most, 0.0, self.bounds.signed, besides=besides)
+        return max(found)
 
 
 class SampledCall:

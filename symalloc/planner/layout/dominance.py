@@ -145,15 +145,30 @@ def sample_grid(domain: Domain, names: Sequence[str]) -> Grid:
     """A few bindings of `names`, and of what else `domain` speaks of, inside it: all symbols alike, and each
     of `names` by itself none, or large.
     """
-    every = tuple(
-        dict.fromkeys((*names, *sorted(frozenset().union(*(a.symbols for a in domain.assumptions)))))
-    )
-    bounds = tuple([(domain.lower_of(name), min(domain.upper_of(name), INT64_MAX)) for name in every])
-    grid = Grid(names=every, points=_within(bounds, len(names)))
+    spoken = frozenset().union(*(a.symbols for a in domain.assumptions))
+    every = tuple(dict.fromkeys((*names, *sorted(spoken))))
+    return _assumed(domain, Grid(names=every, points=_within(_bounds(domain, every), len(names))))
+
+
+def grid_within(domain: Domain, names: tuple[str, ...], points: Iterable[tuple[int, ...]]) -> Grid:
+    """Return the grid of `points`, each extent moved within its bounds; none outside of `domain`."""
+    bounds = _bounds(domain, names)
+    if any(low > high for low, high in bounds):
+        return Grid(names=names, points=())
+    moved = (tuple(min(max(e, low), high) for e, (low, high) in zip(p, bounds, strict=True)) for p in points)
+    return _assumed(domain, Grid(names=names, points=tuple(dict.fromkeys(moved))))
+
+
+def _bounds(domain: Domain, names: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    return tuple([(domain.lower_of(name), min(domain.upper_of(name), INT64_MAX)) for name in names])
+
+
+def _assumed(domain: Domain, grid: Grid) -> Grid:
+    """Return the points of `grid` at which what `domain` assumes holds."""
     if not domain.assumptions:
         return grid
     inside = (i for i in range(len(grid)) if _inside(domain, grid.binding(i)))
-    return Grid(names=every, points=tuple(grid.points[i] for i in inside))
+    return Grid(names=grid.names, points=tuple(grid.points[i] for i in inside))
 
 
 @lru_cache(maxsize=256)

@@ -73,8 +73,10 @@ def call_peak(
 ) -> CallPeak | None:
     """Return the parts of the peak of a call at `binding`, results included: `CallMemory.peak` in parts.
 
-    None where a size is not known there.
+    None where a size is not known there, or a function is called within a call of itself.
     """
+    if memory.recursive:
+        return None
     if memory.paths:
         found = [call_peak(path, binding, origins) for path in memory.paths]
         known = [one for one in found if one is not None]

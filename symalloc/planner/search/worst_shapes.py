@@ -47,6 +47,7 @@ LINES, ON_LINES, ALIKE_AT_RANDOM = 6, 144, 64  # pairs of symbols, points of the
 ANY_BYTES = (12.0, 24.0)
 FARTHEST_ALIKE = 30.0
 STEPS = (1.5, 1.5, 1.25, 1.25, 1.12, 1.06)
+SKEWED, SMALLER, LARGER = 1024, 6.0, 20.0  # points, and the largest binary logarithms of their extents
 KEPT = 4  # points that the search goes on from, and that are returned
 MOST_AXES = 8
 
@@ -61,14 +62,16 @@ def worst_shapes(
     growths: Sequence[Growth] = (),
     dense: bool = False,
     at_once: int = 0,
+    besides: Sequence[tuple[int, ...]] = (),
 ) -> list[Mapping[str, int]]:
     """Return bindings of `names` at which the excess is above `enough`, the worst first; at most KEPT.
 
     The search starts from at most `most` points, and from the same with the symbols `signed` negative;
-    there are more of them where they are to lie `dense`, and where the `growths` of sizes are known.  With
-    `at_once` it ends there where some of these are above `enough`, and so many are returned.
+    there are more of them where they are to lie `dense`, and where the `growths` of sizes are known, and
+    those `besides`.  With `at_once` it ends there where some of these are above `enough`, and so many are
+    returned.
     """
-    points = (*_starts(len(names), dense), *dict.fromkeys(_alike(growths)))
+    points = (*_starts(len(names), dense), *dict.fromkeys(_alike(growths)), *besides)
     stride = max(-(-len(points) // most), 1)
     worst = _worst(excesses, tuple(mirrored(names, points[::stride], signed)), {}, max(at_once, KEPT))
     steps = () if at_once and any(excess > enough for excess in worst.values()) else STEPS
@@ -136,6 +139,14 @@ def _bytes_alike(count: int) -> Values:
     random = Random(count)
     drawn = [random.uniform(*ANY_BYTES) for _ in range(ALIKE_AT_RANDOM * count if count > 2 else 0)]
     return np.concatenate((lines.reshape(-1, count), np.array(drawn).reshape(-1, count)))
+
+
+@lru_cache(maxsize=64)
+def skewed_points(dimensions: int) -> tuple[tuple[int, ...], ...]:
+    """Return points at which each extent is small or large by itself; half of them small in all."""
+    random = Random(dimensions)
+    ends = islice(cycle((SMALLER, LARGER)), SKEWED if dimensions > 1 else 0)
+    return tuple(tuple(round(2 ** random.uniform(0.0, end)) for _ in range(dimensions)) for end in ends)
 
 
 def _line(first: float, last: float, factor: float) -> list[int]:

@@ -80,7 +80,7 @@ def _encoded(value: Any, table: FormulaTable) -> Any:
 
 
 def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
-    """Return what a call holds, by who planned it; null where nobody did."""
+    """Return what a call holds, by who planned it; null where nobody did, or a function calls itself."""
     outcome, compared = report.outcome, report.comparison
     memories = {
         "ours": None if outcome is None else outcome.planned,
@@ -88,7 +88,10 @@ def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
         "tvm_bounded": _memory_of(None if compared is None else compared.bounded),
         "tvm_unbounded": _memory_of(None if compared is None else compared.unbounded),
     }
-    found = {who: None if memory is None else _memory(memory, None) for who, memory in memories.items()}
+    found = {
+        who: None if memory is None or memory.recursive else _memory(memory, None)
+        for who, memory in memories.items()
+    }
     return {**_encoded(found, table), "fallback": outcome is not None and outcome.fallback}
 
 
