@@ -31,7 +31,7 @@ from tests.program.build import program_of
 from tests.scale import tries
 
 SHARE, SPARE = 0.02, 4096
-N, M = symbol("n"), symbol("m")
+N, M, K = symbol("n"), symbol("m"), symbol("k")
 SIZES = tuple(constant(16) * size for size in (N, M, N * N, M * M))
 Y = Var("y", TensorType(shape=(M,), dtype=FLOAT))
 
@@ -91,6 +91,32 @@ def test_random_calls_keep_to_limit_and_floor_at_shapes_drawn_afresh(
         plan_program(straight(Random(seed), SKEWED if skewed else SIZES), Prover(), options=options)
     assert over and max(over, key=lambda one: one[0])[0] <= SHARE
     assert max(above) <= 1 + SHARE
+
+
+@pytest.mark.parametrize("seed", [188, 287, 299])
+def test_what_storages_take_is_said_of_skewed_shapes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Among three symbols, one of which is a million where the others are one, it is up to 1.27."""
+    judged, above = ArenaAssignment.judged, []
+
+    def checked(
+        self: ArenaAssignment, members: Sequence[Candidate], columns: CallColumns, *rest: Any
+    ) -> tuple[Groups, float]:
+        groups, spread = judged(self, members, columns, *rest)
+        sizes, random = sizes_of(columns, self.profiles), Random(1)
+        names = symbols_of(sizes)
+        points = [tuple(round(2 ** random.uniform(0, 20)) for _ in names) for _ in range(1000)]
+        table = SizeTable.at(self.bounds.grid(names, points), sizes).defined()
+        if table is not None:
+            above.append(CallTimeline(columns, table, self.profiles).spread(groups) / spread)
+        return groups, spread
+
+    monkeypatch.setattr(ArenaAssignment, "judged", checked)
+    drawn = straight(Random(seed), (*SKEWED, 16 * K, 3 * M * K, K * N)).functions["main"]
+    z = Var("z", TensorType(shape=(K,), dtype=FLOAT))
+    known = {"n": Origin.DIMENSION, "m": Origin.DIMENSION, "k": Origin.DIMENSION}
+    program = program_of(replace(drawn, params=(*drawn.params, z), symbols=known))
+    plan_program(program, Prover(), options=PlanOptions(flavour="storages"))
+    assert above and max(above) <= 1.0001
 
 
 @pytest.mark.parametrize("ratio", [(1.4,), (1.4, 0.2), (1.4, 3.0, 0.3)])
