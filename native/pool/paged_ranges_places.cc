@@ -10,8 +10,8 @@ constexpr int kMostTried = 32;  // places, in search of one that is clear of lim
 
 }  // namespace
 
-// Calls visit(offset) for the places of a block at the ends of a free interval and of the runs of free pages in it, until it
-// returns false.
+// Calls visit(offset) for the places of a block at the ends of a free interval and of the runs of free pages in it, but for
+// the end of the range, until it returns false.
 template <typename Visit>
 void PagedRanges::Range::ForPlaces(const FreeList::Interval& free, int64_t size, int64_t align, Visit visit) const {
   bool more = true;
@@ -20,9 +20,10 @@ void PagedRanges::Range::ForPlaces(const FreeList::Interval& free, int64_t size,
     return more;
   };
   if (free.end - free.start < size || !visit_fitting(RoundUp(free.start, align))) return;
-  if (free.end < capacity && !visit_fitting((free.end - size) & -align)) return;
+  auto visit_end = [&](int64_t end) { return end == capacity || visit_fitting((end - size) & -align); };
+  if (!visit_end(free.end)) return;
   givable.RunsIn(EndTouched(free.start), free.end >> shift, [&](int64_t first, int64_t last) {
-    return visit_fitting(RoundUp(first * page, align)) && visit_fitting((last * page - size) & -align);
+    return visit_fitting(RoundUp(first * page, align)) && visit_end(last * page);
   });
 }
 
