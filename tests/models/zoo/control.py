@@ -178,7 +178,7 @@ def subroutine_returns_argument() -> tvm.IRModule:
 
 @model(sizes={"n": 6}, runs=False)
 def recursion() -> tvm.IRModule:
-    """A function that calls itself until a condition says so."""
+    """A function that calls itself, once more, where a condition says so."""
 
     @I.ir_module
     class Module:
@@ -187,7 +187,7 @@ def recursion() -> tvm.IRModule:
             cls = Module
             if c:
                 a = R.add(x, x)
-                y = cls.main(c, a)
+                y = cls.main(R.const(False, "bool"), a)
             else:
                 y = x
             return y
