@@ -75,12 +75,7 @@ class ShapeSearch:
         tight = own < 2 or bool(lent) or bound.tight(groups)
         if keeps and tight:
             return WorstShapes((), spreads[0])
-        sampled = self._sampled.get(timeline.columns)
-        if sampled is None:
-            sampled = SampledCall(timeline.columns, self.profiles, self.bounds)
-            self._sampled[timeline.columns] = sampled
-        cells = len(timeline.limit) * (len(groups) + 4)
-        most = max(MOST_CELLS // cells, FEWEST_SHAPES)
+        sampled, most = self._sample(timeline.columns), _most_shapes(timeline, groups)
 
         def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
             sample = sampled.at(tuple(points))
@@ -110,7 +105,8 @@ class ShapeSearch:
         """Return how many times the floor arenas for `groups` take at most, among more shapes than those that
         `worst` looks at.
         """
-        sampled, found = SampledCall(timeline.columns, self.profiles, self.bounds), [timeline.spread(groups)]
+        sampled, most = self._sample(timeline.columns), _most_shapes(timeline, groups)
+        found = [timeline.spread(groups)]
 
         def excesses(points: Sequence[tuple[int, ...]]) -> tuple[Grid, Values] | None:
             sample = sampled.at(tuple(points))
@@ -120,10 +116,19 @@ class ShapeSearch:
             found.append(float(ratios.max()))
             return sample[0], np.maximum(ratios - 1, 0.0)
 
-        most = max(MOST_CELLS // (len(timeline.limit) * (len(groups) + 4)), FEWEST_SHAPES)
         besides = skewed_points(len(sampled.names))[:most]
         worst_shapes(sampled.names, excesses, 2 * most, 0.0, self.bounds.signed, besides=besides)
         return max(found)
+
+    def _sample(self, columns: CallColumns) -> SampledCall:
+        if columns not in self._sampled:
+            self._sampled[columns] = SampledCall(columns, self.profiles, self.bounds)
+        return self._sampled[columns]
+
+
+def _most_shapes(timeline: CallTimeline, groups: Groups) -> int:
+    """Return how many shapes a search may start from."""
+    return max(MOST_CELLS // (len(timeline.limit) * (len(groups) + 4)), FEWEST_SHAPES)
 
 
 class SampledCall:

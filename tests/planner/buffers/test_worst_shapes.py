@@ -44,6 +44,21 @@ def drawn(names: Sequence[str], random: Random, *, skewed: bool = False) -> list
     return [tuple(larger.get(n, 1) * round(2 ** random.uniform(3, 12)) for n in names) for _ in range(300)]
 
 
+def timelines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[CallColumns, Grid]]:
+    """What searches look at from here on: the call and its shapes, for each time."""
+    made: list[tuple[CallColumns, Grid]] = []
+
+    class Noted(CallTimeline):
+        def __init__(
+            self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]
+        ) -> None:
+            super().__init__(columns, table, profiles)
+            made.append((columns, table.grid))
+
+    monkeypatch.setattr(shape_search, "CallTimeline", Noted)
+    return made
+
+
 def straight(random: Random, sizes: Sequence[Expr] = SIZES) -> Program:
     """Tensors over two symbols, each made of others made before; two of them are returned."""
     made: list[Var] = []
@@ -164,22 +179,14 @@ def test_what_starts_show_is_enough_at_once() -> None:
 
 
 def test_assignments_of_one_call_are_judged_at_the_same_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[CallColumns, Grid]] = []
+    made = timelines(monkeypatch)
     searched: list[CallColumns] = []
-
-    class Counted(CallTimeline):
-        def __init__(
-            self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]
-        ) -> None:
-            super().__init__(columns, table, profiles)
-            made.append((columns, table.grid))
 
     def counted(self: ShapeSearch, timeline: CallTimeline, *rest: Any, **options: bool) -> WorstShapes:
         searched.append(timeline.columns)
         return worst(self, timeline, *rest, **options)
 
     worst = ShapeSearch.worst
-    monkeypatch.setattr(shape_search, "CallTimeline", Counted)
     monkeypatch.setattr(ShapeSearch, "worst", counted)
     for seed in range(6):
         plan_program(straight(Random(seed)), Prover())
@@ -191,15 +198,7 @@ def test_shapes_seen_part_by_part_give_the_same_plans(monkeypatch: pytest.Monkey
     programs = [straight(Random(seed)) for seed in range(3)]
     whole = [plan_program(program, Prover()) for program in programs]
     monkeypatch.setattr(shape_search, "CELLS_AT_ONCE", 1)
-    parts: list[int] = []
-
-    class Counted(CallTimeline):
-        def __init__(
-            self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]
-        ) -> None:
-            super().__init__(columns, table, profiles)
-            parts.append(len(table.grid))
-
-    monkeypatch.setattr(shape_search, "CallTimeline", Counted)
+    made = timelines(monkeypatch)
     assert [plan_program(program, Prover()) for program in programs] == whole
+    parts = [len(grid) for _, grid in made]
     assert max(parts) <= shape_search.FEWEST_SHAPES < sum(parts)
