@@ -13,13 +13,14 @@ from math import inf
 from typing import TypeVar
 
 from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.layout.dominance import PROVER_BUDGET, sample_grid
+from symalloc.planner.layout.dominance import PROVER_BUDGET
 from symalloc.planner.layout.offsets import FormulasTooLongError
 from symalloc.planner.layout.storage import storage
 from symalloc.planner.live_bytes import LiveBytes
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.search.domain_grid import sample_grid
 from symalloc.planner.search.grid import Ranges
 from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, SearchResult, search
 from symalloc.planner.worst_ratio import worst_ratio

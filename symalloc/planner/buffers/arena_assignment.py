@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import lt
 from typing import NamedTuple
 
 from symalloc.analysis.live_ranges import LiveRange
@@ -44,10 +45,11 @@ from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, si
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
-from symalloc.planner.buffers.sample_shapes import ExtentBounds, sample_table
+from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, sample_table
 from symalloc.planner.buffers.shape_search import ShapeSearch
 from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.memory_plan import Buffer, Unplanned
+from symalloc.planner.search.domain_grid import sample_grid
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.program.record import record
@@ -314,7 +316,7 @@ class ArenaAssignment:
         """
         key = columns, tuple(hosts)
         if more or key not in self._attempts:
-            timeline = self.timeline(columns, more)
+            timeline = self.hosting(columns, more) if hosts else self.timeline(columns, more)
             found = ArenaAttempts(timeline, planned, results, hosts, self.coefficients(columns))
             if more:
                 return found
@@ -339,8 +341,23 @@ class ArenaAssignment:
 
     def timeline(self, columns: CallColumns, more: Sequence[Mapping[str, int]] = ()) -> CallTimeline:
         """Return what is taken at sample bindings and at `more`."""
-        table = sample_table(sizes_of(columns, self.profiles), self.bounds, more, dense=not columns.alike)
-        return CallTimeline(columns, table, self.profiles)
+        return CallTimeline(columns, self.table(columns, more), self.profiles)
+
+    def hosting(self, columns: CallColumns, more: Sequence[Mapping[str, int]]) -> CallTimeline:
+        """Return the same, where besides what lies in the memory of a result has to fit at shapes outside of
+        the declared bounds: layouts are made for those, too.
+        """
+        table = self.table(columns, more)
+        lows = [self.bounds.lower.get(name, 0) for name in table.grid.names]
+        points = sample_grid(self.domain, table.grid.names).points if any(lows) else ()
+        outside = dict.fromkeys(p[: len(lows)] for p in points if any(map(lt, p, lows)))
+        timeline = CallTimeline(columns, table.also_at(outside), self.profiles)
+        return timeline.judged_at(len(table.grid))
+
+    def table(self, columns: CallColumns, more: Sequence[Mapping[str, int]]) -> SizeTable:
+        """Return all sizes at sample bindings and at `more`."""
+        sizes = sizes_of(columns, self.profiles)
+        return sample_table(sizes, self.bounds, more, dense=not columns.alike)
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:
         """Return where the arena of a group is reserved, in the order of the text."""

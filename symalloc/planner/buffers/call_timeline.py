@@ -55,7 +55,7 @@ class CallTimeline:
         self.straight, self.all_known = columns.straight, columns.all_known
         self.reserved, self.extended = columns.reserved, columns.extended
         self.possible, self.may_join = columns.possible, columns.may_join
-        self.by_column = False
+        self.by_column, self.judged = False, table.values.shape[1]
         self._heights: dict[tuple[int, ...], Values] = {}
         self._own: tuple[list[tuple[int, ...]], Values] | None = None
         self._kept: tuple[list[tuple[int, ...]], Values] | None = None
@@ -201,6 +201,19 @@ class CallTimeline:
         """The same timeline with another limit and floor, `by_column`: no other says anything of it."""
         found = copy(self)
         found.limit, found.floor, found.by_column = limit, floor, True
+        return found
+
+    def judged_at(self, count: int) -> CallTimeline:
+        """The same timeline with the first `count` bindings `judged`, and neither limit nor floor at others:
+        what counts there is that tensors fit into the memory of results.
+        """
+        if count == self.bytes.shape[1]:
+            return self
+        found = copy(self)
+        found.limit, found.floor, found.scale = self.limit.copy(), self.floor.copy(), self.scale.copy()
+        found.limit[:, count:] = found.floor[count:] = NO_LIMIT
+        found.scale[count:] = np.inf
+        found.judged = count
         return found
 
     def own(self, groups: Sequence[Sequence[int]]) -> Values:

@@ -93,7 +93,7 @@ def find_candidates(
             function.declared_lower, function.declared_upper if reserve else {}, sizes.known.may_be_negative
         ),
         profiles,
-        sizes.known.domain,
+        sizes.domain,
         called=analysis.called,
         whole=options.graphs,
         apart=options.constants_apart,

@@ -48,6 +48,9 @@ class _Relief:
         self.guests: list[list[int]] = [[] for _ in hosts]
         self.load = memory.load(members).copy()
         self.loads = [memory.load([host]).copy() for host in hosts]
+        self.rooms: Values = memory.bytes[self.hosts]
+        growing = [number for number, host in enumerate(hosts) if not memory.tenants[host].kept]
+        self.rooms[growing, memory.judged :] = np.inf
 
     def run(self, results: Sequence[int]) -> bool:
         """Move tensors until what is left, beside `results`, keeps the limit; return whether it does."""
@@ -74,7 +77,7 @@ class _Relief:
         """Return whether too much is left however tensors are moved: hosts are full, or all in them that are
         small enough.
         """
-        size, hosts = self.memory.bytes, self.memory.bytes[self.hosts]
+        size, hosts = self.memory.bytes, self.rooms
         members = np.array(sorted(self.members), dtype=np.int64)
         fitting: Truths = np.all(size[members][:, None, :] <= hosts[None, :, :] + 0.5, axis=2)
         moved = np.minimum(self.memory.load(members[fitting.any(axis=1)].tolist()), hosts.sum(axis=0))
@@ -123,7 +126,7 @@ class _Relief:
     def all_fitting(self, host: int) -> Numbers:
         """The members, in order, that there is room for in a host's memory; the function is straight."""
         memory, result = self.memory, self.hosts[host]
-        room, taken = memory.bytes[result] + 0.5, self.loads[host]
+        room, taken = self.rooms[host] + 0.5, self.loads[host]
         ((_, made, _),) = memory.held[result]
         members = np.array(sorted(self.members), dtype=np.int64)
         begins, ends = memory.columns.held_columns.single(members)
@@ -193,7 +196,7 @@ class _Relief:
         """Return whether there is room for a member in a host's memory, whose result comes later."""
         memory = self.memory
         result = self.hosts[host]
-        room, size = memory.bytes[result] + 0.5, memory.bytes[i]
+        room, size = self.rooms[host] + 0.5, memory.bytes[i]
         if (size > room).any():
             return False
         if (self.loads[host][memory.columns.where(i)] + size > room).any():

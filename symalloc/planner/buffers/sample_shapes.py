@@ -48,6 +48,14 @@ class SizeTable:
             grid = Grid(names=self.grid.names, points=self.grid.points[first : first + most])
             yield SizeTable(grid, self.rows, self.values[:, first : first + most])
 
+    def also_at(self, points: Iterable[tuple[int, ...]]) -> SizeTable:
+        """Return the same with those of `points` behind its own at which all sizes are defined."""
+        there = SizeTable.at(Grid(names=self.grid.names, points=tuple(points)), self.rows).defined()
+        if there is None:
+            return self
+        grid = Grid(names=self.grid.names, points=(*self.grid.points, *there.grid.points))
+        return SizeTable(grid, self.rows, np.concatenate((self.values, there.values), axis=1))
+
     def rows_of(self, sizes: Iterable[Expr]) -> Numbers:
         """Return the number of the row of each of `sizes`, which are among those of the table."""
         return np.array([self.rows[size] for size in sizes], dtype=np.int64)

@@ -10,13 +10,17 @@ import pytest
 
 from symalloc.planner import plan_functions
 from symalloc.planner.buffers.result_memory import _Relief
+from symalloc.planner.planner_options import BoundsUse, PlanOptions
 from symalloc.planner.search.grid import Values
-from symalloc.program.ir import Instruction, Operand
+from symalloc.program.ir import Instruction, Operand, Origin, Var
+from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
-from symalloc.size.expr import Expr, constant
-from tests.planner.buffers.test_candidates import N, X, alloc, function, kernel, split
+from symalloc.size.expr import Expr, constant, symbol
+from tests.planner.buffers.test_candidates import FLOAT, N, X, alloc, function, kernel, split
 from tests.program.build import program_of
 
+M = symbol("m")
+Y = Var("y", TensorType(shape=(M,), dtype=FLOAT))
 WIDTHS: tuple[Expr, ...] = (N * constant(16), N * constant(48), N * N * constant(16), constant(4096))
 
 
@@ -51,16 +55,29 @@ def test_hopeless_is_only_what_no_moves_could_save(monkeypatch: pytest.MonkeyPat
     assert min(found.values()) > 0, "both happen"
 
 
-def test_a_constant_is_not_put_into_a_result_that_may_be_empty_though_declared_bounds_say_otherwise() -> None:
+@pytest.mark.parametrize(
+    ("size", "bounds", "shared"),
+    [
+        (constant(16), "ignore", set()),
+        (4 * M, "ignore", set()),
+        (16 * M, "ignore", set()),
+        (constant(16), "enforce", {"small"}),
+    ],
+)
+def test_nothing_is_put_into_a_result_that_holds_it_within_declared_bounds_only(
+    size: Expr, bounds: BoundsUse, shared: set[str]
+) -> None:
     """No arena is chosen that has to be given up once it is seen to outgrow the result."""
     small, big, last = (
-        alloc("small", constant(16)),
-        alloc("big", N * constant(16)),
-        alloc("last", N * constant(16)),
+        alloc(name, wide) for name, wide in (("small", size), ("big", N * M), ("last", N * M))
     )
     steps = kernel(X, small.var), kernel(small.var, big.var), kernel(big.var, last.var)
-    bare = function(small, steps[0], big, steps[1], last, steps[2], result=last.var)
-    declared = replace(bare, declared_lower={"n": 1})
+    bare = function(small, steps[0], big, steps[1], last, steps[2], result=last.var, params=(X, Y))
+    declared = replace(bare, symbols=dict.fromkeys("nm", Origin.DIMENSION), declared_lower={"n": 16, "m": 16})
     with patch.object(plan_functions, "find_buffers", wraps=plan_functions.find_buffers) as chosen:
-        plan_functions.plan_program(program_of(declared), Prover())
+        plans = plan_functions.plan_program(
+            program_of(declared), Prover(), options=PlanOptions(bounds=bounds)
+        )
     assert chosen.call_count == 1
+    lent = [arena for arena in plans["main"].arenas if arena.result is not None]
+    assert {p.buffer.name for arena in lent for p in arena.placements} - {"last"} == shared

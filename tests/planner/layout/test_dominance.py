@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.layout.dominance import Dominance, sample_grid
+from symalloc.planner.layout.dominance import Dominance
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
-from symalloc.size.condition import eq, le
+from symalloc.size.condition import eq
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
 
 N, M = symbol("n"), symbol("m")
@@ -43,15 +43,6 @@ def test_alignment_is_folded_where_it_is_proved() -> None:
     assert dominance().align(4 * N, 64) == round_up(4 * N, 64)
     sixteenths = Domain(assumptions=(eq(mod(N, 16), 0),))
     assert dominance(sixteenths).align(4 * N, 64) == 4 * N
-
-
-def test_samples_lie_inside_the_domain() -> None:
-    domain = Domain(lower={"n": 5}, upper={"m": 3}, assumptions=(le(N, 200),))
-    found = sample_grid(domain, ("m", "n"))
-    assert found.points and all(domain.contains(found.binding(i)) for i in range(len(found)))
-    assert not sample_grid(Domain(assumptions=(le(N, -1),)), ("n",)).points
-    assert not sample_grid(Domain(lower={"n": 5}, upper={"n": 4}), ("n",)).points
-    assert sample_grid(Domain(), ()).binding(0) == {}
 
 
 def test_without_samples_the_prover_still_decides() -> None:
