@@ -1,16 +1,32 @@
 #include "pool/handles.h"
 
+#include <atomic>
 #include <utility>
 
 #include "pool/options.h"
 
 namespace symalloc {
 
+namespace {
+
+constexpr uint32_t kGenerations = 0x7fffffff;  // handles stay positive
+
+// Far from those of other tables: as many blocks would have to go through one index in between.
+uint32_t FirstGeneration() {
+  static std::atomic<uint32_t> tables{0};
+  return ((tables.fetch_add(1) * 0x9e3779b1) & kGenerations) | 1;
+}
+
+}  // namespace
+
+HandleTable::HandleTable() : first_(FirstGeneration()) {}
+
 int64_t HandleTable::Add(void* block, int64_t nbytes, std::string tag) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (unused_.empty()) {
-    unused_.push_back(static_cast<uint32_t>(slots_.size()));
-    slots_.emplace_back();
+    if (unused_.capacity() == slots_.size()) unused_.reserve(2 * slots_.size() + 8);  // `Release` needs no memory
+    slots_.push_back({first_, {}});
+    unused_.push_back(static_cast<uint32_t>(slots_.size() - 1));
   }
   uint32_t index = unused_.back();
   unused_.pop_back();
@@ -39,7 +55,7 @@ bool HandleTable::Release(int64_t handle, Held* gone) {
   gone->block = slot->held.block;
   gone->nbytes = slot->held.nbytes;
   if (!slot->held.tag.empty()) gone->tag = std::exchange(slot->held.tag, {});
-  slot->generation = (slot->generation + 1) & 0x7fffffff;  // handles stay positive
+  slot->generation = (slot->generation + 1) & kGenerations;
   unused_.push_back(static_cast<uint32_t>(handle));
   return true;
 }
@@ -58,7 +74,7 @@ HandleTable::Slot* HandleTable::Find(int64_t handle) {
   if (handle < 0 || index >= slots_.size()) throw BadFree("no such handle: it belongs to another pool");
   Slot* slot = &slots_[index];
   if (slot->generation != static_cast<uint32_t>(handle >> 32) || slot->held.references == 0) {
-    throw BadFree("the handle is stale: its block has been freed");
+    throw BadFree("the handle is stale: its block has been freed, or is of another pool");
   }
   return slot;
 }

@@ -17,9 +17,11 @@ struct Held {
 };
 
 // A handle is generation << 32 | index.  The generation of an index changes when its block goes, so that an
-// old handle is known to be stale.  Thread-safe.
+// old handle is known to be stale, and begins elsewhere in each table, so that those of others are.  Thread-safe.
 class HandleTable {
  public:
+  HandleTable();
+
   int64_t Add(void* block, int64_t nbytes, std::string tag);
 
   // The block of `handle`; throws BadFree for a stale handle, or one of another pool.
@@ -36,12 +38,13 @@ class HandleTable {
 
  private:
   struct Slot {
-    uint32_t generation = 1;
+    uint32_t generation;
     Held held;
   };
 
   Slot* Find(int64_t handle);
 
+  const uint32_t first_;  // generation of an index
   std::mutex mutex_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> unused_;

@@ -179,6 +179,16 @@ def test_a_handle_knows_its_block() -> None:
             use()
 
 
+def test_a_handle_of_another_pool_frees_nothing() -> None:
+    pools = [InstrumentedPool() for _ in range(3)]
+    own = [pool.alloc(100) for pool in pools]
+    for pool, block in zip(pools, own[1:] + own[:1], strict=True):
+        for use in (pool.free, pool.retain, pool.pointer, pool.address):
+            with pytest.raises(BadFreeError, match="another pool"):
+                use(block)
+    assert [block.nbytes for block in own] == [100] * 3
+
+
 def test_a_handle_that_is_dropped_keeps_its_block() -> None:
     pool = InstrumentedPool()
     pool.alloc(100, tag="dropped")
