@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -59,6 +60,15 @@ bool GiveBackAtOnce(const PageRun* runs, size_t count) {
   return false;
 }
 
+// Of a process that has locked its memory (mlockall), too.
+void GiveBack(const PageRun& run) {
+  constexpr int kLockedToo = 24;  // MADV_DONTNEED_LOCKED of Linux 5.18
+  if (madvise(run.base, run.nbytes, MADV_DONTNEED) == 0 || errno != EINVAL) return;
+  if (madvise(run.base, run.nbytes, kLockedToo) == 0) return;
+  munlock(run.base, run.nbytes);
+  madvise(run.base, run.nbytes, MADV_DONTNEED);
+}
+
 }  // namespace
 
 char* ReserveAddresses(int64_t nbytes, int64_t align) {
@@ -86,7 +96,7 @@ void GiveBackPages(const PageRun* runs, size_t count) {
   for (size_t at = 0; at < count;) {
     size_t some = std::min(count - at, kMostAtOnce);
     if (some == 1 || !GiveBackAtOnce(runs + at, some)) {
-      for (size_t i = at; i < at + some; ++i) madvise(runs[i].base, runs[i].nbytes, MADV_DONTNEED);
+      for (size_t i = at; i < at + some; ++i) GiveBack(runs[i]);
     }
     at += some;
   }

@@ -183,3 +183,23 @@ def test_less_address_space_makes_a_smaller_pool() -> None:
             pool.alloc(1024 * MIB)
 
     survives(work)
+
+
+def test_a_process_that_has_locked_its_memory_gives_back_what_it_frees() -> None:
+    def work() -> None:
+        lock_all = 1 | 2 | 4  # what there is, what will be, as it is written
+        if ctypes.CDLL(None).mlockall(lock_all) != 0:
+            return  # it may not
+        pool = InstrumentedPool(soft_limit=None, huge=False)
+        block = pool.alloc(64 * MIB)
+        before = _resident()
+        ctypes.memset(block.pointer, 1, 64 * MIB)
+        block.free()
+        pool.trim()
+        assert _resident() - before < 16 * MIB
+
+    survives(work)
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
