@@ -104,6 +104,7 @@ class Pool {
   std::shared_ptr<Session> OpenSession(std::string name, int64_t limit);
   void EnterSession(std::shared_ptr<Session> session);
   void LeaveSession(const Session* session);  // throws PoolUsage where the thread is not in it
+  void CountLeft();                           // a thread that is in a session ends
   void SetSessionLimit(Session* session, int64_t limit);
   SessionStatistics ReadSession(const Session* session);
   std::map<std::string, Holding> HeldBy(const Session* session);

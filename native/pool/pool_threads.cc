@@ -187,6 +187,8 @@ void Pool::UnlockAll() {
 void Pool::Inherit() {
   ranges_.limbo.Inherit();
   queue_.Forget();
+  sessions_.Inherit(quick_.id);
+  tracker_.SetCharging(sessions_.any());
   caches_.LetOpen();
   waiting_ = 0;
   new (&departed_) std::condition_variable;  // which may not be destroyed while it knows of threads that wait

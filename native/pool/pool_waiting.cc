@@ -204,6 +204,10 @@ void Pool::EnterSession(std::shared_ptr<Session> session) {
 
 void Pool::LeaveSession(const Session* session) {
   if (!Sessions::Leave(quick_.id, session)) throw PoolUsage("this thread is not in the session `" + session->name + "`");
+  CountLeft();
+}
+
+void Pool::CountLeft() {
   std::lock_guard<std::mutex> lock(mutex_);
   sessions_.CountEntered(-1);
   tracker_.SetCharging(sessions_.any());

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "pool/pool.h"
+#include "pool/pool_registry.h"
+
 namespace symalloc {
 
 namespace {
@@ -13,7 +16,16 @@ struct Entered {
   ChargeRef charge;  // of this and all that were entered before
 };
 
-thread_local std::vector<Entered> entered;
+// The sessions that a thread is in, which it leaves when it ends.
+struct EnteredSessions : std::vector<Entered> {
+  ~EnteredSessions() {
+    for (const Entered& each : *this) {
+      PoolRegistry::Global().With(each.pool_id, [](Pool* pool) { pool->CountLeft(); });
+    }
+  }
+};
+
+thread_local EnteredSessions entered;
 
 // Adds a session and those it is within.
 void AddTo(Charge* charge, const std::shared_ptr<Session>& session) {
@@ -61,6 +73,10 @@ ChargeRef Sessions::Current(uint64_t pool_id) {
 std::shared_ptr<Session> Sessions::Innermost(uint64_t pool_id) {
   const Entered* last = Last(pool_id);
   return last == nullptr ? nullptr : last->session;
+}
+
+void Sessions::Inherit(uint64_t pool_id) {
+  entered_ = std::count_if(entered.begin(), entered.end(), [&](const Entered& each) { return each.pool_id == pool_id; });
 }
 
 const Session* Sessions::Lacking(const Charge& charge, int64_t nbytes) {

@@ -52,7 +52,10 @@ class Sessions {
   // The innermost session that the calling thread is in, or nullptr.
   static std::shared_ptr<Session> Innermost(uint64_t pool_id);
 
-  void CountEntered(int change) { entered_ += change; }
+  void CountEntered(int64_t change) { entered_ += change; }
+
+  // For a forked process, which has the calling thread only.
+  void Inherit(uint64_t pool_id);
 
   // False where nothing is charged, and nobody would be.
   bool any() const { return entered_ > 0 || !blocks_.empty(); }

@@ -120,6 +120,7 @@ int main(int count, char** arguments) {
   for (std::thread& worker : workers) worker.join();
   stop = true;
   observer.join();
+  std::thread([&] { pool.EnterSession(outer); }).join();  // it leaves when it ends
   pool.ClearCallbacks();  // trimming would call one that allocates
   pool.Trim();
   symalloc::Statistics s = pool.statistics();
