@@ -322,3 +322,18 @@ def test_the_native_pool_calls_when_its_reference_does(
         pool.trim()
         histories.append(seen)
     assert histories[0] == histories[1]
+
+
+@pytest.mark.parametrize("sign", (1, -1))
+def test_a_number_that_python_does_not_write_out_is_refused(sign: int) -> None:
+    pool, count = InstrumentedPool(), sign * 10**5000
+    uses: tuple[Callable[[], object], ...] = (
+        lambda: pool.on_high(count, print),
+        lambda: pool.on_high(Fraction(count), print),
+        lambda: pool.on_low(100, print, rearm=count),
+        lambda: pool.on_oom(print, retries=count),  # type: ignore[arg-type]
+        lambda: pool.record(count),
+    )
+    for use in uses:
+        with pytest.raises(PoolUsageError):
+            use()

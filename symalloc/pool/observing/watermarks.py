@@ -75,8 +75,8 @@ def checked_count(name: str, value: object) -> int:
     """`value`, an integer below 2^62; raises PoolUsageError for what is none, calling it `name`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise PoolUsageError(f"{name} is an integer, not {shown(value)}")
-    if value > MOST:
-        raise PoolUsageError(f"{name} is at most 2^62, not {value}")
+    if abs(value) > MOST:
+        raise PoolUsageError(f"{name} is at most 2^62, not {shown(value)}")
     return value
 
 
@@ -85,11 +85,13 @@ def _bytes(at: Level, limit: int | None) -> int:
     if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
         raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit, not {shown(given)}")
     if isinstance(at, int):
-        if at < 0:
+        if checked_count("a watermark", at) < 0:
             raise PoolUsageError(f"a watermark must not be negative, as {at} is")
-        return checked_count("a watermark", at)
+        return at
     if not 0 <= at <= 1:
-        raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit from 0 to 1, not {at}")
+        raise PoolUsageError(
+            f"a watermark is bytes (an int) or a share of the limit from 0 to 1, not {shown(at)}"
+        )
     if limit is None:
         raise PoolUsageError("a watermark that is a share of the limit needs a pool with a limit")
     return int(at * limit)
