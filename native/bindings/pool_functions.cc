@@ -74,6 +74,7 @@ ffi::String Damage(PoolRef pool) {
 int64_t Trim(PoolRef pool, double max_seconds) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kAsked{100};
+  Lasting lasting;
   const auto begin = Clock::now();
   auto asked = begin;
   return Translated([&] {
@@ -190,8 +191,14 @@ ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t co
 
 template <auto body>
 ffi::Function Bind(PoolRef pool) {
+  if (pool->owners.ns == 0) {
+    return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
+      *result = body(pool, arguments, count, nullptr);
+    });
+  }
   return ffi::Function::FromPacked([pool](const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
-    *result = body(pool, arguments, count, pool->owners.ns > 0 ? &pool->owners : nullptr);
+    Lasting lasting;
+    *result = body(pool, arguments, count, &pool->owners);
   });
 }
 
@@ -201,6 +208,7 @@ void Waiting(const ffi::AnyView* arguments, int32_t count, ffi::Any* result) {
   CheckCount(count, count >= 2, "a pool, a time and more");
   auto pool = arguments[0].cast<PoolRef>();
   Patience patience{Integer(arguments[1], "the time to wait"), true};
+  Lasting lasting;
   *result = body(pool, arguments + 2, count - 2, &patience);
 }
 
@@ -304,6 +312,7 @@ void ClearOnOom(PoolRef pool) { pool->pool.SetOnOom(nullptr, 0); }
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::ObjectDef<PoolObj>();
   ffi::reflection::GlobalDef()
+      .def("symalloc.pool.set_main_thread", SetMainThread)
       .def("symalloc.pool.create", Create)
       .def("symalloc.pool.retain", Retain)
       .def("symalloc.pool.address", Address)

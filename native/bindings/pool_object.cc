@@ -1,11 +1,14 @@
 #include "bindings/pool_object.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/string.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -21,6 +24,21 @@ namespace {
 void InterruptPython() {
   auto* interrupt = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "PyErr_SetInterrupt"));
   if (interrupt != nullptr) interrupt();
+}
+
+std::atomic<int64_t> main_thread{0};
+
+// In a forked process its only thread.
+bool IsMainThread() {
+  return getpid() == gettid() || static_cast<int64_t>(pthread_self()) == main_thread.load(std::memory_order_relaxed);
+}
+
+bool PythonEnds() {
+  static const auto ends = [] {
+    void* found = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");  // from 3.13 on
+    return reinterpret_cast<int (*)()>(found != nullptr ? found : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+  }();
+  return ends != nullptr && ends() != 0;
 }
 
 }  // namespace
@@ -53,8 +71,15 @@ void SetPoolLimit(PoolRef pool, int64_t limit) {
   it.SetLimit(limit);
 }
 
+void SetMainThread(int64_t thread) { main_thread = thread; }
+
+// Other threads do not ask: no handler runs in them, and to take Python's lock may be their end.
 void CheckInterrupts() {
-  if (TVMFFIEnvCheckSignals() != 0) throw tvm::ffi::EnvErrorAlreadySet();
+  if (IsMainThread() && TVMFFIEnvCheckSignals() != 0) throw tvm::ffi::EnvErrorAlreadySet();
+}
+
+Lasting::~Lasting() {
+  while (PythonEnds() && !IsMainThread()) pause();
 }
 
 PoolObj::~PoolObj() {

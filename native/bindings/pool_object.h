@@ -54,8 +54,22 @@ PoolRef MakePool(Options options);
 // Bytes; -1: the memory that the process can have, and the pool addresses for.
 void SetPoolLimit(PoolRef pool, int64_t limit);
 
-// Has Python's signals, such as Ctrl-C, throw the exception of their handler.
+// Says which thread, as pthread_self() does, handles Python's signals, beside the first one of the process.
+void SetMainThread(int64_t thread);
+
+// Has Python's signals, such as Ctrl-C, throw the exception of their handler, in the main thread.
 void CheckInterrupts();
+
+// For a function that may take long and is called without Python's lock.  Where Python is ending, other threads than the
+// main one stay here, as they do in Python from 3.14 on: tvm-ffi would take the lock in a destructor, which Python
+// answers with an exception, and the process would end by SIGABRT.
+class Lasting {
+ public:
+  Lasting() = default;
+  Lasting(const Lasting&) = delete;
+  Lasting& operator=(const Lasting&) = delete;
+  ~Lasting();
+};
 
 // What a callback has raised that is no error, such as Ctrl-C; symalloc/pool/core/interrupts.py carries it.
 inline bool IsInterrupt(const tvm::ffi::Error& error) { return error.kind() == "CallbackInterruptError"; }

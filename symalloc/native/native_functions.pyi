@@ -66,6 +66,9 @@ class _Trim(Protocol):
     def __call__(self, pool: PoolObject, max_seconds: float, /) -> int: ...
 
 class _PoolFunctions:
+    def set_main_thread(self, thread: int, /) -> None:
+        """Say which thread handles signals, by its `ident`."""
+
     def create(
         self,
         soft_numerator: int,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -262,3 +264,29 @@ def test_a_time_that_makes_no_sense_is_refused(seconds: float) -> None:
         InstrumentedPool(wait=seconds)
     with pytest.raises(PoolUsageError, match="`timeout`"):
         InstrumentedPool(PoolOptions()).alloc(1, timeout=seconds)
+
+
+_ENDS_WHILE_OTHERS_WAIT = """
+import sys, threading, time, symalloc
+
+class EndsSlowly:
+    def __init__(self):
+        self.sleep = time.sleep
+
+    def __del__(self):
+        self.sleep(0.2)
+
+sys.ends = EndsSlowly()
+pool = symalloc.Pool(limit=2**20)
+held = pool.alloc(2**20)
+for seconds in (0.1, 60):
+    threading.Thread(target=pool.alloc, args=(2**20,), kwargs={"timeout": seconds}, daemon=True).start()
+time.sleep(0.05)
+"""
+
+
+def test_python_ends_while_threads_of_it_wait() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS_WHILE_OTHERS_WAIT], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

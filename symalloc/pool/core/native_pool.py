@@ -11,9 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import inf
-from threading import Lock
+from threading import main_thread
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import tvm_ffi
 
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from symalloc.native.native_functions import NativeDtype, NativeTensor, PoolObject
 
 _NO_TAG = ""  # the one empty text that there is; another one would take the way of tags
-_living: WeakSet[NativePool] = WeakSet()
-_lock = Lock()
+_living = WeakValueDictionary[
+    int, "NativePool"
+]()  # by id; without a lock, which a fork or a signal may find taken
 
 
 class OptionFields(TypedDict, total=False):
@@ -105,8 +106,7 @@ class NativePool:
         for function in (self._alloc, self._free, self._empty):
             # most run too briefly; who waits lets others go on
             function.release_gil = patience > 0 and function is not self._free
-        with _lock:
-            _living.add(self)
+        _living[id(self)] = self
 
     def alloc(
         self,
@@ -247,8 +247,7 @@ class NativePool:
 
 def living_pools() -> tuple[NativePool, ...]:
     """All native pools of this process that are referred to, in no order."""
-    with _lock:
-        return tuple(_living)
+    return tuple(pool for known in _living.valuerefs() if (pool := known()) is not None)
 
 
 def _require_tag(tag: object) -> None:
@@ -296,6 +295,7 @@ def _load() -> None:
     if reason is not None:
         raise NativeMissingError(reason)
     pool_functions.trim.release_gil = True
+    pool_functions.set_main_thread(main_thread().ident or 0)
     for error in (
         BadFreeError,
         BoundsError,
