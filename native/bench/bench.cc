@@ -5,7 +5,6 @@
 //   symalloc_bench pools ALLOCATOR LIBTVM_RUNTIME POOLS                           (of malloc there is one)
 //   symalloc_bench replay ALLOCATOR LIBTVM_RUNTIME < events      (a BLOCK NBYTES | f BLOCK, a line each)
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bench/warm.h"
 #include "bindings/vm_layout.h"
 #include "pool/pool.h"
 
@@ -170,25 +170,13 @@ int64_t Peak(const std::vector<Event>& events, size_t blocks) {
   return peak;
 }
 
-// Write as many huge pages and give them back.  A virtual machine may return free memory to its host (page reporting),
-// 2 MiB at a time: whoever takes huge pages first then waits for the host, up to five times as long, and whether that
-// is so depends on what ran seconds ago.
-void Warm(int64_t nbytes) {
-  void* memory = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  madvise(memory, nbytes, MADV_HUGEPAGE);
-  auto* bytes = static_cast<volatile char*>(memory);
-  for (int64_t at = 0; at < nbytes; at += 4096) bytes[at] = 1;
-  munmap(memory, nbytes);
-}
-
 // Every page of a block is written, as a kernel would; as much memory was written before as is live at most, and half.
 double Replay(Allocator* allocator) {
   size_t count = 0;
   const std::vector<Event> events = Read(&count);
   std::vector<char*> data(count);
   std::vector<int64_t> sizes(count);
-  Warm(Peak(events, count) / 2 * 3 + 1);
+  symalloc::Warm(Peak(events, count) / 2 * 3 + 1);
   double begin = ProcessSeconds();
   for (const Event& e : events) {
     if (!e.alloc) {

@@ -1,11 +1,12 @@
-// How long allocations take while another thread gives free memory of their pool back, how long first writes to plain
-// mapped memory take meanwhile, and how long allocations take while the other thread does nothing but run.  Prints, for
-// each of the three, milliseconds: the longest, the 99.9th percentile, the longest but for the time in which the system
-// let the thread wait for a processor, and for how much of that it ran; the number of allocations; and hundredths of
-// seconds that the host took from the machine meanwhile.
+// How long allocations and the first writes to them take while another thread gives free memory of their pool back, while
+// it does so and both are of plain mapped memory, and while it does nothing but run.  Prints, for each of the three, a
+// line of the allocations alone, of the first writes alone, and of both together, in milliseconds: the longest, the
+// 99.9th percentile, the longest but for the time in which the thread had no processor although it waited for nothing
+// else, and for how much of that it ran; their number; and hundredths of seconds that the host took from the machine.
 // Usage: symalloc_wait MEBIBYTES [0|1: of huge pages] [rounds]
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/warm.h"
 #include "pool/pool.h"
 
 namespace {
@@ -67,22 +69,48 @@ long long Stolen() {
   return stolen;
 }
 
+// How often this thread has slept, as it does to wait for a lock.
+long Slept() {
+  rusage used;
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw;
+}
+
+// When a thread did something, and what it had of a processor by then.
+struct Moment {
+  explicit Moment(const Delay& delay) : delayed(delay.milliseconds()), ran(Ran()), slept(Slept()), at(Clock::now()) {}
+  double delayed, ran;
+  long slept;
+  Clock::time_point at;
+};
+
 struct Waits {
   std::vector<double> all;            // ms
   double without_delay = 0, ran = 0;  // ms, of the longest in this sense
-  long long stolen = 0;
 
-  void Note(double taken, double own, double running) {
-    all.push_back(taken);
+  void Note(const Moment& begin, const Moment& end) {
+    all.push_back(std::chrono::duration<double, std::milli>(end.at - begin.at).count());
+    double running = end.ran - begin.ran;
+    // who has not slept and does not run waits for no lock: its virtual processor stood still
+    double own = end.slept == begin.slept ? running : all.back() - (end.delayed - begin.delayed);
     if (own <= without_delay) return;
     without_delay = own;
     ran = running;
   }
 
-  void Print() {
+  void Print(long long stolen) {
     std::sort(all.begin(), all.end());
     double most = all[all.size() - 1 - all.size() / 1000];
     std::printf("%.4f %.4f %.4f %.4f %zu %lld\n", all.back(), most, without_delay, ran, all.size(), stolen);
+  }
+};
+
+struct Case {
+  Waits allocated, written, both;
+  long long stolen = 0;
+
+  void Print() {
+    for (Waits* each : {&allocated, &written, &both}) each->Print(stolen);
   }
 };
 
@@ -125,7 +153,7 @@ struct FromSystem final : Source {
 };
 
 // Allocates 64 KiB to 8 MiB, writes the first byte, and keeps sixteen blocks, until another thread has done `work`.
-void AllocateBeside(Source* source, const std::function<void()>& work, Waits* waits) {
+void AllocateBeside(Source* source, const std::function<void()>& work, Case* found) {
   long long stolen = Stolen();
   std::atomic<bool> done{false};
   std::thread other([&] {
@@ -141,12 +169,14 @@ void AllocateBeside(Source* source, const std::function<void()>& work, Waits* wa
   };
   while (!done) {
     int64_t nbytes = static_cast<int64_t>(1 + random() % 128) << 16;
-    double delayed = delay.milliseconds(), ran = Ran();
-    auto begin = Clock::now();
+    Moment begin(delay);
     char* block = source->Alloc(nbytes);
-    block[0] = 1;
-    double taken = Milliseconds(begin);
-    waits->Note(taken, taken - (delay.milliseconds() - delayed), Ran() - ran);
+    Moment had(delay);
+    *static_cast<volatile char*>(block) = 1;
+    Moment end(delay);
+    found->allocated.Note(begin, had);
+    found->written.Note(had, end);
+    found->both.Note(begin, end);
     kept.emplace_back(block, nbytes);
     if (kept.size() < 16) continue;
     std::swap(kept[random() % kept.size()], kept.back());
@@ -154,11 +184,12 @@ void AllocateBeside(Source* source, const std::function<void()>& work, Waits* wa
   }
   while (!kept.empty()) drop();
   other.join();
-  waits->stolen += Stolen() - stolen;
+  found->stolen += Stolen() - stolen;
 }
 
-// Makes `nbytes` free pages in the pool.
+// Makes `nbytes` free pages in the pool, with memory of the machine beside them that was written just before.
 void MakeFree(Pool* pool, int64_t nbytes) {
+  symalloc::Warm(nbytes / 2 * 3);
   void* block = pool->Alloc(nbytes, 64, false);
   std::memset(block, 1, nbytes);
   pool->Free(block, nbytes);
@@ -176,7 +207,7 @@ int main(int count, char** arguments) {
   Pool pool{options};
   FromPool blocks{&pool};
   FromSystem plain{options.huge};
-  Waits trimmed, faulted, run;
+  Case trimmed, faulted, run;
   for (int round = 0; round < rounds; ++round) {
     MakeFree(&pool, nbytes);
     auto begin = Clock::now();
