@@ -19,7 +19,7 @@ from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, si
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
 from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import Growth, skewed_points, worst_shapes
+from symalloc.planner.search.worst_shapes import Growth, skewed_points, small_points, worst_shapes
 from symalloc.size.expr import Expr
 
 NOTICED = 4096  # bytes beyond the limit
@@ -98,7 +98,10 @@ class ShapeSearch:
 
         signed = self.bounds.signed
         names, growths, at_once = sampled.names, sampled.growths, 0 if thorough else MOST_AT_ONCE
-        shapes = worst_shapes(names, excesses, most, 1.0, signed, growths=growths, at_once=at_once)
+        besides = small_points(len(names))
+        shapes = worst_shapes(
+            names, excesses, most, 1.0, signed, growths=growths, at_once=at_once, besides=besides
+        )
         return WorstShapes(shapes, max(spreads), max(overs))
 
     def spread(self, timeline: CallTimeline, groups: Groups) -> float:

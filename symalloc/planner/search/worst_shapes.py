@@ -7,9 +7,9 @@ of different symbols are about alike, and goes on around the worst points, in ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations, cycle, islice, product
+from itertools import combinations, cycle, islice, product, repeat
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -48,6 +48,7 @@ ANY_BYTES = (12.0, 24.0)
 FARTHEST_ALIKE = 30.0
 STEPS = (1.5, 1.5, 1.25, 1.25, 1.12, 1.06)
 SKEWED, SMALLER, LARGER = 1024, 6.0, 20.0  # points, and the largest binary logarithms of their extents
+SMALL_POINTS = 256
 KEPT = 4  # points that the search goes on from, and that are returned
 MOST_AXES = 8
 
@@ -144,8 +145,20 @@ def _bytes_alike(count: int) -> Values:
 @lru_cache(maxsize=64)
 def skewed_points(dimensions: int) -> tuple[tuple[int, ...], ...]:
     """Return points at which each extent is small or large by itself; half of them small in all."""
+    return _scattered(dimensions, islice(cycle((SMALLER, LARGER)), SKEWED))
+
+
+@lru_cache(maxsize=64)
+def small_points(dimensions: int) -> tuple[tuple[int, ...], ...]:
+    """Return points at which each extent is small: what sizes are rounded up by counts there."""
+    return _scattered(dimensions, repeat(SMALLER, SMALL_POINTS))
+
+
+def _scattered(dimensions: int, ends: Iterable[float]) -> tuple[tuple[int, ...], ...]:
+    """Return a point of several symbols for each of `ends`, the largest binary logarithm of its extents."""
     random = Random(dimensions)
-    ends = islice(cycle((SMALLER, LARGER)), SKEWED if dimensions > 1 else 0)
+    if dimensions < 2:
+        return ()
     return tuple(tuple(round(2 ** random.uniform(0.0, end)) for _ in range(dimensions)) for end in ends)
 
 
