@@ -154,8 +154,13 @@ int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count,
   if (count > 1) tag = arguments[3].cast<ffi::String>();
   return Translated([&] {
     void* block = pool->Alloc(nbytes, align, escapes, tag, patience);
-    if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
-    return pool->handles.Add(block, nbytes, std::move(tag));
+    try {
+      if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
+      return pool->handles.Add(block, nbytes, std::move(tag));
+    } catch (const std::bad_alloc&) {
+      pool->pool.Free(block, nbytes);
+      throw;
+    }
   });
 }
 

@@ -99,7 +99,13 @@ void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, const std::str
 
 void* PoolObj::Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience) {
   void* block = Alloc(nbytes, align, escapes, tag, patience);
-  if (!tag.empty()) pool.Tag(block, nbytes, tag);
+  if (tag.empty()) return block;
+  try {
+    pool.Tag(block, nbytes, tag);
+  } catch (const std::bad_alloc&) {
+    pool.Free(block, nbytes);
+    throw;
+  }
   return block;
 }
 

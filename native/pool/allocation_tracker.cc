@@ -20,6 +20,26 @@ void TagCount::Remove(int64_t nbytes, bool allocated_since) {
 void AllocationTracker::Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!noting()) return;
+  for (auto& [_, scope] : scopes_) {
+    scope.live += nbytes;
+    scope.peak_live = std::max(scope.peak_live, scope.live);
+  }
+  try {
+    Note(block, nbytes, escapes, tag);
+  } catch (const std::bad_alloc&) {
+    Forget(block);
+  }
+}
+
+void AllocationTracker::Forget(const void* block) {
+  recording_of_.dropped += recording_;
+  auto found = blocks_.find(block);
+  if (found == blocks_.end()) return;
+  if (!found->second.tag.empty()) --tagged_;
+  blocks_.erase(found);
+}
+
+void AllocationTracker::Note(const void* block, int64_t nbytes, bool escapes, std::string_view tag) {
   Block& noted = blocks_[block] = Block{++numbers_, 0, nbytes, ""};
   if (recording_) {
     noted.recorded = ++recorded_;
@@ -28,11 +48,7 @@ void AllocationTracker::Allocated(const void* block, int64_t nbytes, bool escape
     Record(1, noted.recorded, nbytes, call, escapes);
   }
   if (!tag.empty()) SetTag(&noted, tag);
-  for (auto& [_, scope] : scopes_) {
-    scope.live += nbytes;
-    scope.peak_live = std::max(scope.peak_live, scope.live);
-    scope.tags[noted.tag].Add(nbytes);
-  }
+  for (auto& [_, scope] : scopes_) scope.tags[noted.tag].Add(nbytes);
 }
 
 void AllocationTracker::Tag(const void* block, int64_t nbytes, std::string_view tag) {
@@ -42,11 +58,12 @@ void AllocationTracker::Tag(const void* block, int64_t nbytes, std::string_view 
   Block& noted = found->second;
   for (auto& [_, scope] : scopes_) {
     if (noted.number < scope.begin || noted.tag == tag) continue;
+    TagCount& after = scope.tags[std::string(tag)];
     TagCount& before = scope.tags[noted.tag];
     --before.allocs;
     before.allocated -= nbytes;
     before.left -= nbytes;
-    scope.tags[std::string(tag)].Add(nbytes);
+    after.Add(nbytes);
   }
   SetTag(&noted, tag);
   Settle();
@@ -60,7 +77,11 @@ void AllocationTracker::Freed(const void* block, int64_t nbytes) {
   if (recording_ && gone.recorded != 0) Record(0, gone.recorded, 0, 0, false);
   for (auto& [_, scope] : scopes_) {
     scope.live -= nbytes;
-    scope.tags[gone.tag].Remove(nbytes, gone.number >= scope.begin);
+    try {
+      scope.tags[gone.tag].Remove(nbytes, gone.number >= scope.begin);
+    } catch (const std::bad_alloc&) {
+      // the block is freed all the same
+    }
   }
   if (!gone.tag.empty()) --tagged_;
   Settle();
@@ -144,15 +165,21 @@ void AllocationTracker::Settle() {
 void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes) {
   auto since = std::chrono::steady_clock::now() - begun_;
   int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-  recording_of_.events.push_back({kind, block, nbytes, call, ns, escapes});
+  try {
+    recording_of_.events.push_back({kind, block, nbytes, call, ns, escapes});
+  } catch (const std::bad_alloc&) {
+    ++recording_of_.dropped;
+    return;
+  }
   if (recording_of_.events.size() <= most_) return;
   recording_of_.events.pop_front();
   ++recording_of_.dropped;
 }
 
 void AllocationTracker::SetTag(Block* block, std::string_view tag) {
+  std::string fresh(tag);
   tagged_ += static_cast<int64_t>(!tag.empty()) - static_cast<int64_t>(!block->tag.empty());
-  block->tag = tag;
+  block->tag.swap(fresh);
   if (!recording_ || block->recorded == 0) return;
   recording_of_.tags.emplace_back(block->recorded, block->tag);
   if (recording_of_.tags.size() > most_) recording_of_.tags.pop_front();

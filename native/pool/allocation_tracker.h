@@ -68,6 +68,8 @@ class AllocationTracker {
   // True where this notes something.
   bool tracking() const { return flags_.Has(QuickFlags::kTracking); }
 
+  // What there is no memory to note is missing in scopes, and counts as dropped in recordings.
+
   // Called once the block is there.
   void Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag);
 
@@ -109,6 +111,8 @@ class AllocationTracker {
   void Settle();
   void Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes);
   void SetTag(Block* block, std::string_view tag);
+  void Note(const void* block, int64_t nbytes, bool escapes, std::string_view tag);
+  void Forget(const void* block);
 
   QuickFlags& flags_;
   std::mutex mutex_;

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <system_error>
 #include <thread>
 
 #include "pool/pool.h"
@@ -56,7 +55,7 @@ void DecayThread::StartLocked() {
   try {
     std::thread([this] { Run(); }).detach();
     running_ = true;
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

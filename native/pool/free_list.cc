@@ -11,6 +11,7 @@ FreeList::FreeList(int64_t capacity) {
   chunks_.push_back(Chunk{0, std::make_unique<Slots>()});
   firsts_.push_back(0);
   Regroup(0);
+  Prepare(capacity, 0, false);
   InsertAfter(Place{0, -1}, 0, capacity);
 }
 
@@ -54,6 +55,7 @@ void FreeList::Take(int64_t offset, int64_t nbytes) {
   Place place = Before(offset);
   int64_t front = offset - start(place);
   int64_t rest = size(place) - front - nbytes;
+  Prepare(front, rest, true);
   if (front == 0 && rest == 0) {
     Erase(place);
   } else if (front == 0) {
@@ -82,6 +84,7 @@ bool FreeList::Put(int64_t offset, int64_t nbytes, Interval* merged) {
   bool joins_after = has_after && start(after) == merged->end;
   if (joins_before) merged->start = start(before);
   if (joins_after) merged->end = start(after) + size(after);
+  Prepare(merged->end - merged->start, 0, false);
   if (joins_before) {
     if (joins_after) Erase(after);
     Change(before, merged->start, merged->end - merged->start);
@@ -122,15 +125,25 @@ void FreeList::Previous(Place* place) const {
   }
 }
 
+void FreeList::MakeRoom() {
+  constexpr size_t kMore = 4;
+  while (spare_.size() < kMore) spare_.push_back(std::make_unique<Slots>());
+  if (size_t count = chunks_.size() + kMore; chunks_.capacity() < count) chunks_.reserve(2 * count);
+  if (size_t count = firsts_.size() + kMore; firsts_.capacity() < count) firsts_.reserve(2 * count);
+  if (size_t count = groups_.size() + kMore; groups_.capacity() < count) groups_.reserve(2 * count);
+  ready_ = kMore;
+}
+
 void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
   Slots* slots = chunks_[place.chunk].slots.get();
   if (slots->count == kSlots) {
     constexpr int kHalf = kSlots / 2;
-    auto upper = std::make_unique<Slots>();
+    std::unique_ptr<Slots> upper = std::move(spare_.back());
+    spare_.pop_back();
+    --ready_;
     upper->count = kSlots - kHalf;
     std::copy(slots->starts.begin() + kHalf, slots->starts.end(), upper->starts.begin());
     std::copy(slots->sizes.begin() + kHalf, slots->sizes.end(), upper->sizes.begin());
-    firsts_.reserve(firsts_.size() + 1);
     chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, std::move(upper)});
     firsts_.insert(firsts_.begin() + place.chunk + 1, 0);
     slots->count = kHalf;

@@ -115,6 +115,13 @@ class FreeList {
   Place Before(int64_t offset) const;
   bool Next(Place* place) const;
   void Previous(Place* place) const;  // to slot -1 of chunk 0 where there is none
+  // Makes room for intervals of these sizes, 0: for none, and with `undo` for what takes them back: what follows cannot
+  // fail any more.
+  void Prepare(int64_t size, int64_t other, bool undo) {
+    if (__builtin_expect(ready_ < 1 + undo, 0)) MakeRoom();
+    by_size_.Prepare(size, other, undo);
+  }
+  void MakeRoom();
   void InsertAfter(Place place, int64_t start, int64_t size);
   void Erase(Place place);
   void Change(Place place, int64_t start, int64_t size);
@@ -129,6 +136,8 @@ class FreeList {
   std::vector<Chunk> chunks_;    // none is empty, unless nothing is free
   std::vector<int64_t> firsts_;  // where the first interval of each chunk starts
   std::vector<int64_t> groups_;  // the largest of kGroup chunks each
+  std::vector<std::unique_ptr<Slots>> spare_;
+  int ready_ = 0;  // chunks that there is room for at least
   SizeIndex by_size_;
   int64_t count_ = 0;
   mutable int64_t latest_ = 0;  // the chunk that was looked for last: the next is often the same

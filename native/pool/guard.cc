@@ -127,7 +127,12 @@ std::string Guard::Free(void* block, int64_t* backed) {
   }
   std::string damage = DamageOf(first, known);
   *backed = known.end - known.body;
-  freed_.push_back(first);
+  try {
+    freed_.push_back(first);
+  } catch (const std::bad_alloc&) {
+    Forget(found);
+    return damage;
+  }
   known.freed = true;
   known.record->SetFreed();  // before a fault can say so
   freed_bytes_ += known.total;
@@ -146,13 +151,17 @@ void Guard::Protect(const Block& block) {
 
 void Guard::ForgetOldest() {
   auto oldest = blocks_.find(freed_.front());
-  Block& block = oldest->second;
   freed_.pop_front();
-  freed_bytes_ -= block.total;
+  freed_bytes_ -= oldest->second.total;
+  Forget(oldest);
+}
+
+void Guard::Forget(Blocks::iterator forgotten) {
+  Block& block = forgotten->second;
   block.record->Clear();
   unused_.push_back(block.record);
   munmap(block.mapped, block.total);
-  blocks_.erase(oldest);
+  blocks_.erase(forgotten);
 }
 
 void Guard::Name(void* block, const std::string& tag) {

@@ -69,6 +69,7 @@ class Guard {
   bool AddRecords();
   int File();
   void ForgetOldest();
+  void Forget(Blocks::iterator forgotten);
   void Protect(const Block& block);
 
   std::mutex mutex_;

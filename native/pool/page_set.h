@@ -109,9 +109,9 @@ class PageSet {
   }
 
   void Grow(int64_t words) {
-    for (auto& level : levels_) {
-      level.resize(std::max<size_t>(level.size(), words));
-      words = (words + 63) >> 6;
+    for (int level : {2, 1, 0}) {  // the first level, which is looked at for room, last
+      int64_t groups = int64_t{1} << (6 * level);
+      levels_[level].resize(std::max<size_t>(levels_[level].size(), (words + groups - 1) / groups));
     }
   }
   void Mark(int64_t word) {

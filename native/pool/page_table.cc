@@ -19,13 +19,18 @@ int64_t PageTable::Missing(int64_t offset, int64_t nbytes, int64_t grain) const 
   return CountMissing((offset & -grain) >> shift_, RoundUp(offset + nbytes, grain) >> shift_) << shift_;
 }
 
+void PageTable::Reserve(int64_t end, int64_t grain) {
+  int64_t last = RoundUp(end, grain) >> shift_;
+  if (huge_) asked_.Reserve((last << shift_) / kHugePage);
+  if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
+}
+
 void PageTable::Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycler* recycler) {
   int64_t missing = Missing(offset, nbytes, grain);
   if (missing == 0) return;
   int64_t first = (offset & -grain) >> shift_;
   int64_t last = RoundUp(offset + nbytes, grain) >> shift_;
-  if (last > static_cast<int64_t>(words_.size()) * 64) words_.resize(last / 64 + 1);
-  if (huge_) asked_.Reserve((last << shift_) / kHugePage);
+  Reserve(offset + nbytes, grain);
   if (!recycler->empty()) {
     auto move = [recycler](char* to, int64_t bytes) { recycler->MoveTo(to, bytes); };
     auto move_later = [recycler](char* to, int64_t bytes) { recycler->MoveLater(to, bytes); };

@@ -24,6 +24,9 @@ class PageTable {
 
   int64_t Missing(int64_t offset, int64_t nbytes, int64_t grain) const;
 
+  // Makes room for [0, end): to back it cannot fail any more.
+  void Reserve(int64_t end, int64_t grain);
+
   // Backs what is missing of [offset, offset + nbytes).  `recycler` is told of it: pages that it has may serve.
   void Commit(int64_t offset, int64_t nbytes, int64_t grain, PageRecycler* recycler);
 

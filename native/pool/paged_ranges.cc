@@ -19,6 +19,14 @@ constexpr char kFreeAlready[] = "what is freed is free already, in whole or in p
 
 }  // namespace
 
+// Makes room in the books for blocks in [0, end): to take them, to back them and to free them cannot fail then, but for
+// want of room in the free list, which changes nothing.
+void PagedRanges::Range::Prepare(int64_t end, int64_t grain) {
+  Reach(end);
+  for (PageSet* each : {&givable, &fragments}) each->Reserve(EndTouched(end));
+  pages.Reserve(end, grain);
+}
+
 // The pages that touch the block are not wholly free any more.
 void PagedRanges::Range::Take(int64_t offset, int64_t size) {
   free_list.Take(offset, size);
@@ -45,7 +53,6 @@ void PagedRanges::Range::TakeBack(int64_t offset, int64_t size) {
 void PagedRanges::Range::Back(const Place& place, int64_t size, PageRecycler* recycler) {
   if (place.missing == 0) return;
   int64_t first = place.offset >> shift, last = EndTouched(place.offset + size);
-  givable.Reserve(last);
   fragments.Insert(first, first + 1);
   fragments.Insert(last - 1, last);
   pages.Commit(place.offset, size, place.grain, recycler);
@@ -206,7 +213,7 @@ char* PagedRanges::TakeMakingRoom(int which, int64_t size, int64_t align, int64_
   Range& range = ranges_[which];
   Place place = LeastMissing(which, size, align, in_use);
   if (place.offset == kNone) return nullptr;
-  range.Reach(place.offset + size);
+  range.Prepare(place.offset + size, place.grain);
   range.Take(place.offset, size);  // what the block covers is not given back for it
   if (place.missing > 0 && !MakeRoom(which, place, size, in_use, recycler)) {
     range.TakeBack(place.offset, size);
@@ -250,7 +257,7 @@ bool PagedRanges::TrimUnits(int64_t nbytes, UnitTrimming* trimming, PageRecycler
 
 char* PagedRanges::TakeAt(int which, const Place& place, int64_t size, PageRecycler* recycler) {
   Range& range = ranges_[which];
-  range.Reach(place.offset + size);
+  range.Prepare(place.offset + size, place.grain);
   range.Take(place.offset, size);
   range.Back(place, size, recycler);
   NoteCrowd(which);

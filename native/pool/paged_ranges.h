@@ -173,6 +173,7 @@ class PagedRanges {
           shift(__builtin_ctzll(options.page)),
           free_list(capacity),
           pages(base, std::min(SystemPage(), options.page), options.huge) {}
+    void Prepare(int64_t end, int64_t grain);
     void Take(int64_t offset, int64_t size);
     bool Put(int64_t offset, int64_t size);
     void TakeBack(int64_t offset, int64_t size);

@@ -100,8 +100,10 @@ void PagedRanges::BackAhead(Range* range, int64_t nbytes, PageRecycler* recycler
   nbytes = std::min(nbytes, end - start) & -page_;
   if (nbytes <= 0 || PastLimbo(*range, start, nbytes) != start) return;
   try {
-    range->Reach(start + nbytes);
+    range->Prepare(start + nbytes, page_);
   } catch (const OutOfMemory&) {
+    return;
+  } catch (const std::bad_alloc&) {
     return;
   }
   range->givable.Insert(start >> range->shift, (start + nbytes) >> range->shift);

@@ -84,6 +84,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
   }
   ForgetSlack(cache, block, slack, which);
   caches_.CountFree(cache, nbytes);
+  if (closed_) ReleaseDeferredLocked();
   if (closed_ && used_ == 0) {
     GiveBackFree(&lock, true, ranges_.reserved());
     AwaitDepartures(&lock);
@@ -141,6 +142,7 @@ int64_t Pool::Trim(const GoOn& go_on) {
     Lock lock(mutex_);
     FlushLocked(mine);
     FlushOthersLocked(mine);
+    ReleaseDeferredLocked();
     WakeLocked();
     given = GiveBackFree(&lock, true, ranges_.reserved(), go_on);
     NoteFree();
@@ -155,6 +157,7 @@ void Pool::Close() {
   closed_ = true;
   caches_.Seal();
   FlushOthersLocked(nullptr);
+  ReleaseDeferredLocked();
   queue_.WakeAll();
   GiveBackFree(&lock, true, ranges_.reserved());
   AwaitDepartures(&lock);
@@ -255,6 +258,7 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
   int64_t size = Rounded(nbytes);
   for (;;) {
     RequireOpenLocked();
+    ReleaseDeferredLocked();
     PageRecycler recycler;
     char* block = nullptr;
     try {
@@ -321,11 +325,6 @@ char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size
   throw OutOfMemory(OutOfMemoryReport{size, ranges_.limit, used_ - in_bins, in_bins, ranges_.reserved(), best.missing,
                                       ranges_.LargestBacked(which)}
                         .Text());
-}
-
-void Pool::ReleaseLocked(void* block, int64_t size) {
-  ranges_.Free(block, size);
-  NoteUsed(-size);
 }
 
 Statistics Pool::statistics() {

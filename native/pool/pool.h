@@ -159,6 +159,12 @@ class Pool {
     ChargeRef charge;  // nullptr: to no session
   };
 
+  // A block that is to be released, which lies in itself.
+  struct Deferred {
+    Deferred* next;
+    int64_t size;
+  };
+
   friend struct ThreadDirectory;
   friend class PoolRegistry;
 
@@ -260,6 +266,7 @@ class Pool {
   }
   Peak NowLocked() const { return {used_, ReservedLocked()}; }
   void ReleaseLocked(void* block, int64_t size);
+  void ReleaseDeferredLocked();
   void FlushLocked(ThreadCache* cache);
   bool FlushOthersLocked(const ThreadCache* mine);
   void KeepLocked(ThreadCache* cache, int which, void* block, int64_t size);
@@ -305,6 +312,7 @@ class Pool {
   std::shared_ptr<const OnOom> on_oom_;
   int64_t oom_retries_ = 0;
   int64_t used_ = 0, refused_ = 0;
+  Deferred* deferred_ = nullptr;  // in use, although freed: there was no memory for the free list
   bool closed_ = false;
   int waiting_ = 0;                   // allocations that wait for pages in limbo: no trim puts more there meanwhile
   uint64_t departures_ = 0;           // from limbo

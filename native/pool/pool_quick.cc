@@ -1,4 +1,6 @@
 // The way of most blocks through the pool: to and from what their thread keeps, without the mutex.
+#include <new>
+
 #include "pool/pool.h"
 
 namespace symalloc {
@@ -133,7 +135,12 @@ void Pool::FreeSlowly(void* block, int64_t nbytes) {
   }
   if (tracker_.tracking()) tracker_.Freed(block, nbytes);
   if (tracker_.charging()) Uncharge(block);
-  ThreadCache* mine = cache();
+  ThreadCache* mine = nullptr;
+  try {
+    mine = cache();
+  } catch (const std::bad_alloc&) {
+    // it goes without
+  }
   if (!PutCached(mine, block, nbytes, which)) FreeUncached(mine, block, nbytes, which);
   if (watermarks_.due()) CallWatermarks();
 }

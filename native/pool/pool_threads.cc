@@ -118,6 +118,25 @@ void Pool::Retire(ThreadCache* cache) {
   caches_.Remove(cache);
 }
 
+// Without memory for the free list the block waits until there is some.
+void Pool::ReleaseLocked(void* block, int64_t size) {
+  try {
+    ranges_.Free(block, size);
+  } catch (const std::bad_alloc&) {
+    deferred_ = new (block) Deferred{deferred_, size};
+    return;
+  }
+  NoteUsed(-size);
+}
+
+void Pool::ReleaseDeferredLocked() {
+  for (Deferred* next = std::exchange(deferred_, nullptr); next != nullptr;) {
+    Deferred each = *next;
+    ReleaseLocked(next, each.size);
+    next = each.next;
+  }
+}
+
 // Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
 // largest programs free last serves next, and no more than one such piece is idle.
 void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) {

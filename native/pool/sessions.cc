@@ -53,7 +53,12 @@ void SetCharges(uint64_t pool_id) {
 
 void Sessions::Enter(uint64_t pool_id, std::shared_ptr<Session> session) {
   entered.push_back({pool_id, std::move(session), nullptr});
-  SetCharges(pool_id);
+  try {
+    SetCharges(pool_id);
+  } catch (const std::bad_alloc&) {
+    entered.pop_back();
+    throw;
+  }
 }
 
 bool Sessions::Leave(uint64_t pool_id, const Session* session) {

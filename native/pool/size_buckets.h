@@ -36,10 +36,10 @@ class SizeBuckets {
   Bucket& of(int64_t size) { return buckets_[SizeMarks::Index(size)]; }
   const Bucket& of(int64_t size) const { return buckets_[SizeMarks::Index(size)]; }
 
-  // False where one start more of a size is to be kept elsewhere, and so are those that are here.
-  bool HasRoom(int64_t size) {
+  // False where so many starts more of a size, a few, are to be kept elsewhere, and so are those that are here.
+  bool HasRoom(int64_t size, int more) {
     Bucket& bucket = of(size);
-    return bucket.elsewhere || bucket.count < bucket.room || Grow(&bucket);
+    return bucket.elsewhere || bucket.count + more <= bucket.room || Grow(&bucket);
   }
 
   // Notes one start more of a size; false where it is to be kept elsewhere.

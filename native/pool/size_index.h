@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "pool/size_buckets.h"
@@ -16,8 +17,18 @@ class SizeIndex {
  public:
   using Key = SortedKeys::Key;
 
+  // Makes room for a key of each of two sizes, 0: of none, and one more with `undo`: to insert them cannot fail any more.
+  void Prepare(int64_t size, int64_t other, bool undo) {
+    if (count_ + 1 >= kMany && buckets_ == nullptr) UseBuckets();
+    for (int64_t each : {size, other}) {
+      if (buckets_ != nullptr && each > 0 && each <= SizeBuckets::kLargest) MakeRoom(each, 2);
+    }
+    keys_.Prepare(undo ? 3 : 1);
+  }
+
+  // It must have been prepared for.
   void Insert(Key key) {
-    if (++count_ > kMany && buckets_ == nullptr) UseBuckets();
+    ++count_;
     InsertAnywhere(key);
   }
 
@@ -67,7 +78,6 @@ class SizeIndex {
 
   void InsertAnywhere(Key key) {
     if (buckets_ == nullptr || key.size > SizeBuckets::kLargest) return keys_.Insert(key);
-    if (!buckets_->HasRoom(key.size)) Leave(key.size);
     if (!buckets_->Insert(key.size, key.start)) keys_.Insert(key);
   }
 
@@ -77,15 +87,28 @@ class SizeIndex {
     if (buckets_ == nullptr) return;
     SortedKeys all = std::move(keys_);
     keys_ = SortedKeys();
-    all.From(0, [this](const Key& key) {
-      InsertAnywhere(key);
-      return true;
-    });
+    try {
+      all.From(0, [this](const Key& key) {
+        if (key.size <= SizeBuckets::kLargest) MakeRoom(key.size, 1);
+        keys_.Prepare(1);
+        InsertAnywhere(key);
+        return true;
+      });
+    } catch (const std::bad_alloc&) {
+      keys_ = std::move(all);
+      buckets_ = nullptr;
+    }
+  }
+
+  // For so many starts more of a size.
+  void MakeRoom(int64_t size, int more) {
+    if (!buckets_->HasRoom(size, more)) Leave(size);
   }
 
   // Moves a size's starts to the sorted keys.
   void Leave(int64_t size) {
     SizeBuckets::Bucket& bucket = buckets_->of(size);
+    keys_.Prepare(bucket.count / (SortedKeys::kSlots / 2) + 4);
     for (int64_t i = 0; i < bucket.count; ++i) keys_.Insert({size, bucket.starts[i]});
     bucket.elsewhere = true;
   }

@@ -14,6 +14,8 @@ namespace symalloc {
 // Pairs of a size and a start, ascending, in chunks of up to kSlots.
 class SortedKeys {
  public:
+  static constexpr int kSlots = 64;
+
   struct Key {
     int64_t size, start;  // bytes
     bool operator<(const Key& other) const {
@@ -21,8 +23,14 @@ class SortedKeys {
     }
   };
 
+  // Makes room for keys that need so many chunks more: to insert them cannot fail any more.
+  void Prepare(size_t chunks) {
+    if (__builtin_expect(ready_ < chunks, 0)) MakeRoom(chunks + 2);
+  }
+
+  // There must be a chunk to spare.
   void Insert(Key key) {
-    if (chunks_.empty()) chunks_.push_back(Chunk{key, std::make_unique<Slots>()});
+    if (chunks_.empty()) chunks_.push_back(Chunk{key, Spare()});
     size_t at = ChunkOf(key);
     if (chunks_[at].slots->count == kSlots) {
       Split(at);
@@ -75,8 +83,6 @@ class SortedKeys {
   }
 
  private:
-  static constexpr int kSlots = 64;
-
   struct Slots {
     int count = 0;
     std::array<Key, kSlots> keys;
@@ -99,8 +105,21 @@ class SortedKeys {
     return above == chunks_.begin() ? 0 : above - chunks_.begin() - 1;
   }
 
+  void MakeRoom(size_t chunks) {
+    while (spare_.size() < chunks) spare_.push_back(std::make_unique<Slots>());
+    if (chunks_.capacity() < chunks_.size() + chunks) chunks_.reserve(2 * (chunks_.size() + chunks));
+    ready_ = chunks;
+  }
+
+  std::unique_ptr<Slots> Spare() {
+    --ready_;
+    std::unique_ptr<Slots> spare = std::move(spare_.back());
+    spare_.pop_back();
+    return spare;
+  }
+
   void Split(size_t at) {
-    auto upper = std::make_unique<Slots>();
+    std::unique_ptr<Slots> upper = Spare();
     Slots& lower = *chunks_[at].slots;
     constexpr int kHalf = kSlots / 2;
     upper->count = kSlots - kHalf;
@@ -111,6 +130,8 @@ class SortedKeys {
   }
 
   std::vector<Chunk> chunks_;  // none is empty
+  std::vector<std::unique_ptr<Slots>> spare_;
+  size_t ready_ = 0;  // chunks that there is room for at least
 };
 
 }  // namespace symalloc

@@ -65,6 +65,13 @@ def test_looking_guarded_blocks_up_is_clean(sanitizer: str) -> None:
     assert _output("symalloc_guard", sanitizer) == "0 faults\n"
 
 
+@pytest.mark.sanitize
+@pytest.mark.parametrize("build", ("plain", "address", "undefined"))
+def test_a_pool_without_memory_for_its_books_loses_nothing(build: str) -> None:
+    said = _output("symalloc_scarce", build, "2000" if build == "plain" else "200")
+    assert re.match(r"0 of \d+ programs are wrong, \d+ operations had no memory\n", said) is not None, said
+
+
 class _Worker:
     """Allocates, stamps, hands over, checks and frees blocks at random."""
 
