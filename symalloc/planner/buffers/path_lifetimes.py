@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import values_at_call
+from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
 from symalloc.analysis.live_ranges import Intervals, LiveRange
 from symalloc.analysis.paths import enumerate_paths
@@ -157,7 +158,8 @@ def _joined(cfg: ControlFlowGraph) -> frozenset[Var]:
 class CandidateTimes:
     """The live ranges `of` candidates, by variable, and of other memory that is taken during the call.
 
-    What something keeps, the function's caller for one, is live from its first use to the end.
+    What is returned is live from its first use to the end.  What a packed function may keep is live to its
+    last use: hardly any keeps it, and where one does, the call takes that without a plan, too.
     """
 
     def __init__(
@@ -176,7 +178,12 @@ class CandidateTimes:
         plain = analysis.plain is not None
         allocations = analysis.allocations
         numbers = {v: made.number for v, made in allocations.items()} if plain else self._numbers(analyses)
-        kept = {var for var, made in allocations.items() if made.escape is not None}
+        self.returned = frozenset() if plain else self._roots_returned()
+        kept = {
+            var
+            for var, made in allocations.items()
+            if made.escape == RETURNED or made.number in self.returned
+        }
         wanted = (*numbers.values(), *(region.number for region in self.given))
         found = analysis.live_ranges(wanted, once=once)
         self.regions = found.of
@@ -206,6 +213,10 @@ class CandidateTimes:
             elif isinstance(made_by, CallFunction):
                 self.given.append(region)
         return numbers
+
+    def _roots_returned(self) -> frozenset[int]:
+        points_to = self.analysis.points_to
+        return frozenset(points_to.roots(points_to.regions_of(self.analysis.cfg.points[-1].operand)))
 
     def _held(self, time: LiveRange) -> LiveRange:
         return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])
@@ -269,7 +280,7 @@ class CandidateTimes:
             time = self.regions.get(region.number)
             if time is None:
                 continue
-            held = self._held(time) if region.number in self.analysis.escapes else time
+            held = self._held(time) if region.number in self.returned else time
             (begin, end), *rest = _prolonged(held.live, yielded.get(region.number, 0))
             behind = (*(((begin + 1, end),) if begin + 1 < end else ()), *rest)
             if behind:

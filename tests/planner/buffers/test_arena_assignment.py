@@ -12,11 +12,19 @@ from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.plan_functions import plan_program
-from symalloc.program.ir import AllocFresh, Block, CallFunction, Instruction, Var
+from symalloc.program.ir import (
+    AllocFresh,
+    Block,
+    CallFunction,
+    CallPacked,
+    Instruction,
+    Ownership,
+    Var,
+)
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import constant
-from tests.planner.buffers.test_candidates import FLOAT, N, X, alloc, branch, function, kernel, split
+from tests.planner.buffers.test_candidates import FLOAT, VOID, N, X, alloc, branch, function, kernel, split
 from tests.program.build import program_of
 
 WIDE = N * constant(16)  # a multiple of 64 bytes
@@ -63,6 +71,24 @@ def test_what_is_live_with_the_result_lies_elsewhere() -> None:
     made, body = chain("a", "r")
     found, left = split(*body, result=made[-1].var)
     assert set(found) == {"a"} and left["r"].reason == "it is returned"
+
+
+def test_what_a_packed_function_may_keep_counts_to_its_last_use() -> None:
+    """Were `seen` held to the end, an arena for both `c` and `d` might be there beside it."""
+    a, seen, c, d, e, r = (alloc(name, WIDE) for name in ("a", "seen", "c", "d", "e", "r"))
+    watch = CallPacked(
+        var=Var("w", VOID),
+        name="watch",
+        arguments=(seen.var,),
+        ownership=Ownership.FRESH,
+        pure=False,
+        may_capture=True,
+    )
+    early = (a, kernel(X, a.var), seen, kernel(a.var, seen.var), watch, c, kernel(seen.var, c.var))
+    late = (d, kernel(c.var, a.var, d.var), e, kernel(d.var, e.var), r, kernel(d.var, e.var, r.var))
+    found, left = split(*early, *late, result=r.var)
+    assert "seen" in left
+    assert found["c"].arena != found["d"].arena
 
 
 def test_no_branch_takes_the_memory_of_the_other() -> None:
