@@ -1,10 +1,10 @@
 """KillOnPaths: where a function branches, memory goes on each path behind its last use there.
 
 Stands behind VMShapeLower.  TVM's KillAfterLastUse drops nothing behind an If that was there before it, nor
-on the path that does not use a tensor; and the machine keeps what a branch yields in a register of the
-branch, which nothing outside can drop.  So the kills of such functions are made anew, by liveness on every
-path, and a branch whose value must go later yields it in a tuple, which is emptied behind the If.  Functions
-without an If keep the kills that TVM gave them.
+on the path that does not use a tensor, nor what a call returns and nothing uses; and the machine keeps what a
+branch yields in a register of the branch, which nothing outside can drop.  So the kills of such functions are
+made anew, by liveness on every path, and a branch whose value must go later yields it in a tuple, which is
+emptied behind the If.  Other functions keep the kills that TVM gave them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op
+from tvm.relax.analysis import free_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.live_handles import LiveHandles, live_handles
@@ -38,23 +39,36 @@ class KillOnPaths:
     """Drops each handle behind its last use on each path, where that can free memory before more is taken."""
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """The module with other kills in the functions that branch; what it computes is the same."""
+        """The module with other kills in the functions that need them; what it computes is the same."""
         functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
-        if not any(map(_branches, functions)):
+        if not any(map(_to_be_read, functions)):
             return module
         analyses = analyse(extract(module, name="module", handles=True, open_shapes=True))
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
-            return _KillWriter.of(analyses[name]).function(function) if _branches(function) else None
+            return _KillWriter.of(analyses[name]).function(function) if _to_be_read(function) else None
 
         return map_functions(module, rewritten)
 
 
-def _branches(function: relax.Function) -> bool:
-    body = function.body
-    return isinstance(body, relax.SeqExpr) and any(
-        isinstance(binding.value, relax.If) for block in body.blocks for binding in block.bindings
-    )
+def _to_be_read(function: relax.Function) -> bool:
+    """Return whether a function branches, or has a call whose result nothing uses."""
+    if not isinstance(function.body, relax.SeqExpr):
+        return False
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    values = [binding.value for binding in bindings]
+    if any(isinstance(value, relax.If) for value in values):
+        return True
+    made = {b.var.__chandle__() for b, value in zip(bindings, values, strict=True) if _has_result(value)}
+    if not made:
+        return False
+    used = (variable for value in (*values, function.body.body) for variable in free_vars(value))
+    return not made <= {variable.__chandle__() for variable in used}
+
+
+def _has_result(value: Node) -> bool:
+    called = isinstance(value, Call) and isinstance(value.op, relax.ExternFunc | tvm.ir.GlobalVar)
+    return called and not (isinstance(value.ty, relax.TupleType) and not len(value.ty.fields))
 
 
 # -- where handles end ---------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What a function with an If holds: on every path no more than is needed, however values cross the If."""
 
-# ruff: noqa: N805, N812, RET504, SIM108
+# ruff: noqa: F841, N805, N812, RET504, SIM108
 from __future__ import annotations
 
 from itertools import product
@@ -98,7 +98,27 @@ class Computed:
         return r
 
 
-MODULES = {"Crossing": Crossing, "Cast": Cast, "Computed": Computed}
+@tvm.register_global_func("test_kill_on_paths.same", override=True)
+def same(tensor: Any) -> Any:
+    return tensor
+
+
+@I.ir_module
+class Unused:
+    """No If; what a call returns is its argument, and nothing uses it."""
+
+    @R.function(pure=False)
+    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
+        n = T.int64()
+        s = R.exp(x)
+        u = R.call_packed("test_kill_on_paths.same", s, ty_args=R.Tensor((n, 64), "float32"))
+        t = R.sum(s, axis=[1], keepdims=True)
+        r = R.concat([t, t], axis=1)
+        w = R.exp(r)
+        return w
+
+
+MODULES = {"Crossing": Crossing, "Cast": Cast, "Computed": Computed, "Unused": Unused}
 
 
 def arguments(c: bool, d: bool) -> list[Any]:
