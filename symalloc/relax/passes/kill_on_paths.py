@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import tvm
 from tvm import relax
-from tvm.ir import Call, Op
+from tvm.ir import Call, Op, PrimType
 from tvm.relax.analysis import free_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
@@ -26,7 +26,7 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, Node, VarNode
+from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")
@@ -40,35 +40,43 @@ class KillOnPaths:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with other kills in the functions that need them; what it computes is the same."""
-        functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
-        if not any(map(_to_be_read, functions)):
+        functions = ((v, f) for v, f in module.functions_items() if isinstance(f, relax.Function))
+        needing = {variable.name_hint for variable, function in functions if _needs_kills(function)}
+        if not needing:
             return module
         analyses = analyse(extract(module, name="module", handles=True, open_shapes=True))
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
-            return _KillWriter.of(analyses[name]).function(function) if _to_be_read(function) else None
+            return _KillWriter.of(analyses[name]).function(function) if name in needing else None
 
         return map_functions(module, rewritten)
 
 
-def _to_be_read(function: relax.Function) -> bool:
+def _needs_kills(function: relax.Function) -> bool:
     """Return whether a function branches, or has a call whose result nothing uses."""
     if not isinstance(function.body, relax.SeqExpr):
         return False
-    bindings = [binding for block in function.body.blocks for binding in block.bindings]
-    values = [binding.value for binding in bindings]
-    if any(isinstance(value, relax.If) for value in values):
-        return True
-    made = {b.var.__chandle__() for b, value in zip(bindings, values, strict=True) if _has_result(value)}
-    if not made:
-        return False
-    used = (variable for value in (*values, function.body.body) for variable in free_vars(value))
-    return not made <= {variable.__chandle__() for variable in used}
+    results: set[int] = set()
+    values: list[Node] = [function.body.body]
+    for binding in (binding for block in function.body.blocks for binding in elements(block.bindings)):
+        value: Node = binding.value
+        if type(value) is relax.If:
+            return True
+        values.append(value)
+        if type(value) is Call and type(value.op) is not Op and _holds_memory(value.ty):
+            results.add(binding.var.__chandle__())
+    for value in values:
+        if not results:
+            break
+        results.difference_update(variable.__chandle__() for variable in free_vars(value))
+    return bool(results)
 
 
-def _has_result(value: Node) -> bool:
-    called = isinstance(value, Call) and isinstance(value.op, relax.ExternFunc | tvm.ir.GlobalVar)
-    return called and not (isinstance(value.ty, relax.TupleType) and not len(value.ty.fields))
+def _holds_memory(type_: TypeNode) -> bool:
+    """Return whether a value of this type may hold a tensor."""
+    if type(type_) is relax.TupleType:
+        return any(map(_holds_memory, type_.fields))
+    return type(type_) not in (relax.ShapeType, PrimType)
 
 
 # -- where handles end ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a function with an If holds: on every path no more than is needed, however values cross the If."""
+"""What a function holds: on every path no more than is needed, however values cross an If."""
 
 # ruff: noqa: F841, N805, N812, RET504, SIM108
 from __future__ import annotations
