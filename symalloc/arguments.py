@@ -16,9 +16,14 @@ _MOST_SHOWN = 60  # characters of a value
 def shown(value: object) -> str:
     """Return `value` as an error quotes it: one line, and no long one."""
     try:
-        first, *rest = repr(value).splitlines() or [""]
+        return cut(repr(value))
     except Exception:  # of a class of the caller's
         return f"a {type(value).__name__}"
+
+
+def cut(text: str) -> str:
+    """Return the first line of `text`, no more of it than an error quotes."""
+    first, *rest = text.splitlines() or [""]
     return first if not rest and len(first) <= _MOST_SHOWN else f"{first[:_MOST_SHOWN]}…"
 
 

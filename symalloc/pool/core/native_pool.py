@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from symalloc.native.native_functions import NativeDtype, NativeTensor, PoolObject
 
 _NO_TAG = ""  # the one empty text that there is; another one would take the way of tags
-_living = WeakValueDictionary[
-    int, "NativePool"
-]()  # by id; without a lock, which a fork or a signal may find taken
+# by id; without a lock, which a fork or a signal may find taken
+_living: WeakValueDictionary[int, NativePool] = WeakValueDictionary()
 
 
 class OptionFields(TypedDict, total=False):

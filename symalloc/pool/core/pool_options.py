@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import isfinite
 from operator import index
 
-from symalloc.arguments import shown
+from symalloc.arguments import cut, shown
 from symalloc.pool.core.pool_errors import PoolUsageError
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
@@ -16,9 +16,8 @@ KIB = 2**10
 
 _BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | _BINARY
-_AMOUNT = re.compile(
-    r"(\d{1,99}(?:\.\d{1,99})?) ?([a-z]*)", re.IGNORECASE | re.ASCII
-)  # Python reads 4,300 digits
+# Python refuses to read more than 4,300 digits
+_AMOUNT = re.compile(r"(\d{1,99}(?:\.\d{1,99})?) ?([a-z]*)", re.IGNORECASE | re.ASCII)
 RATIOS_BELOW = 100
 RANGE_CAPACITY = 2**40  # bytes
 MOST = 2**62
@@ -29,7 +28,6 @@ MOST_CAPACITY = 2**46
 MOST_ALIGNED = 2**30
 MOST_SECONDS = 10**9
 LEAST_DECAY = 0.001  # seconds
-MOST_QUOTED = 60  # characters of a text that is no amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,15 +168,11 @@ def parse_bytes(text: str) -> int:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match[2].lower() not in _FACTORS:
         examples = "write bytes, or 64KiB, 512MiB, 1.5GiB, 10KB"
-        raise PoolUsageError(f"`{_cut(text)}` is no amount of memory; {examples}")
+        raise PoolUsageError(f"`{cut(text)}` is no amount of memory; {examples}")
     nbytes = int(Fraction(match[1]) * _FACTORS[match[2].lower()])
     if nbytes > MOST:
-        raise PoolUsageError(f"`{_cut(text)}` is more memory than there can be")
+        raise PoolUsageError(f"`{cut(text)}` is more memory than there can be")
     return nbytes
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}…"
 
 
 def parse_soft_limit(text: str) -> Fraction | int | None:
