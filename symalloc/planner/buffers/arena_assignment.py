@@ -344,14 +344,16 @@ class ArenaAssignment:
         return CallTimeline(columns, self.table(columns, more), self.profiles)
 
     def hosting(self, columns: CallColumns, more: Sequence[Mapping[str, int]]) -> CallTimeline:
-        """Return the same, where besides what lies in the memory of a result has to fit at shapes outside of
-        the declared bounds: layouts are made for those, too.
+        """Return the same, with shapes below the declared bounds behind them at which tensors have to fit
+        into the memory of results: layouts are made for those shapes, too.
         """
         table = self.table(columns, more)
         lows = [self.bounds.lower.get(name, 0) for name in table.grid.names]
-        points = sample_grid(self.domain, table.grid.names).points if any(lows) else ()
-        outside = dict.fromkeys(p[: len(lows)] for p in points if any(map(lt, p, lows)))
-        timeline = CallTimeline(columns, table.also_at(outside), self.profiles)
+        if not any(lows):
+            return CallTimeline(columns, table, self.profiles)
+        points = sample_grid(self.domain, table.grid.names).points
+        below = dict.fromkeys(p[: len(lows)] for p in points if any(map(lt, p, lows)))
+        timeline = CallTimeline(columns, table.also_at(below), self.profiles)
         return timeline.judged_at(len(table.grid))
 
     def table(self, columns: CallColumns, more: Sequence[Mapping[str, int]]) -> SizeTable:

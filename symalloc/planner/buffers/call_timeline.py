@@ -45,7 +45,7 @@ class CalleeBytes(NamedTuple):
 class CallTimeline:
     """The bytes that tenants (by index) and arenas of them take; `bytes` has a row for each tenant's size.
 
-    `profiles` tell what callees take.
+    `profiles` tell what callees take.  The first `judged` bindings have a limit and a floor; see `judged_at`.
     """
 
     def __init__(self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]) -> None:

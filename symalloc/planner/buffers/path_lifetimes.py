@@ -159,7 +159,7 @@ class CandidateTimes:
     """The live ranges `of` candidates, by variable, and of other memory that is taken during the call.
 
     What is returned is live from its first use to the end.  What a packed function may keep is live to its
-    last use: hardly any keeps it, and where one does, the call takes that without a plan, too.
+    last use, where the machine frees it; beside one that does keep it a plan may hold more than none.
     """
 
     def __init__(

@@ -41,7 +41,10 @@ def relieved(
 
 
 class _Relief:
-    """An arena of `members` beside `hosts`; `guests` are what moved into each."""
+    """An arena of `members` beside `hosts`; `guests` are what moved into each.
+
+    `rooms` are the bytes of each host; one that is no result may grow at bindings that are not judged.
+    """
 
     def __init__(self, memory: CallTimeline, members: Sequence[int], hosts: Sequence[int]) -> None:
         self.memory, self.members, self.hosts = memory, set(members), list(hosts)

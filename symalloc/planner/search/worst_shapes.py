@@ -48,7 +48,7 @@ ANY_BYTES = (12.0, 24.0)
 FARTHEST_ALIKE = 30.0
 STEPS = (1.5, 1.5, 1.25, 1.25, 1.12, 1.06)
 SKEWED, SMALLER, LARGER = 1024, 6.0, 20.0  # points, and the largest binary logarithms of their extents
-SMALL_POINTS = 256
+SMALL_POINTS = 256  # points with extents that are small in all
 KEPT = 4  # points that the search goes on from, and that are returned
 MOST_AXES = 8
 
@@ -156,9 +156,9 @@ def small_points(dimensions: int) -> tuple[tuple[int, ...], ...]:
 
 def _scattered(dimensions: int, ends: Iterable[float]) -> tuple[tuple[int, ...], ...]:
     """Return a point of several symbols for each of `ends`, the largest binary logarithm of its extents."""
-    random = Random(dimensions)
     if dimensions < 2:
         return ()
+    random = Random(dimensions)
     return tuple(tuple(round(2 ** random.uniform(0.0, end)) for _ in range(dimensions)) for end in ends)
 
 
