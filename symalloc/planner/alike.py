@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from symalloc.planner.buffers.arena_assignment import Candidate
+from symalloc.planner.buffers.candidate import Candidate, Memory
 from symalloc.planner.buffers.candidates import FoundCandidates
 from symalloc.planner.memory_plan import Arena, Placement, Plan, Unplanned
 from symalloc.program.declared_bounds import DeclaredBound
@@ -34,7 +34,7 @@ def structure(
         return None
     (path,) = assignment.paths
     if path.calls or any(
-        c.definition is not None or c.buffer.callee is not None for c in assignment.candidates
+        c.memory.definition is not None or c.memory.callee is not None for c in assignment.candidates
     ):
         return None
     return (
@@ -51,9 +51,9 @@ def structure(
 
 
 def _structure_of(candidate: Candidate) -> Hashable:
-    buffer = candidate.buffer
-    sizes = buffer.size, buffer.nbytes, buffer.alignment
-    return sizes, candidate.place, candidate.made, candidate.time, buffer.returned, buffer.grounded
+    needed = candidate.memory
+    sizes = needed.size, needed.nbytes
+    return sizes, needed.place, needed.made, candidate.time, needed.returned, needed.grounded
 
 
 def planned_alike(before: PlannedBefore, name: str, found: FoundCandidates) -> Plan:
@@ -61,7 +61,7 @@ def planned_alike(before: PlannedBefore, name: str, found: FoundCandidates) -> P
     there, here = before.candidates.assignment, found.assignment
     assert there is not None and here is not None
     pairs = zip(there.candidates, here.candidates, strict=True)
-    counterparts = {old.buffer.var: new for old, new in pairs}
+    counterparts: dict[Var | None, Memory] = {old.memory.var: new.memory for old, new in pairs}
     plan = before.plan
     lone = plan.unplanned[len(before.candidates.left) :]
     return replace(
@@ -72,16 +72,14 @@ def planned_alike(before: PlannedBefore, name: str, found: FoundCandidates) -> P
     )
 
 
-def _with(arena: Arena, counterparts: Mapping[Var | None, Candidate]) -> Arena:
+def _with(arena: Arena, counterparts: Mapping[Var | None, Memory]) -> Arena:
     def moved(placement: Placement) -> Placement:
-        new = counterparts[placement.buffer.var].buffer
+        new = counterparts[placement.buffer.var]
         return Placement(replace(placement.buffer, name=new.name, var=new.var), placement.offset)
 
     return replace(arena, placements=tuple(map(moved, arena.placements)))
 
 
-def _left_out(
-    lone: tuple[Unplanned, ...], counterparts: Mapping[Var | None, Candidate]
-) -> Iterator[Unplanned]:
+def _left_out(lone: tuple[Unplanned, ...], counterparts: Mapping[Var | None, Memory]) -> Iterator[Unplanned]:
     for one in lone:
         yield counterparts[one.var].unplanned(one.reason)

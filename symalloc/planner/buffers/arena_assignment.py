@@ -31,7 +31,6 @@ from dataclasses import dataclass, field
 from operator import lt
 from typing import NamedTuple
 
-from symalloc.analysis.live_ranges import LiveRange
 from symalloc.planner.buffers.arena_attempts import (
     EXACT,
     ArenaAttempts,
@@ -40,103 +39,26 @@ from symalloc.planner.buffers.arena_attempts import (
     by_definition,
     fewest_arenas,
 )
-from symalloc.planner.buffers.call_columns import CallColumns, Tenant
+from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
+from symalloc.planner.buffers.candidate import Candidate, Memory
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, sample_table
 from symalloc.planner.buffers.shape_search import ShapeSearch
-from symalloc.planner.buffers.sizing import SymbolDefinition
-from symalloc.planner.memory_plan import Buffer, Unplanned
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.domain_grid import sample_grid
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import Var
-from symalloc.program.record import record
-from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import Domain
 from symalloc.size.cached_property import cached_property
-from symalloc.size.expr import Expr, round_up
 
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
 MANY, CHOICES_OF_MANY = 400, 2  # tensors, of which so many choices are made
 MANY_SYMBOLS, FEW_TENSORS = 4, 64  # sizes that samples say little about
 TOLERABLE_AT_LAST = 0.02  # beyond the limit: the last choice of many tensors
 MOST_LENT = 32  # arenas that are tried one by one
-
-
-@record(kw_only=False)
-class Candidate:
-    """A buffer that may be planned.
-
-    `definition` is what its size waits for; None where that is known at entry.  `made` is the point of its
-    allocation.  `number` and `time`, its live range, are given to it once all candidates are known.
-    """
-
-    buffer: Buffer
-    definition: SymbolDefinition | None
-    made: int
-    number: int = 0
-    time: LiveRange | None = None
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """The device and the memory scope."""
-        return self.buffer.device, self.buffer.scope
-
-    def living(self, number: int, time: LiveRange) -> Candidate:
-        """Return the same with its number and its live range."""
-        return Candidate(self.buffer, self.definition, self.made, number, time)
-
-    def placed(self, number: int, arena: int, defined_by: Var | None, *, lendable: bool) -> Buffer:
-        """Return the buffer with the id `number` in an arena of that number."""
-        time, buffer = self.time, self.buffer
-        assert time is not None
-        return Buffer(  # by position: keywords, or `replace`, take as long as the rest of this
-            number,
-            buffer.name,
-            buffer.size,
-            time.live,
-            buffer.nbytes,
-            buffer.device,
-            buffer.scope,
-            buffer.var,
-            buffer.alignment,
-            buffer.callee,
-            defined_by,
-            (time.first, time.last),
-            buffer.grounded,
-            buffer.lent,
-            arena,
-            buffer.returned,
-            lendable,
-        )
-
-    def unplanned(self, reason: str) -> Unplanned:
-        """Return what is left of the candidate where it is not planned."""
-        buffer = self.buffer
-        return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
-
-    def tenant(self, domain: Domain, *, apart: bool) -> Tenant:
-        """Return what counts when arenas are compared; `apart`: what has a constant size shares with its like
-        only.
-        """
-        known = -1 if self.definition is None else self.definition.step
-        buffer, size = self.buffer, self.buffer.size
-        if buffer.returned and size.as_constant is not None:
-            size = round_up(buffer.nbytes, ALIGNMENT)  # no more is reserved for a result
-        return Tenant(
-            self.number,
-            size,
-            self.made,
-            known,
-            buffer.returned,
-            buffer.callee is not None,
-            buffer.grounded,
-            apart and buffer.size.as_constant is not None,
-            () if self.time is None else self.time.live,
-            _least(size, domain) if buffer.returned else 0,
-        )
 
 
 class Assigned(NamedTuple):
@@ -148,7 +70,7 @@ class Assigned(NamedTuple):
     """
 
     buffers: Sequence[Buffer]
-    lone: Sequence[Candidate]
+    lone: Sequence[Memory]
     profile: CallProfile | None
     spread: float
 
@@ -197,7 +119,7 @@ class ArenaAssignment:
         """The candidates on each device and memory scope, and the moments of a call."""
         places: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in self.candidates:
-            places.setdefault(candidate.place, []).append(candidate)
+            places.setdefault(candidate.memory.place, []).append(candidate)
         return [(members, self.columns(members)) for members in places.values()]
 
     def assigned(self, given_up: GivenUp) -> Assigned:
@@ -211,10 +133,10 @@ class ArenaAssignment:
             groups += sorted(([members[i] for i in group] for group in numbers), key=self.reserved_at)
         profile = self.profile(groups, more) if self.called else None
         found: list[Buffer] = []
-        lone: list[Candidate] = []
+        lone: list[Memory] = []
         for number, group in enumerate(groups):
-            if len(group) == 1 and group[0].buffer.returned:
-                lone.append(group[0])
+            if len(group) == 1 and group[0].memory.returned:
+                lone.append(group[0].memory)
             else:
                 lendable = self.whole or profile is None or number in profile.lent
                 found += _arena(sorted(group, key=lambda m: m.number), len(found), lendable=lendable)
@@ -233,8 +155,8 @@ class ArenaAssignment:
         are some, they are added to `more`, and the choice is made again, in the way that was chosen before
         where that does.  Many tensors lie each by itself where the last choice exceeds it, too.
         """
-        results = [i for i, m in enumerate(members) if m.buffer.returned]
-        planned = [i for i, m in enumerate(members) if not m.buffer.returned]
+        results = [i for i, m in enumerate(members) if m.memory.returned]
+        planned = [i for i, m in enumerate(members) if not m.memory.returned]
         lone = [[i] for i in results]
         if self.whole and not columns.alike:
             timeline = self.timeline(columns)
@@ -246,7 +168,7 @@ class ArenaAssignment:
         bound = self.bound(columns)
         if len(simple) <= len(results) + 1 and not given_up.passed and bound.keeps(simple):
             return simple, 1.0
-        hosts = [i for i in results if self.lending and members[i].buffer.var not in given_up.barred]
+        hosts = [i for i in results if self.lending and members[i].memory.var not in given_up.barred]
         many = len(members) > MANY
         made_by: Attempt | None = None
         for left in reversed(range(CHOICES_OF_MANY if many else MOST_CHOICES)):
@@ -261,7 +183,7 @@ class ArenaAssignment:
             more += found.shapes
         if many and found.over > TOLERABLE_AT_LAST:
             return [*lone, *([i] for i in planned)], 1.0
-        said = found.spread > 1 + EXACT or all(members[i].buffer.grounded for i in planned)
+        said = found.spread > 1 + EXACT or all(members[i].memory.grounded for i in planned)
         return numbers, max(found.spread, self.search.spread(timeline, numbers)) if said else found.spread
 
     @cached_property
@@ -363,7 +285,7 @@ class ArenaAssignment:
 
     def reserved_at(self, group: Sequence[Candidate]) -> tuple[int, int]:
         """Return where the arena of a group is reserved, in the order of the text."""
-        return self.nesting.reservation(m.made for m in group).point, group[0].number
+        return self.nesting.reservation(m.memory.made for m in group).point, group[0].number
 
 
 def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> Sequence[int]:
@@ -377,15 +299,7 @@ def _lendable(timeline: CallTimeline, groups: Groups, entry: Sequence[int]) -> S
     return found
 
 
-def _least(size: Expr, domain: Domain) -> int:
-    """Return the bytes at the least extents; none where they are not defined."""
-    try:
-        return size.evaluate({name: domain.lower_of(name) for name in size.symbols})
-    except ZeroDivisionError:
-        return 0
-
-
 def _arena(members: Sequence[Candidate], number: int, *, lendable: bool) -> list[Buffer]:
-    waits = [m.definition for m in members if m.definition is not None]
+    waits = [d for m in members if (d := m.memory.definition) is not None]
     last = max(waits, key=lambda definition: definition.step).var if waits else None
     return [m.placed(number + place, number, last, lendable=lendable) for place, m in enumerate(members)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,8 +16,9 @@ import numpy as np
 from symalloc.analysis.live_ranges import Intervals
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
+from symalloc.planner.buffers.tenant import Tenant
 from symalloc.program.block_nesting import BlockNesting, Reservation
-from symalloc.program.record import from_fields, record
+from symalloc.program.record import from_fields
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
 BEHIND = BETWEEN / 2
+MANY = 64  # tenants, whose columns are found together
 
 
 class Held(NamedTuple):
@@ -41,29 +43,6 @@ class HeldBytes(NamedTuple):
 
     size: Expr
     held: tuple[Held, ...]
-
-
-@record(kw_only=False)
-class Tenant:
-    """A tensor as it counts here: its `number` in the lifetimes, the point `made` of its allocation, and the
-    point behind which its size is known (-1 at entry).
-
-    `kept`: it is a result, which outlives the call.  `lent`: a callee works in it, which would take memory of
-    its own elsewhere.  `grounded`: it starts a storage, so what is `live` at the same time lies in another.
-    `fixed`: it shares an arena with others of constant size only.  `least` are the bytes of a result at the
-    least extents.
-    """
-
-    number: int
-    size: Expr
-    made: int
-    known: int = -1
-    kept: bool = False
-    lent: bool = False
-    grounded: bool = False
-    fixed: bool = False
-    live: Intervals = ()
-    least: int = 0
 
 
 class PathColumns(NamedTuple):
@@ -112,8 +91,10 @@ class CallColumns:
         self._ends: dict[int, Sequence[int]] = {}
         self._past: dict[tuple[tuple[int, tuple[int, int]], ...], Sequence[int]] = {}
         self._where: dict[int, slice | Numbers] = {}
-        self.made = [bisect_left(self.steps[0], t.made) for t in tenants]
-        self.held = [tuple(self._spans(t.number, paths)) for t in tenants]
+        self.made, self.held = self._at_once(paths) or (
+            [bisect_left(self.steps[0], t.made) for t in tenants],
+            [tuple(self._spans(t.number, paths)) for t in tenants],
+        )
         self.beside = [
             HeldBytes(u.size, (self._span(number, u.live),))
             for number, path in enumerate(paths)
@@ -136,6 +117,20 @@ class CallColumns:
             PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
             for number, path in enumerate(paths)
         ]
+
+    def _at_once(self, paths: Sequence[PathLifetimes]) -> tuple[list[int], list[tuple[Held, ...]]] | None:
+        """The columns of many tenants, all live on the only path: of their allocations, and those for which
+        each is held; None where that is not so.
+        """
+        path, *others = paths
+        lives = [path.lives[t.number] for t in self.tenants]
+        if others or path.text or path.merged or path.tested or len(lives) < MANY or not all(lives):
+            return None
+        begins, ends = [live[0][0] for live in lives], [live[-1][1] - 0.75 for live in lives]
+        found = self.held_columns = HeldColumns.between(self.starts[0], begins, ends)
+        spans = zip(repeat(0), found.begins.tolist(), found.ends.tolist())
+        made = np.searchsorted(self.steps[0], [t.made for t in self.tenants]).tolist()
+        return made, [(from_fields(Held, span),) for span in spans]
 
     def __len__(self) -> int:
         return self.offsets[-1]

@@ -12,10 +12,10 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.arena_assignment import (
     NOTHING_GIVEN_UP,
     ArenaAssignment,
-    Candidate,
     GivenUp,
 )
 from symalloc.planner.buffers.call_timeline import CallProfile
+from symalloc.planner.buffers.candidate import Candidate, Memory
 from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
 from symalloc.planner.buffers.sample_shapes import ExtentBounds
 from symalloc.planner.buffers.sizing import Sized, Sizes
@@ -23,7 +23,7 @@ from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.block_nesting import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
-from symalloc.program.types import ALIGNMENT
+from symalloc.program.record import from_fields
 
 
 class FoundBuffers(NamedTuple):
@@ -73,11 +73,12 @@ def find_candidates(
     if options.flavour == "storages":
         grounded = {made.var for _, made in analysis.cfg.of_type(AllocFresh)}
     finder = _CandidateFinder(program, analyses, name, sizes, plans, grounded)
-    times = CandidateTimes(program, analysis, analyses, {c.buffer.var for c in finder.found})
-    used = sorted((c for c in finder.found if c.buffer.var in times.of), key=lambda c: c.place)
-    candidates = [c.living(number, times.of[c.buffer.var]) for number, c in enumerate(used)]
-    unused = [c for c in finder.found if c.buffer.var not in times.of]
-    variables = [c.buffer.var for c in candidates]
+    times = CandidateTimes(program, analysis, analyses, {found.var for found in finder.found})
+    live = times.of
+    used = sorted((f for f in finder.found if f.var in live), key=lambda f: f.place)
+    candidates = [Candidate(found, number, live[found.var]) for number, found in enumerate(used)]
+    unused = [found for found in finder.found if found.var not in live]
+    variables = [found.var for found in used]
     paths = list(path_lifetimes(program, analyses, analysis.cfg, variables))
     merged = bool(analysis.cfg.joins) and not paths
     if merged:
@@ -112,11 +113,12 @@ def find_buffers(candidates: FoundCandidates, given_up: GivenUp = NOTHING_GIVEN_
         return FoundBuffers((), candidates.left, None)
     found = candidates.assignment.assigned(given_up)
     numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found.buffers))
-    return FoundBuffers(numbered, (*candidates.left, *map(_left, found.lone)), found.profile, found.spread)
+    left = *candidates.left, *map(_left, found.lone)
+    return FoundBuffers(numbered, left, found.profile, found.spread)
 
 
-def _left(candidate: Candidate) -> Unplanned:
-    return candidate.unplanned(RETURNED if candidate.buffer.returned else "nothing uses it")
+def _left(memory: Memory) -> Unplanned:
+    return memory.unplanned(RETURNED if memory.returned else "nothing uses it")
 
 
 class _CandidateFinder:
@@ -134,7 +136,7 @@ class _CandidateFinder:
         self.program, self.analyses, self.sizes, self.plans = program, analyses, sizes, plans
         self.grounded = grounded
         self.analysis = analyses[name]
-        self.found: list[Candidate] = []
+        self.found: list[Memory] = []
         self.left: list[Unplanned] = []
         for _, instruction in self.analysis.cfg.of_type(AllocFresh, CallFunction):
             if isinstance(instruction, AllocFresh):
@@ -184,10 +186,11 @@ class _CandidateFinder:
         wanted = self.grounded is not None and (callee is not None or var in self.grounded)
         name = var.name if callee is None else f"{callee}()"
         grounded = wanted and not returned  # in whose own memory it starts
-        of_tensor = (len(self.found), name, sized.size, (), sized.nbytes, device, scope, var, ALIGNMENT)
-        buffer = Buffer(*of_tensor, callee, None, None, grounded, lent, 0, returned)
         made = self.analysis.cfg.starts[var]
-        self.found.append(Candidate(buffer, sized.definition, made))
+        place = device, scope, var, callee, grounded, lent, returned
+        self.found.append(
+            from_fields(Memory, (name, sized.size, sized.nbytes, *place, sized.definition, made))
+        )
 
     def sizes_at(self, call: CallFunction) -> list[Sized] | str:
         """Return the sizes of the callee's arenas, or the reason why one of them cannot be planned."""

@@ -34,6 +34,15 @@ class HeldColumns:
         flat = np.array([one for spans in held for one in spans], dtype=np.int64).reshape(-1, 3)
         return cls(firsts, flat[:, 1], flat[:, 2])
 
+    @classmethod
+    def between(cls, starts: Sequence[float], begins: Sequence[float], ends: Sequence[float]) -> HeldColumns:
+        """Return those of things that are each held for one stretch between two moments, where columns begin
+        at the moments `starts`.
+        """
+        at = np.array(starts)
+        places = np.arange(len(begins) + 1)
+        return cls(places, np.searchsorted(at, begins), np.searchsorted(at, ends))
+
     def chosen(self, members: Numbers) -> tuple[Numbers, Numbers]:
         """Return the places of some things, one after the other, and to which of them each belongs."""
         counts = self.firsts[members + 1] - self.firsts[members]

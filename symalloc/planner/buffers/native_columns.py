@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from symalloc.native.flat_lists import lists_of, records_of
 from symalloc.native.library import has_native
 from symalloc.native.native_functions import arena_functions
-from symalloc.planner.buffers.call_columns import CallColumns, Tenant
+from symalloc.planner.buffers.call_columns import CallColumns
+from symalloc.planner.buffers.tenant import Tenant
 from symalloc.program.block_nesting import BlockNesting
 
 if TYPE_CHECKING:

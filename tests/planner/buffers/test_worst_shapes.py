@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from symalloc.planner.buffers import shape_search
-from symalloc.planner.buffers.arena_assignment import ArenaAssignment, Candidate, GivenUp
+from symalloc.planner.buffers.arena_assignment import ArenaAssignment, GivenUp
 from symalloc.planner.buffers.arena_attempts import Groups
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
+from symalloc.planner.buffers.candidate import Candidate
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.buffers.shape_search import ShapeSearch, WorstShapes
 from symalloc.planner.plan_functions import plan_program
