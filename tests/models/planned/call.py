@@ -43,11 +43,12 @@ class Call:
         for index, param in enumerate(function.params):
             if param.name in self.path:
                 values[index] = tvm.runtime.tensor(np.array(self.path[param.name]))
-        return values
+        return [_on(self.variants.device[0], value) for value in values]
 
-    def on(self, machine: Machine) -> Found:
-        """One call on a machine that counts."""
+    def on(self, machine: Machine, weights: Sequence[Any] = ()) -> Found:
+        """One call on a machine that counts, with `weights` for the last arguments."""
         arguments = self.arguments()
+        arguments[len(arguments) - len(weights) :] = weights
         result, usage = measured(lambda: machine[self.variants.case.function](*arguments))
         return Found([*_arrays(result), *_arrays(arguments)], usage)
 
@@ -73,6 +74,13 @@ def difference(ours: Found, expected: Found) -> str | None:
         if a.tobytes() != b.tobytes():
             return f"tensor {index} differs"
     return None
+
+
+def _on(device: tvm.runtime.Device, value: Any) -> Any:
+    """`value` with its tensors on `device`."""
+    if isinstance(value, tuple):
+        return tuple(_on(device, item) for item in value)
+    return tvm.runtime.tensor(value, device) if isinstance(value, tvm.runtime.Tensor) else value
 
 
 def _paths(conditions: tuple[str, ...]) -> Iterator[Mapping[str, bool]]:

@@ -81,12 +81,14 @@ class Variants:
     @property
     def device(self) -> list[tvm.runtime.Device]:
         """What the machines run on."""
-        return [tvm.cpu(index) for index in range(self.case.devices)]
+        kind = int(tvm.target.Target(self.target).get_target_device_type())
+        return [tvm.runtime.Device(kind, index) for index in range(self.case.devices)]
 
     def machine(self, kind: Kind, memory: int | str = ALLOCATOR) -> Machine:
         """A new machine whose memory is counted, or comes from TVM's allocator `memory`."""
         if kind not in self.executables:
             self.executables[kind] = self.build(kind)
+        self.device[0].sync()  # a GPU's context is current from then on: constants are allocated in it
         given = memory if isinstance(memory, str) else dict.fromkeys(self.device, memory)
         return relax.VirtualMachine(self.executables[kind], self.device, memory_cfg=given)
 
