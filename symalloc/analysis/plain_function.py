@@ -15,6 +15,7 @@ from symalloc.analysis.region_maker import ByteCounts
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import tensor_type
+from symalloc.program.record import from_fields
 from symalloc.program.types import FunctionType, ScalarType, ShapeType, StorageType, TupleType, Type
 from symalloc.size.expr import Expr
 
@@ -43,8 +44,10 @@ class PlainFunction:
         """The live ranges of allocations by number, as `find_live_ranges` finds them."""
         points, first, last = self.touched.points, self.touched.first, self.touched.last
         wanted = [number for number in sorted(set(numbers)) if number in first]
-        found = {n: LiveRange(self.live(n), points[first[n]], points[last[n]]) for n in wanted}
-        return LiveRanges(found, points)
+        ranges = [(self.live(n), points[first[n]], points[last[n]]) for n in wanted]
+        return LiveRanges(
+            {n: from_fields(LiveRange, one) for n, one in zip(wanted, ranges, strict=True)}, points
+        )
 
     def live(self, number: int) -> Intervals:
         """The positions at which an allocation is live."""

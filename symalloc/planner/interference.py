@@ -35,18 +35,23 @@ def live_sets(ranges: Iterable[Intervals]) -> Iterator[list[int]]:
 
 
 def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
+    """Return for each buffer the indices of those that are live at some position with it, in order."""
+    return tuple([tuple(sorted(others)) for others in neighbours(buffers)])
+
+
+def neighbours(buffers: Sequence[Buffer]) -> list[set[int]]:
     """Return for each buffer the indices of those that are live at some position together with it."""
-    neighbours: list[set[int]] = [set() for _ in buffers]
+    found: list[set[int]] = [set() for _ in buffers]
     events = sorted((begin, end, i) for i, b in enumerate(buffers) for begin, end in b.live if begin < end)
     active: list[tuple[int, int]] = []
     for begin, end, current in events:
         active = [(until, other) for until, other in active if until > begin]
         for _, other in active:
             if other != current:
-                neighbours[current].add(other)
-                neighbours[other].add(current)
+                found[current].add(other)
+                found[other].add(current)
         active.append((end, current))
-    return tuple(tuple(sorted(others)) for others in neighbours)
+    return found
 
 
 def pairs_live_together(lives: Iterable[Intervals]) -> int:

@@ -133,6 +133,11 @@ class CallTimeline:
         _add(found, ((self.bytes[i], self.held[i]) for i in chosen), first)
         return found
 
+    def kinds_of(self, members: Numbers) -> tuple[Values, Numbers]:
+        """The distinct sizes of tenants, a row for each, and the number of the one that each tenant has."""
+        used, numbers = np.unique(self._kinds[members], return_inverse=True)
+        return self._table.values[used], numbers
+
     # -- arenas --------------------------------------------------------------------------------------------
 
     def height(self, members: Sequence[int]) -> Values:

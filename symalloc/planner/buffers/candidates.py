@@ -136,6 +136,7 @@ class _CandidateFinder:
         self.program, self.analyses, self.sizes, self.plans = program, analyses, sizes, plans
         self.grounded = grounded
         self.analysis = analyses[name]
+        self.starts = self.analysis.cfg.starts
         self.found: list[Memory] = []
         self.left: list[Unplanned] = []
         for _, instruction in self.analysis.cfg.of_type(AllocFresh, CallFunction):
@@ -186,8 +187,8 @@ class _CandidateFinder:
         wanted = self.grounded is not None and (callee is not None or var in self.grounded)
         name = var.name if callee is None else f"{callee}()"
         grounded = wanted and not returned  # in whose own memory it starts
-        made = self.analysis.cfg.starts[var]
         place = device, scope, var, callee, grounded, lent, returned
+        made = self.starts[var]
         self.found.append(
             from_fields(Memory, (name, sized.size, sized.nbytes, *place, sized.definition, made))
         )

@@ -33,7 +33,7 @@ def relieved(
     relief = _Relief(memory, members, hosts)
     if not relief.run([result for result in results if result not in hosts]):
         return None
-    rest = [i for i in members if i in relief.members]
+    rest = [i for i in members if relief.left[i]]
     return [
         *([host, *guests] for host, guests in zip(hosts, relief.guests, strict=True)),
         *([rest] if rest else []),
@@ -41,13 +41,15 @@ def relieved(
 
 
 class _Relief:
-    """An arena of `members` beside `hosts`; `guests` are what moved into each.
+    """An arena of `members` beside `hosts`; `guests` are what moved into each.  `left` is true of members.
 
     `rooms` are the bytes of each host; one that is no result may grow at bindings that are not judged.
     """
 
     def __init__(self, memory: CallTimeline, members: Sequence[int], hosts: Sequence[int]) -> None:
-        self.memory, self.members, self.hosts = memory, set(members), list(hosts)
+        self.memory, self.hosts = memory, list(hosts)
+        self.left = np.zeros(len(memory.tenants), dtype=np.bool_)
+        self.left[members] = True
         self.guests: list[list[int]] = [[] for _ in hosts]
         self.load = memory.load(members).copy()
         self.loads = [memory.load([host]).copy() for host in hosts]
@@ -55,13 +57,18 @@ class _Relief:
         growing = [number for number, host in enumerate(hosts) if not memory.tenants[host].kept]
         self.rooms[growing, memory.judged :] = np.inf
 
+    @property
+    def members(self) -> Numbers:
+        """Those that are left, in order."""
+        return np.flatnonzero(self.left)
+
     def run(self, results: Sequence[int]) -> bool:
         """Move tensors until what is left, beside `results`, keeps the limit; return whether it does."""
         memory = self.memory
         others = memory.load(results) + memory.beside
         others += memory.bytes[self.hosts].sum(axis=0)
         room = np.full(others.shape[1], np.inf)
-        for _, begin, end in memory.reserved(sorted(self.members)):
+        for _, begin, end in memory.reserved(self.members.tolist()):
             room = np.minimum(room, (memory.limit[begin:end] - others[begin:end]).min(axis=0, initial=np.inf))
         if (room < 0).any() or self.hopeless(room):
             return False
@@ -80,8 +87,7 @@ class _Relief:
         """Return whether too much is left however tensors are moved: hosts are full, or all in them that are
         small enough.
         """
-        size, hosts = self.memory.bytes, self.rooms
-        members = np.array(sorted(self.members), dtype=np.int64)
+        size, hosts, members = self.memory.bytes, self.rooms, self.members
         fitting: Truths = np.all(size[members][:, None, :] <= hosts[None, :, :] + 0.5, axis=2)
         moved = np.minimum(self.memory.load(members[fitting.any(axis=1)].tolist()), hosts.sum(axis=0))
         return bool((self.load - moved > room + 0.5).any())
@@ -131,15 +137,19 @@ class _Relief:
         memory, result = self.memory, self.hosts[host]
         room, taken = self.rooms[host] + 0.5, self.loads[host]
         ((_, made, _),) = memory.held[result]
-        members = np.array(sorted(self.members), dtype=np.int64)
+        members = self.members
         begins, ends = memory.columns.held_columns.single(members)
         early = members[ends <= made]
         if not len(early):
             return early
-        between = np.stack((begins, ends), axis=1)[ends <= made].ravel()  # whose every other stretch is one
-        padded = np.concatenate((taken, np.zeros((1, taken.shape[1]))))
-        most = np.maximum.reduceat(padded, between)[::2]
-        fitting: Numbers = early[(most + memory.bytes[early] <= room).all(axis=1)]
+        sizes = memory.bytes[early]
+        if taken[:made].any():
+            between = np.stack((begins, ends), axis=1)[
+                ends <= made
+            ].ravel()  # whose every other stretch is one
+            padded = np.concatenate((taken, np.zeros((1, taken.shape[1]))))
+            sizes += np.maximum.reduceat(padded, between)[::2]
+        fitting: Numbers = early[(sizes <= room).all(axis=1)]
         if memory.all_known:
             return fitting
         group = [result, *self.guests[host]]
@@ -147,14 +157,24 @@ class _Relief:
 
     def gains(self, members: Numbers, surplus: Values) -> Values:
         """The shares of `surplus` that each of some members takes off it, over columns and bindings."""
-        share = surplus / np.maximum(surplus.max(axis=0), 1.0)
+        share, least = surplus / np.maximum(surplus.max(axis=0), 1.0), np.maximum(surplus, 1.0)
+        sizes, kinds = self.memory.kinds_of(members)
+        if len(sizes) * len(surplus) < self.many(members):  # each column is looked at once for each size
+            gained = np.stack([(np.minimum(size / least, 1.0) * share).sum(axis=1) for size in sizes])
+            columns, owners, firsts = self.columns(members)
+            return np.add.reduceat(gained[kinds[owners], columns], firsts)
         found: list[Values] = []
         for some in self.in_parts(members):
             columns, owners, firsts = self.columns(some)
-            parts = self.memory.bytes[some][owners] / np.maximum(surplus[columns], 1.0)
+            parts = self.memory.bytes[some][owners] / least[columns]
             gained = (np.minimum(parts, 1.0) * share[columns]).sum(axis=1)
             found.append(np.add.reduceat(gained, firsts))
         return np.concatenate(found)
+
+    def many(self, members: Numbers) -> int:
+        """The number of columns of some members, those counted again that several have."""
+        begins, ends = self.memory.columns.held_columns.single(members)
+        return int((ends - begins).sum())
 
     def in_parts(self, members: Numbers) -> Iterator[Numbers]:
         """Yield some members after the other, whose columns together are about AT_ONCE."""
@@ -184,7 +204,7 @@ class _Relief:
         """
         crowded = (0, *over.cumsum().tolist())  # in front of each column
         ranked = []
-        for i in self.members:
+        for i in self.members.tolist():
             if not any(begin <= column < end for _, begin, end in self.memory.held[i]):
                 continue
             helps = sum(crowded[end] - crowded[begin] for _, begin, end in self.memory.held[i])
@@ -210,7 +230,7 @@ class _Relief:
 
     def move_apart(self, members: Sequence[int], host: int) -> None:
         """Move members that are never live together into a host's memory; the function is straight."""
-        self.members.difference_update(members)
+        self.left[members] = False
         self.guests[host] += members
         columns, owners, _ = self.columns(np.array(members, dtype=np.int64))
         size = self.memory.bytes[members][owners]
@@ -219,7 +239,7 @@ class _Relief:
 
     def move(self, i: int, host: int) -> None:
         """Move a member into a host's memory."""
-        self.members.remove(i)
+        self.left[i] = False
         self.guests[host].append(i)
         where = self.memory.columns.where(i)
         self.load[where] -= self.memory.bytes[i]

@@ -24,22 +24,20 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     if len(placements) == 1:
         return
     order = _from_below(placements)
-    events = sorted(
-        (position, begins, number)
-        for number, index in enumerate(order)
-        for begin, end in placements[index].buffer.live
-        if begin < end
-        for begins, position in ((False, end), (True, begin))
-    )
+    count = len(order)
     seen: set[tuple[int, int]] = set()
     pile: list[int] = []
     touched: list[int] = []
-    now = None
-    for position, begins, number in events:
-        if position != now:
-            _note(pile, touched, seen)
-            now, touched = position, []
-        if begins:
+    now = -1
+    for event in _events(placements, order):
+        moment, number = event // count, event % count
+        if moment >> 1 != now:
+            if len(pile) == 2:
+                seen.add((pile[0], pile[1]))
+            elif len(pile) > 2:
+                _note(pile, touched, seen)
+            now, touched = moment >> 1, []
+        if moment & 1:
             insort(pile, number)
         else:
             del pile[bisect_left(pile, number)]
@@ -47,15 +45,29 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     yield from ((order[low], order[high]) for low, high in sorted(seen))
 
 
+def _events(placements: Sequence[Placement], order: Sequence[int]) -> list[int]:
+    """The ends and the begins of live ranges, in order: twice the position, one more where something begins,
+    times the number of placements, and the place in `order`.
+
+    Numbers are sorted in a fraction of the time that tuples take.
+    """
+    count = len(order)
+    lives = [placements[index].buffer.live for index in order]
+    return sorted(
+        event
+        for number, live in enumerate(lives)
+        for begin, end in live
+        if begin < end
+        for event in (2 * end * count + number, (2 * begin + 1) * count + number)
+    )
+
+
 def _note(pile: Sequence[int], touched: Iterable[int], seen: set[tuple[int, int]]) -> None:
     """Add to `seen` the neighbours in `pile` that one of `touched` is one of, or has been between."""
-    if len(pile) == 2:
-        seen.add((pile[0], pile[1]))
-    elif len(pile) > 2:
-        for number in touched:
-            here = bisect_left(pile, number)
-            for upper in range(max(here, 1), min(here + 2, len(pile))):
-                seen.add((pile[upper - 1], pile[upper]))
+    for number in touched:
+        here = bisect_left(pile, number)
+        for upper in range(max(here, 1), min(here + 2, len(pile))):
+            seen.add((pile[upper - 1], pile[upper]))
 
 
 def _from_below(placements: Sequence[Placement]) -> list[int]:
@@ -66,8 +78,11 @@ def _from_below(placements: Sequence[Placement]) -> list[int]:
         kinds.setdefault(key, placement)
     names = frozenset().union(*(p.offset.symbols | p.buffer.size.symbols for p in kinds.values()))
     bindings = [dict.fromkeys(names, extent) for extent in EXTENTS]
-    ends = {key: [_ends(placement, at) for at in bindings] for key, placement in kinds.items()}
-    return sorted(range(len(placements)), key=lambda i: (ends[index[i]], i))
+    ends = {key: tuple([_ends(placement, at) for at in bindings]) for key, placement in kinds.items()}
+    places = {one: place for place, one in enumerate(sorted({*ends.values()}))}
+    ranks = {key: places[one] for key, one in ends.items()}
+    found = [ranks[key] for key in index]
+    return sorted(range(len(placements)), key=found.__getitem__)
 
 
 def _ends(placement: Placement, binding: Mapping[str, int]) -> tuple[int, int]:

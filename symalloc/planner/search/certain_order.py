@@ -9,9 +9,10 @@ ends, and each such pair is live at some position.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from symalloc.planner.interference import interference
+from symalloc.planner.interference import neighbours
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import Expr
 
@@ -23,9 +24,10 @@ def certain_order(buffers: Sequence[Buffer], most: int) -> list[int] | None:
     """Return such an order, by index; None where none is seen.  At most `most` buffers are live at once."""
     if most > LAYERS and len(buffers) > FEW:
         return None
+    kinds: dict[Expr, int] = {}
     meeting = _Meetings(
-        neighbours=[frozenset(others) for others in interference(buffers)],
-        sizes=[b.size for b in buffers],
+        neighbours=neighbours(buffers),
+        sizes=[kinds.setdefault(b.size, len(kinds)) for b in buffers],
         single=all(len(b.live) == 1 for b in buffers),
     )
     return meeting.order(frozenset(range(len(buffers))))
@@ -33,10 +35,12 @@ def certain_order(buffers: Sequence[Buffer], most: int) -> list[int] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Meetings:
-    """The buffers that each is live together with, by index; `single`: each is live in one interval."""
+    """The buffers that each is live together with, by index, and their sizes, by number; `single`: each is
+    live in one interval.
+    """
 
-    neighbours: Sequence[frozenset[int]]
-    sizes: Sequence[Expr]
+    neighbours: Sequence[AbstractSet[int]]
+    sizes: Sequence[int]
     single: bool
 
     def order(self, members: frozenset[int]) -> list[int] | None:
@@ -60,12 +64,12 @@ class _Meetings:
         left = set(members)
         for start in sorted(members):
             if start in left:
-                part, waiting = {start}, [start]
-                while waiting:
-                    new = (self.neighbours[waiting.pop()] & members) - part
-                    part |= new
-                    waiting += new
-                left -= part
+                left.remove(start)
+                part = [start]
+                for one in part:  # which grows
+                    new = self.neighbours[one] & left
+                    left -= new
+                    part += new
                 yield frozenset(part)
 
     def layers(self, part: frozenset[int]) -> list[int] | None:
@@ -74,11 +78,12 @@ class _Meetings:
         layer, waiting = {start: 0}, [start]
         while waiting:
             one = waiting.pop()
+            side = layer[one]
             for other in self.neighbours[one] & part:
                 if other not in layer:
-                    layer[other] = 1 - layer[one]
+                    layer[other] = 1 - side
                     waiting.append(other)
-                elif layer[other] == layer[one]:
+                elif layer[other] == side:
                     return None
         sides = [sorted(i for i in part if layer[i] == side) for side in range(LAYERS)]
         lower, upper = min((sides, sides[::-1]), key=lambda both: self.alternatives(both[1], part))

@@ -24,7 +24,7 @@ def writes_natively(bindings: Node) -> bool:
 
 
 class BlockWriter:
-    """The steps that make new bindings of the `old` ones, in order.
+    """The steps that make new bindings of the `old` ones, in order; what no step speaks of stays as it is.
 
     `addresses` are those of the old ones.  `numbers` is for offsets that were placed at before.
     """
@@ -35,23 +35,19 @@ class BlockWriter:
         self.addresses.frombytes(module_functions.addresses(old))
         self.numbers: dict[int, int] = {}
         self._steps = array("q")
-        self._kept = 0  # where the step begins that copies what was kept last
-        self._next = 0  # the old binding behind it
+        self._next = 0  # the first of the old bindings that are kept behind the last step
         self._fresh: list[BindingNode] = []
         self._offsets: list[PrimNode] = []
 
-    def keep(self, index: int) -> None:
-        """The old binding `index` stays as it is."""
-        self._next = index + 1
+    def _keep(self, end: int, start: int) -> None:
+        """The old bindings up to `end` stay; those from there to `start` do not."""
+        if self._next < end:
+            self._steps.extend((_COPIED, self._next, end, 0))
+        self._next = start
 
-    def _flush(self, start: int) -> None:
-        if self._kept < self._next:
-            self._steps.extend((_COPIED, self._kept, self._next, 0))
-        self._kept = self._next = start
-
-    def add(self, bindings: Sequence[BindingNode], behind: int) -> None:
-        """New bindings stand here, in front of the old ones from `behind` on."""
-        self._flush(behind)
+    def add(self, bindings: Sequence[BindingNode], begin: int, end: int) -> None:
+        """New bindings stand for the old ones from `begin` to `end`, which may be none."""
+        self._keep(begin, end)
         self._steps.extend((_FRESH, len(self._fresh), len(self._fresh) + len(bindings), 0))
         self._fresh += bindings
 
@@ -62,12 +58,12 @@ class BlockWriter:
 
     def place(self, index: int, storage: int, offset: int) -> None:
         """The allocation `index` lies in a storage from here on, at an offset, both by number."""
-        self._flush(index + 1)
+        self._keep(index, index + 1)
         self._steps.extend((_PLACED, index, storage, offset))
 
     def written(self, storages: Sequence[VarNode | None]) -> Node:
         """The new bindings, an array of TVM's; raises ValueError where what is placed is no allocation."""
-        self._flush(0)
+        self._keep(len(self.addresses), 0)
         steps = self._steps.tobytes()
         return module_functions.write_bindings(
             self.old, self._fresh, storages, self._offsets, steps, _ALLOCATES, _PLACES

@@ -222,41 +222,40 @@ class _FunctionWriter(BindingRewriter):
     def at_once(self, bindings: Node, entry: Sequence[relax.Binding]) -> Node:
         """The same, less a call of TVM's for each binding that stays, and several for each that is placed."""
         known, touched, writer = self.instructions, self.touched, BlockWriter(bindings)
-        writer.add(entry, 0)
+        writer.add(entry, 0, 0)
         for index, address in enumerate(writer.addresses):
             instruction = known.get(address)
             if instruction is None or instruction.var in touched:
-                writer.add(list(self.rewrite(bindings[index])), index + 1)
+                writer.add(list(self.rewrite(bindings[index])), index, index + 1)
             elif type(instruction) in _LEFT_ALONE:
-                writer.keep(index)
-            elif type(instruction) is ir.AllocFresh and self.is_plain(instruction.var):
-                self.place(writer, index, instruction.var)
+                continue
+            elif type(instruction) is ir.AllocFresh and (found := self.plain_place(instruction.var)):
+                self.written.add(instruction.var)
+                self.place(writer, index, *found)
             else:
-                writer.add(list(self.stand_in(bindings[index], instruction)), index + 1)
+                writer.add(list(self.stand_in(bindings[index], instruction)), index, index + 1)
         storages = [self.arenas[i].var if i in self.arenas else None for i in range(len(self.plan.arenas))]
         try:
             return writer.written(storages)
         except ValueError:
             raise self.other_tensors() from None
 
-    def is_plain(self, var: ir.Var) -> bool:
-        """Return whether an allocation is placed in a storage, and nothing stands in between."""
+    def plain_place(self, var: ir.Var) -> tuple[int, Placement] | None:
+        """The arena of an allocation, by index, and its place there, where nothing stands in between."""
         if var not in self.places or var in self.context.needs_zero_offset:
-            return False
-        ((index, _),) = self.places[var]
-        return not self.arenas[index].brought
+            return None
+        (found,) = self.places[var]
+        return None if self.arenas[found[0]].brought else found
 
-    def place(self, writer: BlockWriter, index: int, var: ir.Var) -> None:
-        """Have the allocation of `var`, the binding `index`, placed."""
-        self.written.add(var)
-        ((arena, placement),) = self.places[var]
+    def place(self, writer: BlockWriter, index: int, arena: int, placement: Placement) -> None:
+        """Have the allocation that is the binding `index` placed."""
         number = writer.numbers.get(id(placement.offset))
         if number is None:
             bound: list[relax.Binding] = []
             number = writer.number(self.offset(placement.offset, bound))
             writer.numbers[id(placement.offset)] = number
             if bound:
-                writer.add(bound, index)
+                writer.add(bound, index, index)
         writer.place(index, arena, number)
 
     def other_tensors(self) -> EmissionError:

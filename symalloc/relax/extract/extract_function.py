@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import repeat
 
 import tvm
 import tvm_ffi
@@ -89,8 +90,9 @@ class FunctionExtractor(Context):
             for binding in each(bindings):
                 self._binding(binding)
             return
-        for binding in elements(bindings):
-            made = plain.next(binding if self.handles else None)
+        every = elements(bindings)
+        handles = every if self.handles else repeat(None, len(every))
+        for binding, made in zip(every, plain.read(handles), strict=True):
             if made is None:
                 self._binding(binding)
             else:

@@ -7,7 +7,7 @@ nearly every variable has a type of its own; what is alike is converted once her
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tvm.ir import Op
 
@@ -54,7 +54,7 @@ class PlainBindings:
         rows, names, *numbered = module_functions.read_bindings(bindings, _ALLOCATES)
         numbers = array("q")
         numbers.frombytes(rows)
-        self._rows, self._at = numbers.tolist(), 0
+        self._rows = numbers.tolist()
         self._names = iter(names.split("\n"))
         self._kinds, self._calls, self._callees, self._literals = map(list, numbered)
         self._types: list[Type | None] = [None] * len(self._kinds)
@@ -70,29 +70,35 @@ class PlainBindings:
             return None
         return cls(context, variables, unbound, bindings)
 
-    def next(self, handle: BindingNode | None) -> ir.Instruction | None:
-        """The instruction of the next binding, with `handle`; None where that has to be read as any other."""
-        rows, at = self._rows, self._at
-        kind = rows[at]
-        if kind == OTHER:
-            self._at = at + 1
-            return None
-        end = self._at = at + 5 + rows[at + 4] if kind == KERNEL else at + 4
-        name, number = next(self._names), rows[at + 2]
-        if self.unbound or self.context.heaps.slots:
-            return None
-        type_ = self._types[number] or self._type(number)
-        var = ir.Var(name, type_)
-        made: ir.Instruction | None
-        if kind == ALLOCATION:
-            made = self._allocation(var, handle, rows[at + 3])
-        elif kind == ALIAS:
-            made = self._alias(var, handle, rows[at + 3])
-        else:
-            made = self._kernel(var, handle, rows[at + 3], rows[at + 5 : end])
-        if made is not None:
-            self.variables[rows[at + 1]] = var
-        return made
+    def read(self, handles: Iterable[BindingNode | None]) -> Iterator[ir.Instruction | None]:
+        """Yield the instruction of one binding after the other, with its handle; None where that has to be
+        read as any other, before the next.
+        """
+        rows, names, types, variables = self._rows, self._names, self._types, self.variables
+        unbound, heaps = self.unbound, self.context.heaps
+        at = 0
+        for handle in handles:
+            kind = rows[at]
+            if kind == OTHER:
+                at += 1
+                yield None
+                continue
+            name, number = next(names), rows[at + 2]
+            begin, at = at, (at + 5 + rows[at + 4] if kind == KERNEL else at + 4)
+            if unbound or heaps.slots:
+                yield None
+                continue
+            var = ir.Var(name, types[number] or self._type(number))
+            made: ir.Instruction | None
+            if kind == ALLOCATION:
+                made = self._allocation(var, handle, rows[begin + 3])
+            elif kind == ALIAS:
+                made = self._alias(var, handle, rows[begin + 3])
+            else:
+                made = self._kernel(var, handle, rows[begin + 3], rows[begin + 5 : at])
+            if made is not None:
+                variables[rows[begin + 1]] = var
+            yield made
 
     def _type(self, number: int) -> Type:
         found = self.context.types.of(self._kinds[number])

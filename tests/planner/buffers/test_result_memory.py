@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+from benchmarks.zoo_models import chain
 from symalloc.planner import plan_functions
 from symalloc.planner.buffers.result_memory import _Relief
 from symalloc.planner.planner_options import BoundsUse, PlanOptions
@@ -15,6 +18,8 @@ from symalloc.planner.search.grid import Values
 from symalloc.program.ir import Instruction, Operand, Origin, Var
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.size.expr import Expr, constant, symbol
 from tests.planner.buffers.test_candidates import FLOAT, N, X, alloc, function, kernel, split
 from tests.program.build import program_of
@@ -81,3 +86,20 @@ def test_nothing_is_put_into_a_result_that_holds_it_within_declared_bounds_only(
     assert chosen.call_count == 1
     lent = [arena for arena in plans["main"].arenas if arena.result is not None]
     assert {p.buffer.name for arena in lent for p in arena.placements} - {"last"} == shared
+
+
+def test_gains_are_the_same_by_size_and_by_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    gaining, compared = _Relief.gains, []
+
+    def both(self: _Relief, members: Any, surplus: Any) -> Any:
+        found = gaining(self, members, surplus)
+        assert len(self.memory.kinds_of(members)[0]) * len(surplus) < self.many(members)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_Relief, "many", lambda *_: 0)
+            assert np.array_equal(found, gaining(self, members, surplus))
+        compared.append(len(members))
+        return found
+
+    monkeypatch.setattr(_Relief, "gains", both)
+    plan_lowered(lower(chain(200), "llvm"))
+    assert max(compared) > 100

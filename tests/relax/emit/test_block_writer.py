@@ -49,13 +49,9 @@ def test_steps_keep_the_order() -> None:
     need_native()
     old = lower(CASES["mlp"].build(), "llvm")["forward"].body.blocks[0].bindings
     writer = BlockWriter(old)
-    writer.add([old[5]], 0)
-    writer.keep(0)
-    writer.keep(1)
-    writer.add([old[7], old[6]], 3)
-    writer.add([], 4)
-    for index in range(4, len(old)):
-        writer.keep(index)
+    writer.add([old[5]], 0, 0)
+    writer.add([old[7], old[6]], 2, 3)
+    writer.add([], 3, 4)
     expected = [old[5], old[0], old[1], old[7], old[6], *list(old)[4:]]
     found = list(writer.written([]))
     assert len(found) == len(expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -72,19 +72,19 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], tuple[str, str, Cou
     """The texts of a module read natively and in Python, and how many bindings were, by kind."""
     need_native()
     plain: Counter[str] = Counter()
-    following = PlainBindings.next
+    reading = PlainBindings.read
 
-    def counted(self: PlainBindings, handle: object) -> m.Instruction | None:
-        made = following(self, handle)  # type: ignore[arg-type]
-        plain[type(made).__name__] += 1
-        return made
+    def counted(self: PlainBindings, handles: Iterable[Any]) -> Iterator[m.Instruction | None]:
+        for made in reading(self, handles):
+            plain[type(made).__name__] += 1
+            yield made
 
     def read(module: Any) -> m.Program:
         return extract(module, name="Module", stage="CallTIRRewrite", handles=True)
 
     def run(module: Any) -> tuple[str, str, Counter[str]]:
         monkeypatch.setattr(plain_bindings, "FEW", 1)
-        monkeypatch.setattr(PlainBindings, "next", counted)
+        monkeypatch.setattr(PlainBindings, "read", counted)
         natively = read(module)
         monkeypatch.setattr(plain_bindings, "FEW", 1 << 30)
         one_by_one = read(module)
@@ -141,7 +141,7 @@ def _lowered(module: Any, further: bool) -> Any:
 def test_few_bindings_are_read_one_by_one(
     monkeypatch: pytest.MonkeyPatch, parse: Callable[[str], Any]
 ) -> None:
-    monkeypatch.setattr(PlainBindings, "next", None)  # which would fail
+    monkeypatch.setattr(PlainBindings, "read", None)  # which would fail
     program = extract(
         _lowered(parse(LAYERS[: LAYERS.index("b = ")] + "R.output(a)\n        return a"), False), name="M"
     )
