@@ -30,6 +30,7 @@ namespace {
 using packer::BytesOf;
 using packer::ListsOf;
 using packer::Numbers;
+using packer::ValuesOf;
 using Order = std::vector<int32_t>;
 
 constexpr char kWhat[] = "the grouping of tensors";  // that memory is for
@@ -177,17 +178,17 @@ ffi::Bytes BytesOf(const Groups& groups) {
 }
 
 // Sums are `exact`, whatever their order, or else are made in the order of the tensors.
-TimelineRef MakeTimeline(ColumnsRef columns, ffi::Bytes bytes, int64_t width, bool exact) {
+TimelineRef MakeTimeline(ColumnsRef columns, ffi::TensorView sizes, bool exact) {
   const auto make = [&] {
-    Bytes rows = Numbers<double>(bytes);
-    Require(width > 0 && rows.size() == columns->columns.its().tenants.size() * width,
+    const bool table = sizes.ndim() == 2 && sizes.size(1) > 0;
+    Require(table && static_cast<size_t>(sizes.size(0)) == columns->columns.its().tenants.size(),
             "tensors differ in number from sizes");
-    return TimelineRef(ffi::make_object<TimelineObj>(columns, std::move(rows), width, exact));
+    return TimelineRef(ffi::make_object<TimelineObj>(columns, Numbers(sizes), sizes.size(1), exact));
   };
   return Translated(make, kWhat);
 }
 
-ffi::Bytes Load(TimelineRef memory, ffi::Bytes members, int64_t first, int64_t last) {
+void Load(TimelineRef memory, ffi::Bytes members, int64_t first, int64_t last, ffi::TensorView found) {
   const auto load = [&] {
     const CallTimeline& its = memory->memory;
     const Order all = Numbers<int32_t>(members);
@@ -196,9 +197,9 @@ ffi::Bytes Load(TimelineRef memory, ffi::Bytes members, int64_t first, int64_t l
     for (int32_t i : all) {
       for (const Held& one : its.columns().held(i)) Require(first <= one.begin && one.end <= last, "held elsewhere");
     }
-    return BytesOf(its.Load(all, first, last));
+    its.Load(all, first, last, ValuesOf(found, (last - first) * its.width()));
   };
-  return Translated(load, kWhat);
+  Translated(load, kWhat);
 }
 
 ffi::Bytes Height(TimelineRef memory, ffi::Bytes members) {
@@ -210,25 +211,42 @@ ffi::Bytes Height(TimelineRef memory, ffi::Bytes members) {
   return Translated(height, kWhat);
 }
 
-ffi::Bytes Arenas(TimelineRef memory, ffi::Bytes groups, ffi::Bytes lent) {
+void Arenas(TimelineRef memory, ffi::Bytes groups, ffi::Bytes lent, ffi::TensorView found) {
   const auto arenas = [&] {
-    const Groups all = GroupsOf(memory->memory.columns(), groups);
+    const CallTimeline& its = memory->memory;
+    const Groups all = GroupsOf(its.columns(), groups);
     const Order flags = Numbers<int32_t>(lent);
     Require(flags.size() == all.size(), "groups differ in number");
-    return BytesOf(memory->memory.Arenas(all, std::vector<bool>(flags.begin(), flags.end())));
+    its.Arenas(all, std::vector<bool>(flags.begin(), flags.end()), ValuesOf(found, its.cells()));
   };
-  return Translated(arenas, kWhat);
+  Translated(arenas, kWhat);
+}
+
+void Peaks(TimelineRef memory, ffi::Bytes groups, ffi::Bytes lent, ffi::Bytes bounds, ffi::TensorView found) {
+  const auto peaks = [&] {
+    const CallTimeline& its = memory->memory;
+    const Groups all = GroupsOf(its.columns(), groups);
+    const Order flags = Numbers<int32_t>(lent), ends = Numbers<int32_t>(bounds);
+    Require(flags.size() == all.size(), "groups differ in number");
+    Require(its.exact(), "sums are rounded");
+    Require(!ends.empty() && ends.front() == 0 && ends.back() == its.columns().its().columns &&
+                std::is_sorted(ends.begin(), ends.end()),
+            "paths do not lie one behind the other");
+    its.Peaks(all, std::vector<bool>(flags.begin(), flags.end()), ends,
+              ValuesOf(found, (ends.size() - 1) * its.width()));
+  };
+  Translated(peaks, kWhat);
 }
 
 // The groups, none where the limit is not kept or it is too much work.
-ffi::Optional<ffi::Bytes> Fit(TimelineRef memory, ffi::Bytes shares, ffi::Bytes scale, ffi::Bytes room,
-                              ffi::Bytes spare, ffi::Bytes groups, ffi::Bytes open, ffi::Bytes order, bool counted,
-                              int64_t spread, int64_t most_tried, int64_t most_work, int64_t trial) {
+ffi::Optional<ffi::Bytes> Fit(TimelineRef memory, ffi::Bytes shares, ffi::TensorView scale, ffi::TensorView room,
+                              ffi::TensorView spare, ffi::Bytes groups, ffi::Bytes open, ffi::Bytes order,
+                              bool counted, int64_t spread, int64_t most_tried, int64_t most_work, int64_t trial) {
   const auto fit = [&]() -> ffi::Optional<ffi::Bytes> {
     const CallTimeline& its = memory->memory;
     const Groups there = GroupsOf(its.columns(), groups);
     const Order opened = Numbers<int32_t>(open), entered = Numbers<int32_t>(order);
-    Left left{Numbers<double>(shares), Numbers<double>(scale), Numbers<double>(room), Numbers<double>(spare)};
+    Left left{Numbers<double>(shares), Numbers(scale), Numbers(room), Numbers(spare)};
     Require(opened.size() == there.size(), "groups differ in number");
     Require(left.shares.size() == its.columns().its().tenants.size(), "tensors differ in number from shares");
     Require(left.scale.size() == its.width(), "bindings differ in number");
@@ -244,11 +262,11 @@ ffi::Optional<ffi::Bytes> Fit(TimelineRef memory, ffi::Bytes shares, ffi::Bytes 
 }
 
 // What is left of the groups.
-ffi::Bytes Merge(TimelineRef memory, ffi::Bytes spare, ffi::Bytes groups, bool many, int64_t most_tried,
+ffi::Bytes Merge(TimelineRef memory, ffi::TensorView spare, ffi::Bytes groups, bool many, int64_t most_tried,
                  int64_t reach, int64_t most_together, int64_t most_work, int64_t trial) {
   const auto merge = [&] {
     const CallTimeline& its = memory->memory;
-    const Bytes left = Numbers<double>(spare);
+    const Bytes left = Numbers(spare);
     Require(left.size() == its.cells(), "columns differ in number from what is left");
     Merging merging(its, GroupsOf(its.columns(), groups), left,
                     {many, most_tried, reach, most_together, most_work, trial});
@@ -268,6 +286,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.arenas.load", Load)
       .def("symalloc.arenas.height", Height)
       .def("symalloc.arenas.arenas", Arenas)
+      .def("symalloc.arenas.peaks", Peaks)
       .def("symalloc.arenas.first_fit", Fit)
       .def("symalloc.arenas.merge", Merge);
 }

@@ -1,6 +1,7 @@
-// Numbers that Python hands over as bytes, and back.
+// Numbers that Python hands over as bytes, and back; and arrays that both share.
 #pragma once
 
+#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/string.h>
 
@@ -23,6 +24,21 @@ std::vector<T> Numbers(const tvm::ffi::Bytes& bytes) {
 template <typename T>
 tvm::ffi::Bytes BytesOf(const std::vector<T>& numbers) {
   return tvm::ffi::Bytes(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+}
+
+// An array of `count` float64 that Python sees, too.
+inline double* ValuesOf(const tvm::ffi::TensorView& array, size_t count) {
+  const DLDataType type = array.dtype();
+  if (type.code != kDLFloat || type.bits != 64 || type.lanes != 1 || array.device().device_type != kDLCPU ||
+      !array.IsContiguous() || static_cast<size_t>(array.numel()) != count) {
+    throw tvm::ffi::Error("ValueError", "an array is not of float64, in one piece, or as long as it must be", "");
+  }
+  return static_cast<double*>(array.data_ptr()) + array.byte_offset() / sizeof(double);
+}
+
+inline std::vector<double> Numbers(const tvm::ffi::TensorView& array) {
+  const double* values = ValuesOf(array, array.numel());
+  return std::vector<double>(values, values + array.numel());
 }
 
 // From the number of lists, where each starts, where the last one ends, and all items.

@@ -1,10 +1,18 @@
-"""Lists of numbers for the native library, one after the other."""
+"""Lists of numbers for the native library, one after the other, and arrays that it shares."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tvm_ffi
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import NativeTensor
 
 
 def lists_of(lists: Sequence[Sequence[int]]) -> bytes:
@@ -18,3 +26,12 @@ def records_of(lists: Sequence[Sequence[Sequence[int]]], width: int) -> bytes:
     starts = accumulate((width * len(records) for records in lists), initial=0)
     items = chain.from_iterable(chain.from_iterable(lists))
     return array("i", chain((len(lists),), starts, items)).tobytes()
+
+
+def shared(values: NDArray[np.float64]) -> NativeTensor:
+    """Return an array for the library to read or fill; a copy of one that is in pieces.
+
+    Raises BufferError for one that cannot be written to.
+    """
+    found: NativeTensor = tvm_ffi.from_dlpack(np.ascontiguousarray(values))
+    return found

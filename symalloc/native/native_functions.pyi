@@ -237,25 +237,34 @@ class _ArenaFunctions:
         of the records there, `paths` records.  Raises ValueError where they do not fit together.
         """
 
-    def timeline(self, columns: ColumnsObject, sizes: bytes, width: int, exact: bool, /) -> TimelineObject:
+    def timeline(self, columns: ColumnsObject, sizes: NativeTensor, exact: bool, /) -> TimelineObject:
         """`sizes` has a row of float64 for each tensor, as wide as there are bindings."""
 
-    def load(self, timeline: TimelineObject, members: bytes, first: int, last: int, /) -> bytes:
-        """`members` are int32; the answer is a row of float64 for each column."""
+    def load(
+        self, timeline: TimelineObject, members: bytes, first: int, last: int, found: NativeTensor, /
+    ) -> None:
+        """`members` are int32; fills `found`, a row of float64 for each column."""
 
     def height(self, timeline: TimelineObject, members: bytes, /) -> bytes:
         """`members` are int32; the answer is one float64 for each binding."""
 
-    def arenas(self, timeline: TimelineObject, groups: bytes, lent: bytes, /) -> bytes:
-        """Lists of int32, and an int32 for each; the answer is as that of `load`."""
+    def arenas(self, timeline: TimelineObject, groups: bytes, lent: bytes, found: NativeTensor, /) -> None:
+        """Lists of int32, and an int32 for each; fills `found` as `load` does."""
+
+    def peaks(
+        self, timeline: TimelineObject, groups: bytes, lent: bytes, bounds: bytes, found: NativeTensor, /
+    ) -> None:
+        """As `arenas`; fills `found`, a row for each path, whose columns are those between two of `bounds`,
+        int32.
+        """
 
     def first_fit(
         self,
         timeline: TimelineObject,
         shares: bytes,
-        scale: bytes,
-        room: bytes,
-        spare: bytes,
+        scale: NativeTensor,
+        room: NativeTensor,
+        spare: NativeTensor,
         groups: bytes,
         opened: bytes,
         order: bytes,
@@ -266,14 +275,14 @@ class _ArenaFunctions:
         trial: int,
         /,
     ) -> bytes | None:
-        """Bytes are float64, a row for each column; `groups` int32 lists, `opened` and `order` int32.  The
+        """Tensors are float64, a row for each column; `groups` int32 lists, `opened` and `order` int32.  The
         answer is int32: how many there are in each group, and which.
         """
 
     def merge(
         self,
         timeline: TimelineObject,
-        spare: bytes,
+        spare: NativeTensor,
         groups: bytes,
         many: bool,
         most_tried: int,

@@ -61,7 +61,8 @@ class CallColumns:
     memory that no plan places, and `calls` the columns at which functions of `known` names are called.
     `loose` are tenants that keep memory of their own, for they are live on some paths through a part of the
     text and not on others; `apart` is what all of these may take at once, beside the limit.  `alike`: none of
-    the tenants is of another kind than the others, or grounded.
+    the tenants is of another kind than the others, or grounded.  `even`: nothing but tenants is taken, and
+    the limit is the same all along each path.
     """
 
     def __init__(
@@ -117,6 +118,8 @@ class CallColumns:
             PathColumns(path, self.offsets[number], self.offsets[number + 1], self._unknown(number, path))
             for number, path in enumerate(paths)
         ]
+        unknown = any(span.unknown for span in self.spans)
+        self.even = not (self.merged or self.beside or self.calls or unknown)
 
     def _at_once(self, paths: Sequence[PathLifetimes]) -> tuple[list[int], list[tuple[Held, ...]]] | None:
         """The columns of many tenants, all live on the only path: of their allocations, and those for which

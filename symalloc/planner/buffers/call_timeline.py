@@ -4,6 +4,9 @@ There is a row for each of its `CallColumns`.  The *limit* is what the call take
 every tensor has memory of its own from its first use to its last, results from their first use to the end: on
 each path, at each binding.  A group of tensors that share an arena takes what they need at most, from where
 the arena is reserved to the last use of one of them.
+
+Where the limit of each path is the same all along it, the most that is taken on it is all there is to
+judge: then there is a row for each path, and none for each column is made before it is asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import numpy as np
 from symalloc.planner.buffers.branch_limits import least_on_paths
 from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes, bounds_of
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
-from symalloc.planner.buffers.native_timeline import native_timeline
+from symalloc.planner.buffers.native_timeline import NativeTimeline, native_timeline
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.search.grid import EXACT, Grid, Values
@@ -65,17 +68,54 @@ class CallTimeline:
         self._exact = bool(self.bytes.sum(axis=0).max(initial=0.0) <= EXACT)
         many = len(self.tenants) > MANY and self._exact
         self.native = None if many else native_timeline(columns, self.bytes, exact=self._exact)
-        self.beside = self._of(columns.beside)
-        self.need = self.load([i for i, t in enumerate(self.tenants) if not t.lent]) + self.beside
-        called = [(column, profiles[call.name].at(table, call)) for column, call in columns.calls]
-        for column, taken in called:
-            self.need[column] += taken.least
-        self.limit = self._limit(self.need, self._of(columns.apart))
-        self.scale = np.maximum(self.need.max(axis=0, initial=1.0), 1.0)
-        for column, taken in called:
+        self._callees = [(column, profiles[call.name].at(table, call)) for column, call in columns.calls]
+        by_path = self.native if columns.even and self._exact else None
+        most = self.need if by_path is None else self._needed_on_paths(by_path)
+        self.scale = np.maximum(most.max(axis=0, initial=1.0), 1.0)
+        self._by_path = None if by_path is None else _ByPath(by_path, _limits(columns, most))
+
+    @cached_property
+    def beside(self) -> Values:
+        """The bytes at each column of what is no tenant: what no plan places, and callees."""
+        found = self._of(self.columns.beside)
+        for column, taken in self._callees:
+            found[column] += taken.most
+        return found
+
+    @property
+    def any_beside(self) -> bool:
+        """Whether anything but tenants takes memory."""
+        return self._by_path is None and bool(self.beside.any())
+
+    @cached_property
+    def need(self) -> Values:
+        """The bytes at each column where every tensor has memory of its own."""
+        found = self.load(self._needed)
+        found += self._of(self.columns.beside)
+        for column, taken in self._callees:
+            found[column] += taken.least
+        return found
+
+    @property
+    def _needed(self) -> list[int]:
+        return [i for i, t in enumerate(self.tenants) if not t.lent]
+
+    def _needed_on_paths(self, native: NativeTimeline) -> Values:
+        """The most bytes on each path where every tensor has memory of its own."""
+        if len(self.columns.spans) == 1:
+            return native.height(self._needed)[None]
+        return native.peaks([[i] for i in self._needed], ())
+
+    @cached_property
+    def limit(self) -> Values:
+        """The bytes that may be taken at each column."""
+        if self._by_path is not None:
+            return np.repeat(self._by_path.limits, np.diff(self.offsets), axis=0)
+        limit = self._limit(self.need, self._of(self.columns.apart))
+        for column, taken in self._callees:
             as_here = self.need[column] - taken.least + taken.most + taken.spare
-            self.limit[column] = np.maximum(self.limit[column], as_here)
-            self.beside[column] += taken.most
+            limit[column] = np.maximum(limit[column], as_here)
+        return limit
 
     def _of(self, others: Sequence[HeldBytes]) -> Values:
         """The bytes at each column of what is no tenant."""
@@ -88,7 +128,7 @@ class CallTimeline:
         return found
 
     def _limit(self, need: Values, apart: Values) -> Values:
-        limit = need.copy()
+        limit = np.empty_like(need)
         for number, (path, begin, end, unknown) in enumerate(self.columns.spans):
             if begin == end:
                 continue
@@ -117,10 +157,7 @@ class CallTimeline:
         return held_sums(begins, ends, kinds[owners], sizes, last - first)
 
     def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
-        """The bytes of the given tenants, live at columns [first, last) only, at each of these columns.
-
-        It cannot be written to.
-        """
+        """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
         chosen = list(members)
         last = self.offsets[-1] if last is None else last
         if self.native is not None:
@@ -163,7 +200,9 @@ class CallTimeline:
         index, are held all the while.
         """
         if lent:
-            return self._arenas(groups, lent) + self.beside
+            found = self._arenas(groups, lent)
+            found += self.beside
+            return found
         kept = [tuple(group) for group in groups if self.tenants[group[0]].kept]
         if self._kept is None or self._kept[0] != kept:
             self._kept = kept, self._arenas(kept) + self.beside
@@ -184,28 +223,44 @@ class CallTimeline:
         _add(found, zip(heights, held, strict=True))
         return found
 
+    def over(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> tuple[Values, Values]:
+        """By how much more is taken than the limit, and that: at each column, or at worst on each path."""
+        if self._by_path is None:
+            over, limit = self.taken(groups, lent), self.limit
+        else:
+            over, limit = self._by_path.native.peaks(groups, lent), self._by_path.limits
+        over -= limit
+        return over, limit
+
     def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
         """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
-        over = self.taken(groups, lent) - self.limit
+        over, limit = self.over(groups, lent)
         if over.max(initial=0.0) <= 0.0:
             return 0.0
-        return float((over / np.maximum(self.limit, 1.0)).max(initial=0.0))
+        over /= np.maximum(limit, 1.0)
+        return float(over.max(initial=0.0))
 
     @cached_property
     def live(self) -> Values:
         """The bytes of tensors that are live at each column, results left out."""
-        return self.load(i for i, t in enumerate(self.tenants) if not t.kept)
+        return self.load(self._planned)
+
+    @property
+    def _planned(self) -> list[int]:
+        return [i for i, t in enumerate(self.tenants) if not t.kept]
 
     @cached_property
     def floor(self) -> Values:
         """The most bytes of tensors that are live at one column, results left out, at each binding."""
+        if self._by_path is not None:
+            return self._by_path.native.height(self._planned)
         found: Values = self.live.max(axis=0, initial=0.0)
         return found
 
     def limited(self, limit: Values, floor: Values) -> CallTimeline:
         """The same timeline with another limit and floor, `by_column`: no other says anything of it."""
         found = copy(self)
-        found.limit, found.floor, found.by_column = limit, floor, True
+        found.limit, found.floor, found.by_column, found._by_path = limit, floor, True, None
         return found
 
     def judged_at(self, count: int) -> CallTimeline:
@@ -218,6 +273,10 @@ class CallTimeline:
         found.limit, found.floor, found.scale = self.limit.copy(), self.floor.copy(), self.scale.copy()
         found.limit[:, count:] = found.floor[count:] = NO_LIMIT
         found.scale[count:] = np.inf
+        if self._by_path is not None:
+            limits = self._by_path.limits.copy()
+            limits[:, count:] = NO_LIMIT
+            found._by_path = _ByPath(self._by_path.native, limits)
         found.judged = count
         return found
 
@@ -235,7 +294,11 @@ class CallTimeline:
 
     def spreads(self, groups: Sequence[Sequence[int]]) -> Values:
         """The most that arenas take together, in multiples of the floor, at each binding."""
-        found: Values = self.own(groups).max(axis=0, initial=0.0) / np.maximum(self.floor, 1.0)
+        if self._by_path is None:
+            own = self.own(groups)
+        else:
+            own = self._by_path.native.peaks([g for g in groups if not self.tenants[g[0]].kept], ())
+        found: Values = own.max(axis=0, initial=0.0) / np.maximum(self.floor, 1.0)
         return found
 
     def spread(self, groups: Sequence[Sequence[int]]) -> float:
@@ -249,6 +312,20 @@ class CallTimeline:
             begin, end = self.offsets[path], self.offsets[path + 1]
             found[row] = bytes_at[begin:end].max(axis=0, initial=0.0)
         return found
+
+
+class _ByPath(NamedTuple):
+    """What a path takes at most, found by the library, and the limit of each path, at each binding."""
+
+    native: NativeTimeline
+    limits: Values
+
+
+def _limits(columns: CallColumns, most: Values) -> Values:
+    """Return the limit of each path, of which `most` is needed; there is none for all of the text."""
+    limits = most.copy()
+    limits[[span.path.text for span in columns.spans]] = NO_LIMIT
+    return limits
 
 
 def _add(found: Values, held: Iterable[tuple[Values, Sequence[Held]]], first: int = 0) -> None:

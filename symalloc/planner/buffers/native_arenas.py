@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from symalloc.native.flat_lists import lists_of
+from symalloc.native.flat_lists import lists_of, shared
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_timeline import NativeTimeline
@@ -45,9 +45,9 @@ def fit_natively(
     found = arena_functions.first_fit(
         native.made,
         array("d", start.shares).tobytes(),
-        memory.scale.tobytes(),
-        start.room.tobytes(),
-        start.spare.tobytes(),
+        shared(memory.scale),
+        shared(start.room),
+        shared(start.spare),
         lists_of(start.groups),
         array("i", start.opened).tobytes(),
         array("i", order).tobytes(),
@@ -83,7 +83,7 @@ def merge_natively(
     """Return what is left of the groups, as `_Merging.run`; raises MemoryError."""
     found = arena_functions.merge(
         native.made,
-        start.spare.tobytes(),
+        shared(start.spare),
         lists_of(start.groups),
         start.many,
         most_tried,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from symalloc.native.flat_lists import lists_of
+from symalloc.native.flat_lists import lists_of, shared
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.native_columns import native_columns
@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 
 
 class NativeTimeline:
-    """The functions of a timeline in the library; arrays that they return cannot be written to."""
+    """The functions of a timeline in the library.
 
-    def __init__(self, made: TimelineObject, width: int) -> None:
-        self.made, self._width = made, width
+    The columns of path i are those from offsets[i] to offsets[i + 1]; `width` is the number of bindings.
+    """
+
+    def __init__(self, made: TimelineObject, offsets: Sequence[int], width: int) -> None:
+        self.made, self._offsets, self._width = made, offsets, width
 
     def load(self, members: Sequence[int], first: int, last: int) -> Values:
         """As `CallTimeline.load`."""
-        return self._rows(arena_functions.load(self.made, array("i", members).tobytes(), first, last))
+        found = np.empty((last - first, self._width))
+        arena_functions.load(self.made, array("i", members).tobytes(), first, last, shared(found))
+        return found
 
     def height(self, members: Sequence[int]) -> Values:
         """As `CallTimeline.height`."""
@@ -34,11 +39,20 @@ class NativeTimeline:
 
     def arenas(self, groups: Sequence[Sequence[int]], lent: Collection[int]) -> Values:
         """As `CallTimeline.taken`, less what is taken beside arenas."""
-        flags = array("i", [i in lent for i in range(len(groups))]).tobytes()
-        return self._rows(arena_functions.arenas(self.made, lists_of(groups), flags))
+        found = np.empty((self._offsets[-1], self._width))
+        arena_functions.arenas(self.made, lists_of(groups), _flags(groups, lent), shared(found))
+        return found
 
-    def _rows(self, flat: bytes) -> Values:
-        return np.frombuffer(flat).reshape(-1, self._width)
+    def peaks(self, groups: Sequence[Sequence[int]], lent: Collection[int]) -> Values:
+        """The most of the same on each path; only where sums are exact."""
+        found = np.empty((len(self._offsets) - 1, self._width))
+        bounds = array("i", self._offsets).tobytes()
+        arena_functions.peaks(self.made, lists_of(groups), _flags(groups, lent), bounds, shared(found))
+        return found
+
+
+def _flags(groups: Sequence[Sequence[int]], lent: Collection[int]) -> bytes:
+    return array("i", [i in lent for i in range(len(groups))]).tobytes()
 
 
 def native_timeline(columns: CallColumns, sizes: Values, *, exact: bool) -> NativeTimeline | None:
@@ -50,5 +64,5 @@ def native_timeline(columns: CallColumns, sizes: Values, *, exact: bool) -> Nati
     if native is None or not sizes.shape[1]:
         return None
     return NativeTimeline(
-        arena_functions.timeline(native, sizes.tobytes(), sizes.shape[1], exact), sizes.shape[1]
+        arena_functions.timeline(native, shared(sizes), exact), columns.offsets, sizes.shape[1]
     )

@@ -51,8 +51,8 @@ class _Relief:
         self.left = np.zeros(len(memory.tenants), dtype=np.bool_)
         self.left[members] = True
         self.guests: list[list[int]] = [[] for _ in hosts]
-        self.load = memory.load(members).copy()
-        self.loads = [memory.load([host]).copy() for host in hosts]
+        self.load = memory.load(members)
+        self.loads = [memory.load([host]) for host in hosts]
         self.rooms: Values = memory.bytes[self.hosts]
         growing = [number for number, host in enumerate(hosts) if not memory.tenants[host].kept]
         self.rooms[growing, memory.judged :] = np.inf

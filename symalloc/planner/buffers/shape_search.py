@@ -70,7 +70,7 @@ class ShapeSearch:
         """
         spreads, overs = [timeline.spread(groups)], [0.0]
         own = sum(not timeline.tenants[group[0]].kept for group in groups)
-        alone = len(groups) < 2 and not timeline.beside.any() and not lent
+        alone = len(groups) < 2 and not timeline.any_beside and not lent
         keeps = alone or bound.keeps(groups, lent)
         tight = own < 2 or bool(lent) or bound.tight(groups)
         if keeps and tight:
@@ -85,7 +85,7 @@ class ShapeSearch:
             return grid, np.concatenate([excess(part) for part in parts])
 
         def excess(there: CallTimeline) -> Values:
-            found = np.zeros(there.limit.shape[1])
+            found = np.zeros(len(there.scale))
             if not keeps:
                 over = _over(there, groups, lent)
                 overs.append(float(over.max()))
@@ -131,7 +131,7 @@ class ShapeSearch:
 
 def _most_shapes(timeline: CallTimeline, groups: Groups) -> int:
     """Return how many shapes a search may start from."""
-    return max(MOST_CELLS // (len(timeline.limit) * (len(groups) + 4)), FEWEST_SHAPES)
+    return max(MOST_CELLS // (len(timeline.columns) * (len(groups) + 4)), FEWEST_SHAPES)
 
 
 class SampledCall:
@@ -177,9 +177,9 @@ def _growths(sizes: Sequence[Expr], names: Sequence[str]) -> Sequence[Growth]:
 
 def _over(there: CallTimeline, groups: Groups, lent: Collection[int]) -> Values:
     """By how much more is taken than the limit at each binding, as a share of it, where that is noticed."""
-    over = there.taken(groups, lent) - there.limit
+    over, limit = there.over(groups, lent)
     if over.max(initial=0.0) <= NOTICED:
         return np.zeros(over.shape[1])
-    shares = np.where(over > NOTICED, over / np.maximum(there.limit, 1.0), 0.0)
+    shares = np.where(over > NOTICED, over / np.maximum(limit, 1.0), 0.0)
     found: Values = shares.max(axis=0, initial=0.0)
     return found

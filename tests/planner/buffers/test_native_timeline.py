@@ -12,6 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from symalloc.native.flat_lists import lists_of, shared
 from symalloc.native.library import LIBRARY
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers import call_timeline
@@ -68,7 +69,7 @@ def in_python(memory: CallTimeline, monkeypatch: pytest.MonkeyPatch) -> CallTime
 
 @pytest.mark.parametrize("rounded", [False, True])
 def test_sums_and_groups_are_those_of_python(rounded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    random, several = Random(1), 0
+    random, several, by_path = Random(1), 0, 0
     for memory in timelines(monkeypatch, tries(12, 200)):
         one = huge(memory, random) if rounded and not memory.profiles else memory
         other = in_python(one, monkeypatch)
@@ -77,7 +78,8 @@ def test_sums_and_groups_are_those_of_python(rounded: bool, monkeypatch: pytest.
         chosen = sorted(random.sample(everyone, random.randint(1, len(everyone))))
         assert np.array_equal(one.load(chosen), other.load(chosen))
         assert np.array_equal(one.height(chosen), other.height(chosen))
-        assert np.array_equal(one.limit, other.limit)
+        for figure in ("limit", "floor", "scale", "need"):
+            assert np.array_equal(getattr(one, figure), getattr(other, figure))
         results = [i for i in everyone if one.tenants[i].kept]
         planned = [i for i in everyone if not one.tenants[i].kept]
         for fit in (few_arenas, first_fit):
@@ -86,26 +88,36 @@ def test_sums_and_groups_are_those_of_python(rounded: bool, monkeypatch: pytest.
             if groups is not None:
                 assert np.array_equal(one.taken(groups), other.taken(groups))
                 assert np.array_equal(one.taken(groups, {0}), other.taken(groups, {0}))
+                for lent in ((), {0}):
+                    assert one.excess(groups, lent) == other.excess(groups, lent)
+                assert np.array_equal(one.spreads(groups), other.spreads(groups))
+                by_path += len(one.over(groups)[1]) < len(one.limit)
                 assert merged_arenas(one, groups) == merged_arenas(other, groups)
                 several += len(groups) > len(results) + 1
     assert several > 10
+    assert rounded or by_path > 10
 
 
 def test_what_does_not_fit_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = timelines(monkeypatch, 1)[0]
     assert memory.native is not None
+    one_group, whole = lists_of([[0]]), shared(np.empty_like(memory.limit))
     for members in ([-1], [len(memory.tenants)]):
         with pytest.raises(ValueError, match="a tensor is not there"):
             memory.native.height(members)
     with pytest.raises(ValueError, match="groups differ in number"):
-        arena_functions.arenas(memory.native.made, b"\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", b"")
+        arena_functions.arenas(memory.native.made, one_group, b"", whole)
     with pytest.raises(ValueError, match="lists do not start and end"):
-        arena_functions.arenas(memory.native.made, b"\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0", b"\0\0\0\0")
+        arena_functions.arenas(memory.native.made, lists_of([[0]])[:8] + b"\7" + b"\0" * 7, b"\0" * 4, whole)
+    with pytest.raises(ValueError, match="as long as it must be"):
+        arena_functions.arenas(memory.native.made, one_group, b"\0" * 4, shared(np.empty((1, 1))))
+    with pytest.raises(ValueError, match="paths do not lie one behind the other"):
+        arena_functions.peaks(memory.native.made, one_group, b"\0" * 4, b"\0" * 8, whole)
     with pytest.raises(ValueError, match="held elsewhere"):
         memory.native.load([0], 0, 0)
     with pytest.raises(ValueError, match="tensors differ in number from sizes"):
         assert memory.columns.native is not None
-        arena_functions.timeline(memory.columns.native, b"\0" * 8, 1, True)
+        arena_functions.timeline(memory.columns.native, shared(np.zeros((1, 1))), True)
 
 
 @pytest.mark.sanitize
