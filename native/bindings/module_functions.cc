@@ -10,6 +10,7 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@ namespace {
 
 using Unsafe = ffi::details::ObjectUnsafe;
 using Field = ffi::reflection::FieldGetter;
+using ffi::TypeIndex;
 using Row = std::vector<int64_t>;
 
 constexpr char kWhat[] = "reading or writing a module";  // that memory is for
@@ -43,6 +45,25 @@ int32_t IndexOf(std::string_view key) {
   return index;
 }
 
+// A field that holds an object.  Objects are seen without a reference of their own: what holds them stays.
+class ObjectField {
+ public:
+  ObjectField(std::string_view type, const char* name)
+      : info_(ffi::reflection::GetFieldInfo(type, name)),
+        plain_(info_->size == sizeof(void*) && info_->field_static_type_index >= TypeIndex::kTVMFFIStaticObjectBegin),
+        getter_(info_) {}
+
+  const ffi::Object* operator()(const ffi::Object* of) const {
+    if (!plain_) return ObjectIn(getter_(of));
+    return *reinterpret_cast<ffi::Object* const*>(reinterpret_cast<const char*>(of) + info_->offset);
+  }
+
+ private:
+  const TVMFFIFieldInfo* const info_;
+  const bool plain_;  // a pointer
+  const Field getter_;
+};
+
 // The classes and fields of TVM's that a binding consists of.
 struct Schema {
   const int32_t binding = IndexOf("relax.expr.VarBinding"), var = IndexOf("ir.Var"),
@@ -50,12 +71,12 @@ struct Schema {
                 global_var = IndexOf("ir.GlobalVar"), shape = IndexOf("relax.expr.ShapeExpr"),
                 constant = IndexOf("ir.GenericConst"), text = IndexOf("ir.StringImm"), integer = IndexOf("ir.IntImm"),
                 tensor = IndexOf("relax.TensorType"), prim = IndexOf("ir.PrimType"), tuple = IndexOf("ir.TupleType");
-  const Field bound{"relax.expr.Binding", "var"}, value{"relax.expr.VarBinding", "value"}, type{"ir.Expr", "ty"},
-      name{"ir.Var", "name"}, op{"ir.Call", "op"}, args{"ir.Call", "args"}, extents{"relax.expr.ShapeExpr", "values"},
-      content{"ir.GenericConst", "value"}, letters{"ir.StringImm", "value"}, number{"ir.IntImm", "value"},
+  const ObjectField bound{"relax.expr.Binding", "var"}, value{"relax.expr.VarBinding", "value"}, type{"ir.Expr", "ty"},
+      op{"ir.Call", "op"}, args{"ir.Call", "args"}, extents{"relax.expr.ShapeExpr", "values"},
       tensor_shape{"relax.TensorType", "shape"}, tensor_dtype{"relax.TensorType", "dtype"},
-      tensor_device{"relax.TensorType", "vdevice"}, tensor_ndim{"relax.TensorType", "ndim"},
-      prim_dtype{"ir.PrimType", "dtype"}, fields{"ir.TupleType", "fields"}, span{"ir.Expr", "span"};
+      tensor_device{"relax.TensorType", "vdevice"}, fields{"ir.TupleType", "fields"}, span{"ir.Expr", "span"};
+  const Field name{"ir.Var", "name"}, content{"ir.GenericConst", "value"}, letters{"ir.StringImm", "value"},
+      number{"ir.IntImm", "value"}, tensor_ndim{"relax.TensorType", "ndim"}, prim_dtype{"ir.PrimType", "dtype"};
 
   bool IsVar(const ffi::Object* node) const {
     return node != nullptr && (node->type_index() == var || node->type_index() == dataflow_var);
@@ -64,23 +85,48 @@ struct Schema {
 
 bool Is(const ffi::Object* node, int32_t index) { return node != nullptr && node->type_index() == index; }
 
+// The items of an array.
+const ffi::ArrayObj& ItemsOf(const ffi::Object* array) {
+  if (!Is(array, TypeIndex::kTVMFFIArray)) throw ffi::Error("TypeError", "an array was expected", "");
+  return *static_cast<const ffi::ArrayObj*>(array);
+}
+
+ffi::Any Owned(const ffi::Object* object) {
+  return ffi::ObjectRef(Unsafe::ObjectPtrFromUnowned<ffi::Object>(const_cast<ffi::Object*>(object)));
+}
+
 // Numbers things that are alike, the first of each kept.
 class Kinds {
  public:
   int64_t Of(const Row& key, const ffi::Object* one) {
-    const std::string text(reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t));
-    const auto [place, fresh] = numbers_.try_emplace(text, static_cast<int64_t>(kept_.size()));
-    if (fresh) kept_.push_back(ffi::ObjectRef(Unsafe::ObjectPtrFromUnowned<ffi::Object>(const_cast<ffi::Object*>(one))));
-    return place->second;
+    const auto known = numbers_.find(key);
+    if (known != numbers_.end()) return known->second;
+    const auto number = static_cast<int64_t>(kept_.size());
+    numbers_.emplace(key, number);
+    kept_.push_back(Owned(one));
+    return number;
   }
 
-  int64_t Of(const ffi::Object* one) { return Of({AddressOf(one)}, one); }
+  // By its address.
+  int64_t Of(const ffi::Object* one) {
+    alone_.assign(1, AddressOf(one));
+    return Of(alone_, one);
+  }
 
   const ffi::Array<ffi::Any>& kept() const { return kept_; }
 
  private:
-  std::unordered_map<std::string, int64_t> numbers_;
+  struct Hash {
+    size_t operator()(const Row& key) const {
+      uint64_t hash = key.size();
+      for (int64_t one : key) hash = (hash ^ static_cast<uint64_t>(one)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 32;
+      return hash;
+    }
+  };
+
+  std::unordered_map<Row, int64_t, Hash> numbers_;
   ffi::Array<ffi::Any> kept_;
+  Row alone_;
 };
 
 // What a row says first.
@@ -92,7 +138,10 @@ class Reader {
 
   void Read(const ffi::Any& binding) {
     const ffi::Object* node = ObjectIn(binding);
-    if (!Is(node, schema_.binding) || !Known(node)) rows_.push_back(kOther);
+    const size_t begin = rows_.size();
+    if (Is(node, schema_.binding) && Known(node)) return;
+    rows_.resize(begin);
+    rows_.push_back(kOther);
   }
 
   ffi::Array<ffi::Any> Answer() const {
@@ -101,97 +150,100 @@ class Reader {
   }
 
  private:
-  // Writes the row of a binding of one of the plain kinds.
+  // Writes the row of a binding of one of the plain kinds; where it is none, a part of one may be written.
   bool Known(const ffi::Object* binding) {
-    const ffi::Any bound = schema_.bound(binding), value = schema_.value(binding);
-    const ffi::Object* var = ObjectIn(bound);
-    const ffi::Any type = schema_.type(var);
-    if (ObjectIn(type) == nullptr || Is(ObjectIn(type), schema_.prim)) return false;
-    const std::optional<Row> row = RowOf(ObjectIn(value));
-    if (!row) return false;
-    const std::string name = schema_.name(var).cast<ffi::String>();
-    if (name.find('\n') != std::string::npos) return false;
-    names_ += name + '\n';
-    rows_.push_back(row->front());
-    rows_.push_back(AddressOf(var));
-    rows_.push_back(TypeOf(ObjectIn(type)));
-    rows_.insert(rows_.end(), row->begin() + 1, row->end());
+    const ffi::Object* var = schema_.bound(binding);
+    const ffi::Object* type = schema_.type(var);
+    if (type == nullptr || Is(type, schema_.prim)) return false;
+    rows_.insert(rows_.end(), {kOther, AddressOf(var), 0});
+    const size_t kind = rows_.size() - 3;
+    if (!AddValue(schema_.value(binding), kind)) return false;
+    const ffi::Any name = schema_.name(var);
+    const auto letters = name.cast<ffi::String>();
+    if (std::find(letters.data(), letters.data() + letters.size(), '\n') != letters.data() + letters.size()) return false;
+    names_.append(letters.data(), letters.size()) += '\n';
+    rows_[kind + 2] = TypeOf(type);
     return true;
   }
 
-  std::optional<Row> RowOf(const ffi::Object* value) {
-    if (schema_.IsVar(value)) return Row{kAlias, AddressOf(value)};
-    if (!Is(value, schema_.call)) return std::nullopt;
-    const ffi::Any op = schema_.op(value);
-    const auto args = schema_.args(value).cast<ffi::Array<ffi::Any>>();
-    if (ObjectIn(op) == allocates_) return AllocationOf(value, args);
-    return Is(ObjectIn(op), schema_.global_var) ? KernelOf(ObjectIn(op), args) : std::nullopt;
+  // What is bound, behind the variable; its kind goes to the place `kind`.
+  bool AddValue(const ffi::Object* value, size_t kind) {
+    if (schema_.IsVar(value)) {
+      rows_[kind] = kAlias;
+      rows_.push_back(AddressOf(value));
+      return true;
+    }
+    if (!Is(value, schema_.call)) return false;
+    const ffi::Object* op = schema_.op(value);
+    const ffi::ArrayObj& args = ItemsOf(schema_.args(value));
+    if (op == allocates_) {
+      rows_[kind] = kAllocation;
+      return AddAllocation(value, args);
+    }
+    rows_[kind] = kKernel;
+    return Is(op, schema_.global_var) && AddKernel(op, args);
   }
 
   // Addresses of variables; ~number of what else is passed.
-  std::optional<Row> KernelOf(const ffi::Object* callee, const ffi::Array<ffi::Any>& args) {
-    Row row{kKernel, callees_.Of(callee), static_cast<int64_t>(args.size())};
+  bool AddKernel(const ffi::Object* callee, const ffi::ArrayObj& args) {
+    rows_.insert(rows_.end(), {callees_.Of(callee), static_cast<int64_t>(args.size())});
     for (const ffi::Any& arg : args) {
       const ffi::Object* node = ObjectIn(arg);
       if (schema_.IsVar(node)) {
-        row.push_back(Is(ObjectIn(schema_.type(node)), schema_.prim) ? ~literals_.Of(node) : AddressOf(node));
+        rows_.push_back(Is(schema_.type(node), schema_.prim) ? ~literals_.Of(node) : AddressOf(node));
       } else if (Is(node, schema_.constant) || Is(node, schema_.integer)) {
-        row.push_back(~literals_.Of(node));
+        rows_.push_back(~literals_.Of(node));
       } else {
-        return std::nullopt;
+        return false;
       }
     }
-    return row;
+    return true;
   }
 
   // Shape, dtype, device and scope.
-  std::optional<Row> AllocationOf(const ffi::Object* call, const ffi::Array<ffi::Any>& args) {
-    if (args.size() != 4) return std::nullopt;
-    const ffi::Object *shape = ObjectIn(args[0]), *dtype = ObjectIn(args[1]), *device = ObjectIn(args[2]),
-                      *scope = ObjectIn(args[3]);
+  bool AddAllocation(const ffi::Object* call, const ffi::ArrayObj& args) {
+    if (args.size() != 4) return false;
+    const ffi::Object *shape = ObjectIn(args.at(0)), *dtype = ObjectIn(args.at(1)), *device = ObjectIn(args.at(2)),
+                      *scope = ObjectIn(args.at(3));
     if (!Is(shape, schema_.shape) || !Is(dtype, schema_.constant) || !Is(device, schema_.integer) ||
         !Is(scope, schema_.text)) {
-      return std::nullopt;
+      return false;
     }
     const std::optional<DLDataType> element = schema_.content(dtype).as<DLDataType>();
-    if (!element) return std::nullopt;
-    Row key{NumberOf(*element), schema_.number(device).cast<int64_t>()};
-    const std::string where = schema_.letters(scope).cast<ffi::String>();
-    key.push_back(static_cast<int64_t>(where.size()));
-    key.insert(key.end(), where.begin(), where.end());
-    AddExtents(shape, &key);
-    return Row{kAllocation, allocations_.Of(key, call)};
+    if (!element) return false;
+    const auto where = schema_.letters(scope).cast<ffi::String>();
+    key_.assign({NumberOf(*element), schema_.number(device).cast<int64_t>(), static_cast<int64_t>(where.size())});
+    key_.insert(key_.end(), where.data(), where.data() + where.size());
+    AddExtents(shape);
+    rows_.push_back(allocations_.Of(key_, call));
+    return true;
   }
 
   int64_t TypeOf(const ffi::Object* type) {
     if (Is(type, schema_.tuple)) {
-      const auto fields = schema_.fields(type).cast<ffi::Array<ffi::Any>>();
-      return fields.empty() ? types_.Of({schema_.tuple}, type) : types_.Of(type);
+      return ItemsOf(schema_.fields(type)).empty() ? types_.Of({schema_.tuple}, type) : types_.Of(type);
     }
     if (!Is(type, schema_.tensor)) return types_.Of(type);
-    const ffi::Any dtype = schema_.tensor_dtype(type), device = schema_.tensor_device(type),
-                   shape = schema_.tensor_shape(type);
-    const ffi::Object* element = ObjectIn(dtype);
+    const ffi::Object *shape = schema_.tensor_shape(type), *element = schema_.tensor_dtype(type);
     if (element != nullptr && !Is(element, schema_.prim)) return types_.Of(type);
-    Row key{schema_.tensor, element == nullptr ? -1 : NumberOf(schema_.prim_dtype(element).cast<DLDataType>()),
-            AddressOf(ObjectIn(device)), schema_.tensor_ndim(type).cast<int64_t>()};
-    if (Is(ObjectIn(shape), schema_.shape)) {
-      AddExtents(ObjectIn(shape), &key);
+    key_.assign({schema_.tensor, element == nullptr ? -1 : NumberOf(schema_.prim_dtype(element).cast<DLDataType>()),
+                 AddressOf(schema_.tensor_device(type)), schema_.tensor_ndim(type).cast<int64_t>()});
+    if (Is(shape, schema_.shape)) {
+      AddExtents(shape);
     } else {
-      key.push_back(AddressOf(ObjectIn(shape)));
+      key_.push_back(AddressOf(shape));
     }
-    return types_.Of(key, type);
+    return types_.Of(key_, type);
   }
 
   // Integers by value, whatever else by its address.
-  void AddExtents(const ffi::Object* shape, Row* key) {
-    const auto extents = schema_.extents(shape).cast<ffi::Array<ffi::Any>>();
-    key->push_back(static_cast<int64_t>(extents.size()));
+  void AddExtents(const ffi::Object* shape) {
+    const ffi::ArrayObj& extents = ItemsOf(schema_.extents(shape));
+    key_.push_back(static_cast<int64_t>(extents.size()));
     for (const ffi::Any& extent : extents) {
       const ffi::Object* node = ObjectIn(extent);
       const bool integer = Is(node, schema_.integer);
-      key->push_back(integer);
-      key->push_back(integer ? schema_.number(node).cast<int64_t>() : AddressOf(node));
+      key_.insert(key_.end(), {integer, integer ? schema_.number(node).cast<int64_t>() : AddressOf(node)});
     }
   }
 
@@ -201,7 +253,7 @@ class Reader {
 
   const Schema schema_;
   const ffi::Object* allocates_;
-  Row rows_;
+  Row rows_, key_;
   std::string names_;
   Kinds types_, allocations_, callees_, literals_;
 };
@@ -252,21 +304,20 @@ class Writer {
   // The binding of an allocation as one of a tensor at `offset` in `storage`.
   ffi::Any Placed(const ffi::Any& binding, const ffi::Any& storage, const ffi::Any& offset) const {
     const ffi::Object* node = ObjectIn(binding);
-    const ffi::Any value = Is(node, schema_.binding) ? schema_.value(node) : ffi::Any();
-    const ffi::Object* call = ObjectIn(value);
-    if (!Is(call, schema_.call) || ObjectIn(schema_.op(call)) != allocates_.get()) {
+    const ffi::Object* call = Is(node, schema_.binding) ? schema_.value(node) : nullptr;
+    if (!Is(call, schema_.call) || schema_.op(call) != allocates_.get()) {
       throw ffi::Error("ValueError", "a tensor is placed that nothing allocates", "");
     }
-    const auto args = schema_.args(call).cast<ffi::Array<ffi::Any>>();
-    const ffi::Array<ffi::Any> given{storage, offset, args[0], args[1], args[2]};
-    const ffi::Any placed = call_(schema_.type(call), places_, given, nullptr, ffi::Array<ffi::Any>(), schema_.span(call));
-    return binding_(schema_.bound(node), placed, nullptr);
+    const ffi::ArrayObj& args = ItemsOf(schema_.args(call));
+    const ffi::Array<ffi::Any> given{storage, offset, args.at(0), args.at(1), args.at(2)};
+    const ffi::Any placed = call_(Owned(schema_.type(call)), places_, given, nullptr, no_types_, Owned(schema_.span(call)));
+    return binding_(Owned(schema_.bound(node)), placed, nullptr);
   }
 
   const Schema schema_;
   const ffi::Function call_ = ffi::Function::GetGlobalRequired("ir.Call"),
                       binding_ = ffi::Function::GetGlobalRequired("relax.VarBinding");
-  const ffi::Array<ffi::Any> old_, fresh_, storages_, offsets_;
+  const ffi::Array<ffi::Any> old_, fresh_, storages_, offsets_, no_types_;
   const ffi::ObjectRef allocates_, places_;
 };
 

@@ -143,8 +143,8 @@ class PlainReader:
 
     def found(self, cfg: ControlFlowGraph) -> PlainFunction:
         """The effect of all that was read, up to the end of the function."""
-        returned = frozenset(regions_in(self.value(cfg.points[-1].operand)))
-        self.end(len(cfg.points) - 1, returned)
+        returned = frozenset(regions_in(self.value(cfg.function.body.result)))
+        self.end(cfg.exit, returned)
         self.rewritten(returned)
         return PlainFunction(
             allocated=self.allocated,

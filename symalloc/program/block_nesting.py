@@ -34,7 +34,7 @@ class BlockNesting:
         numbers = frozenset(points)
         first = min(numbers)
         if not self.cfg.joins:
-            return Reservation((0, len(self.cfg.points)), first)
+            return Reservation(self._range(()), first)
         chain = self._chain(first)
         depth = len(chain)
         for other in numbers if chain else ():
@@ -50,13 +50,15 @@ class BlockNesting:
 
     def _range(self, chain: _Chain) -> tuple[int, int]:
         if not chain:
-            return 0, len(self.cfg.points)
+            return 0, self.cfg.exit + 1
         branch, then = chain[-1]
         middle, join = self.cfg.joins[branch]
         return (branch + 1, middle) if then else (middle + 1, join)
 
     def _chain(self, point: int) -> _Chain:
         """The blocks around a point, the outermost first: the BRANCH of each, True for its then-block."""
+        if not self.cfg.joins:
+            return ()
         found = self._chains.get(point)
         if found is None:
             branch = self.cfg.points[point].branch

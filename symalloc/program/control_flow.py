@@ -55,12 +55,37 @@ class ProgramPoint(NamedTuple):
 class ControlFlowGraph:
     """The program points of a function.
 
-    `joins` gives for the number of a BRANCH those of its ELSE and its JOIN.
+    A function without an If is laid out only where its points are asked for: its instructions have the numbers
+    that they have in its body, and EXIT the next one.
     """
 
     function: Function
-    points: tuple[ProgramPoint, ...]
-    joins: Mapping[int, tuple[int, int]]
+
+    @cached_property
+    def _layout(self) -> tuple[tuple[ProgramPoint, ...], Mapping[int, tuple[int, int]]]:
+        return _laid_out(self.function)
+
+    @property
+    def points(self) -> tuple[ProgramPoint, ...]:
+        """All program points."""
+        return self._layout[0]
+
+    @cached_property
+    def joins(self) -> Mapping[int, tuple[int, int]]:
+        """For the number of a BRANCH those of its ELSE and its JOIN."""
+        return self._layout[1] if If in map(type, self.function.body.instructions) else {}
+
+    @property
+    def exit(self) -> int:
+        """The number of EXIT, the last point."""
+        return len(self.points) - 1 if self.joins else len(self.function.body.instructions)
+
+    def instruction_at(self, number: int) -> Instruction | None:
+        """The instruction of a point; None at EXIT."""
+        if self.joins:
+            return self.points[number].instruction
+        instructions = self.function.body.instructions
+        return instructions[number] if number < len(instructions) else None
 
     @cached_property
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
@@ -126,6 +151,10 @@ class _Frame(NamedTuple):
 
 def control_flow_graph(function: Function) -> ControlFlowGraph:
     """The control-flow graph of `function`."""
+    return ControlFlowGraph(function=function)
+
+
+def _laid_out(function: Function) -> tuple[tuple[ProgramPoint, ...], Mapping[int, tuple[int, int]]]:
     points: list[ProgramPoint] = []
     joins: dict[int, tuple[int, int]] = {}
     stack = [_Frame(iter(function.body.instructions), function.body, None, -1)]
@@ -140,7 +169,7 @@ def control_flow_graph(function: Function) -> ControlFlowGraph:
         following = _close(frame, points, joins)
         if following is not None:
             stack.append(following)
-    return ControlFlowGraph(function=function, points=tuple(points), joins=joins)
+    return tuple(points), joins
 
 
 def _straight_line(frame: _Frame, points: list[ProgramPoint]) -> If | None:

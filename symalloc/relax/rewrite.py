@@ -13,6 +13,7 @@ from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
+from symalloc.program.operands import instructions_of
 from symalloc.relax.ir_types import BindingNode, Node, bound, elements, of_type
 
 
@@ -77,13 +78,8 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
 
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:
     """The instructions of a function by the addresses of TVM's bindings."""
-    found = {}
-    for point in cfg.points:
-        instruction = point.instruction
-        handle: Any = None if instruction is None else instruction.handle
-        if instruction is not None and handle is not None:
-            found[handle.__chandle__()] = instruction
-    return found
+    handles: Iterable[tuple[Any, Instruction]] = ((i.handle, i) for i in instructions_of(cfg.function.body))
+    return {handle.__chandle__(): instruction for handle, instruction in handles if handle is not None}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -83,7 +83,7 @@ def find_candidates(
     merged = bool(analysis.cfg.joins) and not paths
     if merged:
         times = CandidateTimes(program, analysis, analyses, variables, once=True)
-    points = range(len(analysis.cfg.points))
+    points = range(analysis.cfg.exit + 1)
     paths.append(times.lifetimes(variables, points, text=bool(paths), merged=merged))
     function, reserve = analysis.cfg.function, options.bounds == "reserve"
     assignment = ArenaAssignment(

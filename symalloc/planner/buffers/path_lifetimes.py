@@ -121,7 +121,7 @@ def _on_plain_path(
 
 def _points_in(cfg: ControlFlowGraph, path: ControlFlowGraph) -> Sequence[int]:
     """The points of a path in the graph of the whole function; an alias for an If is its BRANCH."""
-    end = len(cfg.points) - 1
+    end = cfg.exit
     return [end if p.instruction is None else cfg.starts[p.instruction.var] for p in path.points]
 
 

@@ -112,7 +112,7 @@ _OUTERMOST = (-1, True)
 
 def _block(cfg: ControlFlowGraph, number: int) -> tuple[int, bool]:
     """The BRANCH around a program point, and whether the point lies on its first side."""
-    branch = cfg.points[number].branch
+    branch = cfg.points[number].branch if cfg.joins else -1
     return _OUTERMOST if branch < 0 else (branch, number <= cfg.joins[branch][0])
 
 
