@@ -29,9 +29,8 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       watermarks_(&quick_.flags) {
   quick_.id = PoolRegistry::Global().NewId();
   quick_.caches = !options.guard && options.bin_capacity > 0;
-  quick_.alloc_most = quick_.caches ? static_cast<uint32_t>(home_cache_.bin_largest & -kGrain) : 0;
-  quick_.free_most = quick_.alloc_most;
-  quick_.bin_capacity = home_cache_.bin_capacity;
+  quick_.alloc_most = quick_.caches ? home_cache_.bin_largest & -kGrain : 0;
+  quick_.free_most = static_cast<uint32_t>(quick_.alloc_most);
   if (!HasHeavyBarrier()) quick_.flags.Set(QuickFlags::kHeavy, true);
   quick_.separate_escaping = options.separate_escaping;
   quick_.grains = static_cast<uint64_t>(ranges_.capacity()) / kGrain;
@@ -77,7 +76,7 @@ void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int whi
     KeepLocked(cache, which, block, size);
   } else {
     SizeBins& bins = cache->bins[which];
-    if (bins.held() + size > cache->bin_capacity) {
+    if (!bins.HasRoom(size)) {
       bins.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
     }
     if (!bins.Put(block, size) && !(bins.Grow() && bins.Put(block, size))) ReleaseLocked(block, size);

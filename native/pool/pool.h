@@ -279,9 +279,8 @@ class Pool {
     uint64_t id;                            // never used twice in a process
     std::atomic<ThreadId> home{kNoThread};  // the first thread that used the pool, while there is one
     uint64_t bases[2], grains;              // of the ranges
-    uint32_t alloc_most;                    // bytes of a block that may come the quickest way
+    uint64_t alloc_most;                    // bytes of a block that may come the quickest way
     std::atomic<uint32_t> free_most{0};     // bytes of a block that may go the quickest way: see PagedRanges
-    int64_t bin_capacity;                   // bytes
     QuickFlags flags;
     bool separate_escaping;
     bool caches;  // false in guard mode, and where nothing is to be cached

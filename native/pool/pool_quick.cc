@@ -17,7 +17,7 @@ namespace symalloc {
     kept = !IsKept(block, size, which) && cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
-    kept = bins.held() + size <= cache->bin_capacity && bins.Put(block, size);
+    kept = bins.HasRoom(size) && bins.Put(block, size);
   }
   if (kept) {
     ForgetSlack(cache, block, slack, which);
@@ -44,7 +44,7 @@ void Pool::ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int
 // A small block of which one was freed last, or nullptr.  Looks at three cache lines, or two.
 [[gnu::always_inline]] inline void* Pool::TakeQuickly(ThreadCache* cache, int64_t nbytes) {
   if (__builtin_expect(!cache->section.EnterQuickly(quick_.flags), 0)) return nullptr;
-  void* block = cache->bins[0].TakeLast(((nbytes - 1) | (kGrain - 1)) + 1);
+  void* block = cache->bins[0].TakeLast(SizeBins::Index(nbytes));
   if (__builtin_expect(block != nullptr, 1)) cache->CountAlloc(nbytes);
   cache->section.Leave();
   return block;
@@ -53,8 +53,7 @@ void Pool::ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int
 // False where it takes longer.
 [[gnu::always_inline]] inline bool Pool::PutQuickly(ThreadCache* cache, void* block, int64_t nbytes) {
   if (__builtin_expect(!cache->section.EnterQuickly(quick_.flags), 0)) return false;
-  int64_t size = ((nbytes - 1) | (kGrain - 1)) + 1;
-  bool kept = cache->SurelyGoesToBin(block, size) && cache->bins[0].PutLast(block, size, quick_.bin_capacity);
+  bool kept = cache->SurelyGoesToBin(block, nbytes) && cache->bins[0].PutLast(block, SizeBins::Index(nbytes));
   if (__builtin_expect(kept, 1)) cache->CountFree(nbytes);
   cache->section.Leave();
   return kept;

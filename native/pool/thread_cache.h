@@ -58,20 +58,25 @@ class SizeBins {
  public:
   static constexpr int64_t kMost = int64_t{1} << 36;  // bytes that may be held
 
-  SizeBins() = default;
+  // `most`: bytes that may be held, at most kMost.
+  explicit SizeBins(int64_t most) : room_(static_cast<int32_t>(most / kGrain)), most_(room_) {}
   ~SizeBins() { std::free(entries_); }
   SizeBins(const SizeBins&) = delete;
   SizeBins& operator=(const SizeBins&) = delete;
 
+  // The number of a size, from 0 on; larger than all where `nbytes` is below 1.
+  static uint64_t Index(int64_t nbytes) { return static_cast<uint64_t>(nbytes - 1) / kGrain; }
+
   void* Take(int64_t nbytes) {
-    if (nbytes == front_size_) return TakeFront();
-    Bin& bin = bins_[Index(nbytes)];
+    uint64_t index = Index(nbytes);
+    if (IsFront(index)) return TakeFront();
+    Bin& bin = bins_[index];
     void* block = bin.last;
     if (block != nullptr) {
       bin.last = nullptr;
     } else if (bin.others == 0) {
       return nullptr;
-    } else if (nbytes < kAside) {
+    } else if (index < kAside) {
       Node* node = reinterpret_cast<Node*>(bin.others);
       bin.others = node->next;
       block = node;
@@ -82,47 +87,52 @@ class SizeBins {
       entries_[at].next = spare_;
       spare_ = at;
     }
-    Raise(&out_, nbytes);
+    AddRoom(index);
     return block;
   }
 
   // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
-  void* TakeLast(int64_t nbytes) {
-    if (nbytes == front_size_) return TakeFront();
-    Bin& bin = bins_[Index(nbytes)];
+  void* TakeLast(uint64_t index) {
+    if (IsFront(index)) return TakeFront();
+    Bin& bin = bins_[index];
     void* block = bin.last;
     if (block == nullptr) return nullptr;
     bin.last = nullptr;
-    Raise(&out_, nbytes);
+    AddRoom(index);
     return block;
   }
 
-  // False where `Put` is needed, or it would hold more than `most` bytes.
-  bool PutLast(void* block, int64_t nbytes, int64_t most) {
-    int64_t front = front_size_.load(std::memory_order_relaxed);
-    if (front + behind() + nbytes > most) return false;
-    if (front == 0) {
-      PutFront(block, nbytes);
+  // False where `Put` is needed, or there is no room.
+  bool PutLast(void* block, uint64_t index) {
+    int32_t front = front_.load(std::memory_order_relaxed);
+    if (static_cast<int32_t>(index) + front + 2 > room_.load(std::memory_order_relaxed)) return false;
+    if (front == kNone) {
+      PutFront(block, index);
       return true;
     }
-    Bin& bin = bins_[Index(nbytes)];
-    if (bin.last != nullptr || nbytes == front) return false;
+    Bin& bin = bins_[index];
+    if (bin.last != nullptr || front == static_cast<int32_t>(index)) return false;
     bin.last = block;
-    Raise(&in_, nbytes);
+    TakeRoom(index);
     return true;
   }
 
-  // False where it must `Grow` before.
+  // True where a block of `nbytes` may be held besides those that are.
+  bool HasRoom(int64_t nbytes) const { return held() + nbytes <= most_ * kGrain; }
+
+  // There is room; false where it must `Grow` before.
   bool Put(void* block, int64_t nbytes) {
-    if (front_size_ == 0) {
-      PutFront(block, nbytes);
+    uint64_t index = Index(nbytes);
+    if (front_ == kNone) {
+      PutFront(block, index);
       return true;
     }
-    if (nbytes != front_size_) return PutBehind(block, nbytes);
-    if (!PutBehind(front_, nbytes)) return false;
-    front_ = block;
+    if (!IsFront(index)) return PutBehind(block, index);
+    if (!PutBehind(front_block_, index)) return false;
+    front_block_ = block;
     return true;
   }
+
   // Makes room for more blocks of whole pages, once there is none; false where there is no memory.
   bool Grow() {
     uintptr_t count = count_ == 0 ? 32 : 2 * count_;
@@ -138,12 +148,15 @@ class SizeBins {
   }
 
   // Any thread may ask.
-  int64_t held() const { return behind() + front_size_.load(std::memory_order_relaxed); }
+  int64_t held() const {
+    int64_t front = front_.load(std::memory_order_relaxed) + 1;
+    return (most_ - room_.load(std::memory_order_relaxed) + front) * kGrain;
+  }
 
   // Calls release(block, nbytes) for every block and forgets it.
   template <typename Release>
   void Flush(Release release) {
-    if (int64_t nbytes = front_size_; nbytes != 0) release(TakeFront(), nbytes);
+    if (int64_t front = front_; front != kNone) release(TakeFront(), (front + 1) * kGrain);
     if (held() == 0) return;
     for (int64_t nbytes = kGrain; nbytes <= kBinLargest; nbytes += kGrain) {
       const Bin& bin = bins_[Index(nbytes)];
@@ -154,7 +167,7 @@ class SizeBins {
   }
 
  private:
-  static constexpr int64_t kAside = 4096;  // bytes
+  static constexpr uint64_t kAside = 4096 / kGrain - 1;  // the number of the least size that is kept aside
 
   struct Node {
     uintptr_t next;
@@ -170,23 +183,26 @@ class SizeBins {
     uintptr_t others = 0;  // a node, or the number of an entry; 0: none
   };
 
-  static size_t Index(int64_t nbytes) { return static_cast<uint64_t>(nbytes - 1) / kGrain; }
+  static constexpr int32_t kNone = -1;
 
-  void* TakeFront() {
-    front_size_.store(0, std::memory_order_relaxed);
-    return front_;
+  bool IsFront(uint64_t index) const {
+    return static_cast<int64_t>(index) == front_.load(std::memory_order_relaxed);
   }
-  void PutFront(void* block, int64_t nbytes) {
-    front_ = block;
-    front_size_.store(nbytes, std::memory_order_relaxed);
+  void* TakeFront() {
+    front_.store(kNone, std::memory_order_relaxed);
+    return front_block_;
+  }
+  void PutFront(void* block, uint64_t index) {
+    front_block_ = block;
+    front_.store(static_cast<int32_t>(index), std::memory_order_relaxed);
   }
 
   // As `Put`.
-  bool PutBehind(void* block, int64_t nbytes) {
-    Bin& bin = bins_[Index(nbytes)];
+  bool PutBehind(void* block, uint64_t index) {
+    Bin& bin = bins_[index];
     if (bin.last == nullptr) {
       bin.last = block;
-    } else if (nbytes < kAside) {
+    } else if (index < kAside) {
       bin.others = reinterpret_cast<uintptr_t>(new (bin.last) Node{bin.others});
       bin.last = block;
     } else {
@@ -197,23 +213,17 @@ class SizeBins {
       bin.others = at;
       bin.last = block;
     }
-    Raise(&in_, nbytes);
+    TakeRoom(index);
     return true;
   }
 
-  // Bytes but for the front.
-  int64_t behind() const {
-    uint32_t out = out_.load(std::memory_order_acquire);
-    return static_cast<int32_t>(in_.load(std::memory_order_relaxed) - out) * kGrain;
-  }
+  void AddRoom(uint64_t index) { AddAlone(&room_, static_cast<int32_t>(index + 1)); }
+  void TakeRoom(uint64_t index) { AddAlone(&room_, -static_cast<int32_t>(index + 1)); }
 
-  static void Raise(std::atomic<uint32_t>* sum, int64_t nbytes) {
-    AddAlone(sum, static_cast<uint32_t>(static_cast<uint64_t>(nbytes) / kGrain));
-  }
-
-  void* front_ = nullptr;                 // freed later than all others of its size
-  std::atomic<int64_t> front_size_{0};    // bytes; 0: there is none; written by one thread at a time
-  std::atomic<uint32_t> in_{0}, out_{0};  // grains that came and went but for the front, as in SplitCounter
+  void* front_block_ = nullptr;        // freed later than all others of its size
+  std::atomic<int32_t> front_{kNone};  // the number of its size; written by one thread at a time
+  std::atomic<int32_t> room_;          // grains that all but the front leave; as `front_`
+  const int64_t most_;                 // grains
   Entry* entries_ = nullptr;
   uintptr_t spare_ = 0;  // the first entry that is not in use
   uintptr_t count_ = 0;  // of entries; that with the number 0 is not used
@@ -287,7 +297,7 @@ class LargeBlockCache {
 // What every small block changes lies in one cache line, up to what the first bins have at hand.
 struct alignas(64) ThreadCache {
   ThreadCache(int64_t bin_largest, int64_t bin_capacity)
-      : bin_largest(bin_largest), bin_capacity(bin_capacity) {}
+      : bins{SizeBins(bin_capacity), SizeBins(bin_capacity)}, bin_largest(bin_largest), bin_capacity(bin_capacity) {}
 
   std::atomic<int64_t> allocs{0}, frees{0};
   SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
@@ -345,7 +355,7 @@ struct alignas(64) ThreadCache {
 
   // The same of the first range, without a look at whether there is a piece, for what is small enough.
   bool SurelyGoesToBin(const void* block, int64_t nbytes) const {
-    return nbytes < kMedium || static_cast<const char*>(block) + nbytes != front;
+    return nbytes <= kMedium - kGrain || static_cast<const char*>(block) + Rounded(nbytes) != front;
   }
 
   void CountAlloc(int64_t nbytes) {
