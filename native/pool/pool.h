@@ -207,6 +207,11 @@ class Pool {
     }
     return -1;
   }
+  // True where `block` is an address of the first range that blocks may have.
+  bool InFirst(const void* block) const {
+    uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
+    return (offset / kGrain | offset << (64 - kGrainBits)) < quick_.grains;  // more where it is no multiple
+  }
   // Bytes that a block of `size` bytes, of a range, has beyond them; nothing moves before `ForgetSlack`.
   int64_t SlackOf(const void* block, int64_t size, int which) {
     if (size < SlackTable::kLeast || !ranges_.had_near_fits()) return 0;

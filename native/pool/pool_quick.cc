@@ -61,9 +61,10 @@ void Pool::ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int
 
 // It saves no registers.
 void* Pool::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag) {
-  bool quick = static_cast<uint64_t>(nbytes) - 1 < quick_.alloc_most && align <= kGrain &&
-               !(escapes && quick_.separate_escaping);
-  if (__builtin_expect(!quick, 0)) return AllocCached(nbytes, align, escapes, tag);
+  if (__builtin_expect(static_cast<uint64_t>(nbytes) - 1 >= quick_.alloc_most, 0) ||
+      __builtin_expect(align > kGrain, 0) || (__builtin_expect(escapes, 0) && quick_.separate_escaping)) {
+    return AllocCached(nbytes, align, escapes, tag);
+  }
   void* block = nullptr;
   if (__builtin_expect(IsHome(), 1)) {
     block = TakeQuickly(&home_cache_, nbytes);
@@ -98,20 +99,15 @@ void* Pool::AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::strin
 
 // As `Alloc`.
 void Pool::Free(void* block, int64_t nbytes) {
-  uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
-  uint64_t grain = offset / kGrain | offset << (64 - kGrainBits);  // more than any where it is no multiple
-  bool quick = static_cast<uint64_t>(nbytes) - 1 < quick_.free_most.load(std::memory_order_relaxed) &&
-               grain < quick_.grains;
-  if (__builtin_expect(quick, 1)) {
-    bool kept = false;
-    if (__builtin_expect(IsHome(), 1)) {
-      kept = PutQuickly(&home_cache_, block, nbytes);
-    } else if (const KnownCache& known = known_caches.At(quick_.id); known.pool_id == quick_.id) {
-      kept = PutQuickly(known.cache, block, nbytes);
-    }
-    if (__builtin_expect(kept, 1)) return;
+  bool small = static_cast<uint64_t>(nbytes) - 1 < quick_.free_most.load(std::memory_order_relaxed);
+  if (__builtin_expect(!small, 0) || __builtin_expect(!InFirst(block), 0)) return FreeCached(block, nbytes);
+  bool kept = false;
+  if (__builtin_expect(IsHome(), 1)) {
+    kept = PutQuickly(&home_cache_, block, nbytes);
+  } else if (const KnownCache& known = known_caches.At(quick_.id); known.pool_id == quick_.id) {
+    kept = PutQuickly(known.cache, block, nbytes);
   }
-  FreeCached(block, nbytes);
+  if (__builtin_expect(!kept, 0)) FreeCached(block, nbytes);
 }
 
 void Pool::FreeCached(void* block, int64_t nbytes) {

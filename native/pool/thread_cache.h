@@ -93,7 +93,7 @@ class SizeBins {
 
   // The block of a size that was freed last, if it is known by itself; else nullptr: `Take` may have another.
   void* TakeLast(uint64_t index) {
-    if (IsFront(index)) return TakeFront();
+    if (__builtin_expect(IsFront(index), 1)) return TakeFront();
     Bin& bin = bins_[index];
     void* block = bin.last;
     if (block == nullptr) return nullptr;
@@ -106,7 +106,7 @@ class SizeBins {
   bool PutLast(void* block, uint64_t index) {
     int32_t front = front_.load(std::memory_order_relaxed);
     if (static_cast<int32_t>(index) + front + 2 > room_.load(std::memory_order_relaxed)) return false;
-    if (front == kNone) {
+    if (__builtin_expect(front == kNone, 1)) {
       PutFront(block, index);
       return true;
     }
@@ -190,6 +190,7 @@ class SizeBins {
   }
   void* TakeFront() {
     front_.store(kNone, std::memory_order_relaxed);
+    if (front_block_ == nullptr) __builtin_unreachable();  // so that callers do not compare
     return front_block_;
   }
   void PutFront(void* block, uint64_t index) {
@@ -355,7 +356,7 @@ struct alignas(64) ThreadCache {
 
   // The same of the first range, without a look at whether there is a piece, for what is small enough.
   bool SurelyGoesToBin(const void* block, int64_t nbytes) const {
-    return nbytes <= kMedium - kGrain || static_cast<const char*>(block) + Rounded(nbytes) != front;
+    return __builtin_expect(nbytes <= kMedium - kGrain, 1) || static_cast<const char*>(block) + Rounded(nbytes) != front;
   }
 
   void CountAlloc(int64_t nbytes) {
