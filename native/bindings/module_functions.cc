@@ -136,12 +136,16 @@ class Reader {
  public:
   explicit Reader(const ffi::Object* allocates) : allocates_(allocates) {}
 
-  void Read(const ffi::Any& binding) {
-    const ffi::Object* node = ObjectIn(binding);
-    const size_t begin = rows_.size();
-    if (Is(node, schema_.binding) && Known(node)) return;
-    rows_.resize(begin);
-    rows_.push_back(kOther);
+  // The objects of a large function lie in no cache: those of bindings further on are fetched, level by level.
+  void ReadAll(const ffi::Array<ffi::Any>& bindings) {
+    const ffi::ArrayObj& all = ItemsOf(bindings.get());
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (size_t level = 0; level < kLevels; ++level) {
+        const size_t ahead = i + (kLevels - level) * kApart;
+        if (ahead < all.size()) Fetch(ObjectIn(all.at(ahead)), level);
+      }
+      Read(ObjectIn(all.at(i)));
+    }
   }
 
   ffi::Array<ffi::Any> Answer() const {
@@ -150,6 +154,44 @@ class Reader {
   }
 
  private:
+  static constexpr size_t kLevels = 6, kApart = 6;  // bindings between one level and the next
+
+  // Has the cache fetch the objects of a binding on one level, those on the levels before being there.
+  void Fetch(const ffi::Object* binding, size_t level) const {
+    if (level == 0) return __builtin_prefetch(binding);
+    if (!Is(binding, schema_.binding)) return;
+    const ffi::Object *var = schema_.bound(binding), *value = schema_.value(binding);
+    if (level == 1) {
+      __builtin_prefetch(var);
+      return __builtin_prefetch(value);
+    }
+    const ffi::Object *type = schema_.type(var), *args = Is(value, schema_.call) ? schema_.args(value) : nullptr;
+    if (level == 2) {
+      __builtin_prefetch(type);
+      return __builtin_prefetch(args);
+    }
+    const ffi::Object* shape = Is(type, schema_.tensor) ? schema_.tensor_shape(type) : nullptr;
+    if (level == 3) {
+      __builtin_prefetch(shape);
+      return FetchItems(args);
+    }
+    const ffi::Object* extents = Is(shape, schema_.shape) ? schema_.extents(shape) : nullptr;
+    if (level == 4) return __builtin_prefetch(extents);
+    FetchItems(extents);
+  }
+
+  static void FetchItems(const ffi::Object* array) {
+    if (array == nullptr) return;
+    for (const ffi::Any& item : ItemsOf(array)) __builtin_prefetch(ObjectIn(item));
+  }
+
+  void Read(const ffi::Object* node) {
+    const size_t begin = rows_.size();
+    if (Is(node, schema_.binding) && Known(node)) return;
+    rows_.resize(begin);
+    rows_.push_back(kOther);
+  }
+
   // Writes the row of a binding of one of the plain kinds; where it is none, a part of one may be written.
   bool Known(const ffi::Object* binding) {
     const ffi::Object* var = schema_.bound(binding);
@@ -261,7 +303,7 @@ class Reader {
 ffi::Array<ffi::Any> ReadBindings(ffi::Array<ffi::Any> bindings, ffi::ObjectRef allocates) {
   const auto read = [&] {
     Reader reader(allocates.get());
-    for (const ffi::Any& binding : bindings) reader.Read(binding);
+    reader.ReadAll(bindings);
     return reader.Answer();
   };
   return Translated(read, kWhat);

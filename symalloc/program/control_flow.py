@@ -55,8 +55,8 @@ class ProgramPoint(NamedTuple):
 class ControlFlowGraph:
     """The program points of a function.
 
-    A function without an If is laid out only where its points are asked for: its instructions have the numbers
-    that they have in its body, and EXIT the next one.
+    A function without an If is laid out only where its points are asked for: its instructions have the
+    numbers that they have in its body, and EXIT the next one.
     """
 
     function: Function
