@@ -318,8 +318,13 @@ ffi::Bytes Addresses(ffi::Array<ffi::Any> items) {
   return Translated(read, kWhat);
 }
 
-// What a step does; two numbers or three stand behind it.
-enum Step : int64_t { kCopied, kFresh, kPlaced };
+// What is written in place of the old bindings [begin, end): the fresh ones from the number `first` up to the number
+// `second`, or the one there, an allocation, as a tensor in the storage `first` at the offset `second`.
+struct Step {
+  enum Kind : int64_t { kFresh, kPlaced };
+
+  int64_t kind, begin, end, first, second;
+};
 
 class Writer {
  public:
@@ -328,21 +333,29 @@ class Writer {
       : old_(std::move(old)), fresh_(std::move(fresh)), storages_(std::move(storages)), offsets_(std::move(offsets)),
         allocates_(std::move(allocates)), places_(std::move(places)) {}
 
-  ffi::Array<ffi::Any> Write(const Row& steps) const {
+  // What no step speaks of stays.
+  ffi::Array<ffi::Any> Write(const std::vector<Step>& steps) const {
     ffi::Array<ffi::Any> written;
-    for (size_t at = 0; at < steps.size(); at += 4) {
-      const int64_t *numbers = &steps[at + 1];
-      if (steps[at] == kPlaced) {
-        written.push_back(Placed(old_[numbers[0]], storages_[numbers[1]], offsets_[numbers[2]]));
-        continue;
+    written.reserve(static_cast<int64_t>(old_.size() + fresh_.size()));
+    int64_t next = 0;
+    for (const Step& step : steps) {
+      Add(old_, next, step.begin, &written);
+      if (step.kind == Step::kPlaced) {
+        written.push_back(Placed(old_[step.begin], storages_[step.first], offsets_[step.second]));
+      } else {
+        Add(fresh_, step.first, step.second, &written);
       }
-      const ffi::Array<ffi::Any>& source = steps[at] == kCopied ? old_ : fresh_;
-      for (int64_t index = numbers[0]; index < numbers[1]; ++index) written.push_back(source[index]);
+      next = step.end;
     }
+    Add(old_, next, static_cast<int64_t>(old_.size()), &written);
     return written;
   }
 
  private:
+  static void Add(const ffi::Array<ffi::Any>& source, int64_t begin, int64_t end, ffi::Array<ffi::Any>* written) {
+    for (int64_t index = begin; index < end; ++index) written->push_back(source[index]);
+  }
+
   // The binding of an allocation as one of a tensor at `offset` in `storage`.
   ffi::Any Placed(const ffi::Any& binding, const ffi::Any& storage, const ffi::Any& offset) const {
     const ffi::Object* node = ObjectIn(binding);
@@ -367,7 +380,7 @@ ffi::Array<ffi::Any> WriteBindings(ffi::Array<ffi::Any> old, ffi::Array<ffi::Any
                                    ffi::Array<ffi::Any> offsets, ffi::Bytes steps, ffi::ObjectRef allocates,
                                    ffi::ObjectRef places) {
   const auto write = [&] {
-    return Writer(old, fresh, storages, offsets, allocates, places).Write(packer::Numbers<int64_t>(steps));
+    return Writer(old, fresh, storages, offsets, allocates, places).Write(packer::Numbers<Step>(steps));
   };
   return Translated(write, kWhat);
 }

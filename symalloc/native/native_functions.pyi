@@ -317,10 +317,11 @@ class _ModuleFunctions:
         places: object,
         /,
     ) -> Any:
-        """An array of bindings, step by step, of four int64 each: 0 copies old ones from the first to in
-        front of the second number, 1 fresh ones, 2 has the allocation at the first placed in a storage at an
-        offset.  The last two are R.builtin.alloc_tensor and R.memory.alloc_tensor.  Raises ValueError where
-        there is no allocation.
+        """An array of bindings: the old ones, but for those that a step replaces.  Steps are five int64 each,
+        the second and the third of which say from where to where: 0 writes fresh ones, from the fourth number
+        to in front of the fifth; 1 places the one allocation there in a storage at an offset, both by number.
+        The last two are R.builtin.alloc_tensor and R.memory.alloc_tensor.  Raises ValueError where there is
+        no allocation.
         """
 
 pool_functions: _PoolFunctions

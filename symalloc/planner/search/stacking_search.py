@@ -125,12 +125,13 @@ def search(
     `whole`, too; once that is exhausted the search ends with what it has.
     """
     whole = PlanBudget() if whole is None else whole
-    most = most_at_once(changes_of([b.live for b in buffers]))
+    changes = changes_of([b.live for b in buffers])
+    most = most_at_once(changes)
     if buffers and most in (0, 1, len(buffers)):  # the floor is their sum, or the largest
-        return _at_floor(range(len(buffers)), buffers, ranges)
+        return _at_floor(Stacking.at(range(len(buffers)), changes), buffers, ranges)
     certain = certain_order(buffers, most)
     if certain is not None:
-        return _at_floor(certain, buffers, ranges)
+        return _at_floor(Stacking.at(certain, changes), buffers, ranges)
     classes = folded(buffers)
     if classes is None:
         return _stacked(buffers, ranges, budget, whole)
@@ -173,11 +174,11 @@ def _spread(found: SearchResult, classes: Sequence[Sequence[int]], buffers: Sequ
     return replace(found, regimes=tuple((when, Stacking.of(order, buffers)) for when, order in regimes))
 
 
-def _at_floor(order: Sequence[int], buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
-    """Return the stacking of `order`, which is at the floor whatever the sizes."""
+def _at_floor(stacking: Stacking, buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
+    """Return a stacking that is at the floor whatever the sizes."""
     names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
     return SearchResult(
-        regimes=((None, Stacking.of(order, buffers)),),
+        regimes=((None, stacking),),
         score=Score(1.0, 1.0),
         worst=1.0,
         excess=0.0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import repeat
 
 import tvm
 import tvm_ffi
@@ -90,13 +89,7 @@ class FunctionExtractor(Context):
             for binding in each(bindings):
                 self._binding(binding)
             return
-        every = elements(bindings)
-        handles = every if self.handles else repeat(None, len(every))
-        for binding, made in zip(every, plain.read(handles), strict=True):
-            if made is None:
-                self._binding(binding)
-            else:
-                self.out.append(made)
+        plain.read(elements(bindings), self._binding, handles=self.handles)
 
     def _plain(self, bindings: Node) -> PlainBindings | None:
         return PlainBindings.of(self, self._vars, self._unbound, bindings)

@@ -7,7 +7,7 @@ nearly every variable has a type of its own; what is alike is converted once her
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tvm.ir import Op
 
@@ -70,25 +70,27 @@ class PlainBindings:
             return None
         return cls(context, variables, unbound, bindings)
 
-    def read(self, handles: Iterable[BindingNode | None]) -> Iterator[ir.Instruction | None]:
-        """Yield the instruction of one binding after the other, with its handle; None where that has to be
-        read as any other, before the next.
+    def read(
+        self, bindings: Iterable[BindingNode], read_other: Callable[[BindingNode], None], *, handles: bool
+    ) -> None:
+        """Add the instruction of one binding after the other to those of the context, with the binding as its
+        handle where there are to be `handles`; `read_other` does so for those that are not plain.
         """
         rows, names, types, variables = self._rows, self._names, self._types, self.variables
-        unbound, heaps = self.unbound, self.context.heaps
+        unbound, heaps, add = self.unbound, self.context.heaps, self.context.out.append
         at = 0
-        for handle in handles:
+        for binding in bindings:
             kind = rows[at]
             if kind == OTHER:
                 at += 1
-                yield None
+                read_other(binding)
                 continue
             name, number = next(names), rows[at + 2]
             begin, at = at, (at + 5 + rows[at + 4] if kind == KERNEL else at + 4)
             if unbound or heaps.slots:
-                yield None
+                read_other(binding)
                 continue
-            var = ir.Var(name, types[number] or self._type(number))
+            var, handle = ir.Var(name, types[number] or self._type(number)), binding if handles else None
             made: ir.Instruction | None
             if kind == ALLOCATION:
                 made = self._allocation(var, handle, rows[begin + 3])
@@ -96,9 +98,11 @@ class PlainBindings:
                 made = self._alias(var, handle, rows[begin + 3])
             else:
                 made = self._kernel(var, handle, rows[begin + 3], rows[begin + 5 : at])
-            if made is not None:
+            if made is None:
+                read_other(binding)
+            else:
                 variables[rows[begin + 1]] = var
-            yield made
+                add(made)
 
     def _type(self, number: int) -> Type:
         found = self.context.types.of(self._kinds[number])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -74,10 +74,20 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], tuple[str, str, Cou
     plain: Counter[str] = Counter()
     reading = PlainBindings.read
 
-    def counted(self: PlainBindings, handles: Iterable[Any]) -> Iterator[m.Instruction | None]:
-        for made in reading(self, handles):
-            plain[type(made).__name__] += 1
-            yield made
+    def counted(
+        self: PlainBindings, bindings: Iterable[Any], read_other: Callable[[Any], None], *, handles: bool
+    ) -> None:
+        made = self.context.out
+        begin, others = len(made), set[int]()
+
+        def note(binding: Any) -> None:
+            plain["NoneType"] += 1
+            before = len(made)
+            read_other(binding)
+            others.update(range(before, len(made)))
+
+        reading(self, bindings, note, handles=handles)
+        plain.update(type(made[i]).__name__ for i in range(begin, len(made)) if i not in others)
 
     def read(module: Any) -> m.Program:
         return extract(module, name="Module", stage="CallTIRRewrite", handles=True)
