@@ -84,7 +84,7 @@ class CallTimeline:
 
     @property
     def any_beside(self) -> bool:
-        """Whether anything but tenants takes memory."""
+        """True where anything but tenants takes memory."""
         return self._by_path is None and bool(self.beside.any())
 
     @cached_property
@@ -315,7 +315,7 @@ class CallTimeline:
 
 
 class _ByPath(NamedTuple):
-    """What a path takes at most, found by the library, and the limit of each path, at each binding."""
+    """The library, which finds what is taken at most on each path, and the limit of each path."""
 
     native: NativeTimeline
     limits: Values
