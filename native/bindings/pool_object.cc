@@ -86,7 +86,7 @@ PoolObj::~PoolObj() {
   if (vm_type >= 0) ReleaseVmType(vm_type);
 }
 
-void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience) {
+void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience) {
   try {
     if (patience == nullptr) return pool.Alloc(nbytes, align, escapes, tag);
     return pool.AllocWaiting(nbytes, align, escapes, tag, *patience);
@@ -97,7 +97,7 @@ void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, const std::str
   }
 }
 
-void* PoolObj::Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience) {
+void* PoolObj::Take(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience) {
   void* block = Alloc(nbytes, align, escapes, tag, patience);
   if (tag.empty()) return block;
   try {

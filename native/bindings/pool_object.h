@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bindings/translated.h"
@@ -28,10 +29,10 @@ class PoolObj : public tvm::ffi::Object {
   int vm_type = -1;           // of `VmType`; -1: none.  Changed by it alone
 
   // As Pool::Alloc, or AllocWaiting; OutOfMemory names the tags that hold most.
-  void* Alloc(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience = nullptr);
+  void* Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience = nullptr);
 
   // The same, and the block keeps its tag.
-  void* Take(int64_t nbytes, int64_t align, bool escapes, const std::string& tag, const Patience* patience = nullptr);
+  void* Take(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience = nullptr);
 
   // Every block that is known by name or by handle.
   std::vector<Tagged> Holders();
