@@ -14,7 +14,7 @@ namespace symalloc {
 
 // Counts its holder among the users of a pool; with the last one the pool is closed.  A module without functions, so
 // that a virtual machine, which is a module, can hold it as one of its imports for as long as it lives.
-class PoolUse final : public tvm::ffi::ModuleObj {
+class PoolUse : public tvm::ffi::ModuleObj {
  public:
   explicit PoolUse(PoolRef pool) : pool_(std::move(pool)) { pool_->users.fetch_add(1); }
 

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "bindings/tensor_placement.h"
-#include "bindings/vm_hook.h"
+#include "bindings/vm_allocator.h"
 #include "bindings/vm_layout.h"
+#include "bindings/vm_storages.h"
 
 namespace symalloc {
 
@@ -23,28 +24,6 @@ namespace {
 
 constexpr const char* kAllocStorage = "vm.builtin.alloc_storage";
 constexpr const char* kNamedStorage = "symalloc.pool.alloc_storage";
-constexpr int32_t kStorageArguments = 5;  // machine, shape, device index, dtype, scope
-
-// not thread_local: that costs a call
-__attribute__((tls_model("initial-exec"))) __thread const AllocationHint* current = nullptr;
-
-struct AllocHintedStorage {
-  ffi::Function stock;
-
-  void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
-    if (count < kStorageArguments + 2) {
-      stock.CallPacked(args, count, result);
-      return;
-    }
-    AllocationHint hint{std::string(args[kStorageArguments].cast<ffi::String>()),
-                        args[kStorageArguments + 1].cast<bool>()};
-    struct Scope {
-      explicit Scope(const AllocationHint* hint) { current = hint; }
-      ~Scope() { current = nullptr; }
-    } scope(&hint);
-    stock.CallPacked(args, kStorageArguments, result);
-  }
-};
 
 constexpr const char* kAllocTensor = "vm.builtin.alloc_tensor";
 // the same, with the tensor's name as one more argument
@@ -135,21 +114,23 @@ struct ShapeHeapOf {
   }
 };
 
-// Registers a Builtin on top of TVM's function `stock`.
 template <typename Builtin>
-void Register(const char* stock, std::initializer_list<const char*> names) {
-  ffi::Function function = ffi::Function::FromPacked(Builtin{ffi::Function::GetGlobalRequired(stock)});
+ffi::Function Packed(ffi::Function stock) {
+  return ffi::Function::FromPacked(Builtin{std::move(stock)});
+}
+
+// Registers what `make` makes of TVM's function `stock`.
+void Register(const char* stock, ffi::Function (*make)(ffi::Function), std::initializer_list<const char*> names) {
+  ffi::Function function = make(ffi::Function::GetGlobalRequired(stock));
   for (const char* name : names) ffi::Function::SetGlobal(name, function, true);
 }
 
 }  // namespace
 
-const AllocationHint* CurrentHint() { return current; }
-
 void ReplaceBuiltins() {
-  Register<AllocHintedStorage>(kAllocStorage, {kNamedStorage});
-  Register<PlaceOnStorage>(kAllocTensor, {kAllocTensor, kNamedTensor});
-  Register<ShapeHeapOf>(kAllocShapeHeap, {kAllocShapeHeap});
+  Register(kAllocStorage, AllocStorageOn, {kAllocStorage, kNamedStorage});
+  Register(kAllocTensor, Packed<PlaceOnStorage>, {kAllocTensor, kNamedTensor});
+  Register(kAllocShapeHeap, Packed<ShapeHeapOf>, {kAllocShapeHeap});
 }
 
 }  // namespace symalloc

@@ -1,35 +1,28 @@
 // TVM's memory manager asks a global function for allocators of types that it does not know: the function
 // is named "DeviceAllocator." and the device's suffix, which is empty for a CPU.  It answers with a pointer
 // to an object that must look like TVM's allocators; nothing of libtvm_runtime is linked.
-// The memory manager keeps each allocator for as long as the process, and does not say when a machine goes.  So an
-// allocator knows its pool weakly.  A pool is kept by its users (pool_use.h) and by each storage that it has served.
 #include "bindings/vm_hook.h"
 
 #include <pthread.h>
-#include <tvm/ffi/container/shape.h>
-#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
-#include <array>
 #include <atomic>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bindings/pool_use.h"
-#include "bindings/tensor_placement.h"
+#include "bindings/vm_allocator.h"
 #include "bindings/vm_builtins.h"
 #include "bindings/vm_layout.h"
+#include "bindings/vm_storages.h"
 
 namespace symalloc {
 
@@ -37,103 +30,10 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-constexpr int64_t kAlignment = 64;
-constexpr size_t kMostTypes = 1 << 16;  // at a time
-constexpr int kMostForeign = 256;       // types of other libraries in a row
+constexpr int kMostForeign = 256;  // types of other libraries in a row
 constexpr const char* kAllocators = "DeviceAllocator.";
-constexpr std::string_view kScope = "global";  // the only one
 
 using Unsafe = ffi::details::ObjectUnsafe;
-
-// not thread_local: that costs a call
-__attribute__((tls_model("initial-exec"))) __thread const void* last_served = nullptr;
-
-// A type of allocators, for one pool at a time.
-struct PoolType {
-  explicit PoolType(int number) : number(number) {}
-
-  const int number;
-  std::atomic<VmAllocator*> allocator{nullptr};  // the memory manager owns it
-  ffi::WeakObjectPtr<PoolObj> pool;              // changed under `Hook::giving`, while no machine has this type
-  std::atomic<PoolObj*> known{nullptr};          // the same; sound while a user or a storage keeps the pool
-  std::atomic<bool> outlived{false};             // a machine has this type that no pool knows of: it is not used again
-};
-
-class PoolAllocator final : public VmAllocator {
- public:
-  explicit PoolAllocator(PoolType* type) : VmAllocator(type->number), pool_type_(type) {}
-
-  VmBuffer Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType) override {
-    return Served(nbytes, device, [&](PoolObj* pool) { return pool->Alloc(nbytes, alignment, false, ""); });
-  }
-
-  VmBuffer Alloc(DLDevice device, ffi::Shape shape, DLDataType dtype, const std::string& scope) override {
-    if (!AllowMemoryScope(scope)) {
-      throw ffi::Error("ValueError", "the pool holds memory of scope `global` only, not `" + scope + "`", "");
-    }
-    int64_t nbytes = Bytes(shape, dtype);
-    if (nbytes < 0) {
-      throw ffi::Error("BoundsError", "a storage, " + Text(shape, dtype) +
-                                          ", has a negative size, or more bytes than 64 bits can count", "");
-    }
-    const AllocationHint* hint = CurrentHint();
-    if (hint == nullptr) return Alloc(device, static_cast<size_t>(nbytes), kAlignment, dtype);
-    return Served(static_cast<size_t>(nbytes), device,
-                  [&](PoolObj* pool) { return pool->Take(nbytes, kAlignment, hint->escapes, hint->tag); });
-  }
-
-  void* CreateView(const VmBuffer& buffer, ffi::Shape, DLDataType, const std::string&) override {
-    return buffer.data;
-  }
-  void FreeView(DLDevice, void*) override {}
-
-  void Free(const VmBuffer& buffer) override {
-    PoolObj* pool = pool_type_->known.load(std::memory_order_relaxed);
-    FreeQuietly(&pool->pool, buffer.data, static_cast<int64_t>(buffer.size));
-    Unsafe::DecRefObjectHandle(pool);
-  }
-
-  void Clear() override {
-    if (ffi::ObjectPtr<PoolObj> pool = pool_type_->pool.lock()) pool->pool.Trim();
-  }
-  size_t UsedMemory() const override {
-    ffi::ObjectPtr<PoolObj> pool = pool_type_->pool.lock();
-    return pool == nullptr ? 0 : static_cast<size_t>(pool->pool.statistics().reserved);
-  }
-
- protected:
-  // std::string compares by two calls, which are a twentieth of all that a storage costs.
-  bool AllowMemoryScope(const std::string& scope) const override {
-    return scope.empty() || (scope.size() == kScope.size() && std::memcmp(scope.data(), kScope.data(), kScope.size()) == 0);
-  }
-
- private:
-  // What `take` takes from the pool, which the buffer keeps until it is freed.
-  template <typename Take>
-  VmBuffer Served(size_t nbytes, DLDevice device, Take take) {
-    ffi::ObjectPtr<PoolObj> pool = pool_type_->pool.lock();
-    if (pool == nullptr || pool->users.load(std::memory_order_relaxed) == 0) {
-      pool_type_->outlived = true;
-      throw ffi::Error("PoolUsageError",
-                       "the pool of this machine is gone: a machine that was not made by relax.VirtualMachine with "
-                       "symalloc.memory_cfg does not keep its pool", "");
-    }
-    void* data = Translated([&] { return take(pool.get()); });
-    Unsafe::MoveObjectPtrToTVMFFIObjectPtr(std::move(pool));
-    last_served = data;
-    return VmBuffer{data, nbytes, device, type_};
-  }
-
-  PoolType* pool_type_;
-};
-
-// By number - kFirstType; they stay for as long as the process.
-std::atomic<PoolType*> pool_types[kMostTypes];
-
-PoolType* TypeOf(int number) {
-  size_t index = static_cast<size_t>(number) - kFirstType;
-  return index < kMostTypes ? pool_types[index].load(std::memory_order_acquire) : nullptr;
-}
 
 [[noreturn]] void RefuseHook(const std::string& why) { throw ffi::Error("HookError", why, ""); }
 
@@ -231,9 +131,7 @@ struct Hook {
       if (index >= kMostTypes) break;
       ++next;
       if (IsForeign(number)) continue;
-      auto* type = new PoolType(number);
-      pool_types[index].store(type, std::memory_order_release);
-      return type;
+      return AddType(number);
     }
     RefuseHook("no allocator type is left for a pool: other libraries have them all, or 65,536 pools are in use");
   }
@@ -270,15 +168,6 @@ struct Hook {
 
 }  // namespace
 
-const void* LastServed() { return last_served; }
-void ForgetLastServed() { last_served = nullptr; }
-
-PoolObj* PoolOf(const VmStorage& storage) {
-  PoolType* type = TypeOf(storage.buffer.alloc_type);
-  bool ours = type != nullptr && type->allocator.load(std::memory_order_acquire) == storage.allocator;
-  return ours ? type->known.load(std::memory_order_relaxed) : nullptr;
-}
-
 int64_t VmType(PoolRef pool) {
   Hook& hook = Hook::Global();
   std::lock_guard<std::mutex> lock(hook.giving);
@@ -301,7 +190,7 @@ void ReleaseVmType(int number) {
 void KeepPool(ffi::Module machine, PoolRef pool) {
   PoolType* type = TypeOf(pool->vm_type);
   if (type == nullptr || type->allocator.load(std::memory_order_acquire) == nullptr) RefuseHook(kLater);
-  machine->ImportModule(PoolUse::Of(std::move(pool)));
+  machine->ImportModule(UseByMachine(machine, std::move(pool)));
 }
 
 ffi::String StorageFault(ffi::AnyView value, int64_t type, int64_t nbytes) {

@@ -25,11 +25,4 @@ void KeepPool(tvm::ffi::Module machine, PoolRef pool);
 // vm_layout.h; "" where there is none.
 tvm::ffi::String StorageFault(tvm::ffi::AnyView value, int64_t type, int64_t nbytes);
 
-// The pool that has served `storage`; nullptr where that was another library.
-PoolObj* PoolOf(const VmStorage& storage);
-
-// The memory that the calling thread's last allocation from a pool's allocator has got; nullptr: none since `Forget`.
-const void* LastServed();
-void ForgetLastServed();
-
 }  // namespace symalloc

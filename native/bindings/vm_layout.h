@@ -48,15 +48,20 @@ struct VmStorage : public tvm::ffi::Object {
   VmAllocator* allocator;
 };
 
-// nullptr where `value` is no storage.
-inline const VmStorage* AsStorage(const tvm::ffi::AnyView& value) {
+// The type index of storages.
+inline int32_t StorageType() {
   static const int32_t type = [] {
     int32_t index;
     TVMFFIByteArray key{"vm.Storage", std::strlen("vm.Storage")};
     TVM_FFI_CHECK_SAFE_CALL(TVMFFITypeKeyToIndex(&key, &index));
     return index;
   }();
-  return value.type_index() == type ? static_cast<const VmStorage*>(value.as<tvm::ffi::Object>()) : nullptr;
+  return type;
+}
+
+// nullptr where `value` is no storage.
+inline const VmStorage* AsStorage(const tvm::ffi::AnyView& value) {
+  return value.type_index() == StorageType() ? static_cast<const VmStorage*>(value.as<tvm::ffi::Object>()) : nullptr;
 }
 
 }  // namespace symalloc

@@ -1,0 +1,136 @@
+"""Storages of machines that keep their pools: made without TVM, and never for another machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError
+from symalloc.pool.core.pool_options import PoolOptions
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.relax.run.memory_cfg import memory_cfg
+
+pytestmark = pytest.mark.usefixtures("native")
+
+MACHINES = 40
+
+
+@pytest.fixture(scope="module")
+def storage() -> Any:
+    """A program that answers with a storage of a shape of bytes."""
+    builder = relax.BlockBuilder()
+    rows, columns = (tvm.tirx.Var(name, "int64") for name in ("rows", "columns"))
+    with builder.function("main", [relax.Var("shape", relax.ShapeType([rows, columns]))]):
+        made = relax.op.vm.alloc_storage(relax.ShapeExpr([rows, columns]), 0, "uint8")
+        builder.emit_func_output(builder.emit(made))
+    return relax.build(builder.get(), "llvm")
+
+
+def _machine(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachine:
+    return relax.VirtualMachine(program, tvm.cpu(), memory_cfg="pooled" if pool is None else memory_cfg(pool))
+
+
+def _asked(machine: relax.VirtualMachine, rows: int, columns: int = 1) -> Any:
+    return machine["main"](tvm.runtime.ShapeTuple((rows, columns)))
+
+
+COUNTED = """
+import symalloc, tvm, tvm_ffi
+from tvm import relax
+NAME = "vm.builtin.alloc_storage"
+stock, asked = tvm_ffi.get_global_func(NAME), []
+def counting(*args):
+    asked.append(args)
+    return stock(*args)
+tvm_ffi.register_global_func(NAME, counting, override=True)
+builder = relax.BlockBuilder()
+with builder.function("main", []):
+    make = lambda: relax.op.memory.alloc_storage(relax.ShapeExpr([64]), 0, "global", "uint8")
+    storages = [builder.emit(make()) for _ in range(10)]
+    builder.emit_func_output(relax.Tuple(storages))
+program = relax.build(builder.get(), "llvm")
+pool = symalloc.Pool()
+machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=symalloc.memory_cfg(pool))
+asked.clear()
+results = [machine["main"]() for _ in range(3)]
+print(len(asked), pool.statistics().allocs - pool.statistics().frees)
+other = relax.VirtualMachine(program, tvm.cpu(), memory_cfg="pooled")
+asked.clear()
+results = [other["main"]() for _ in range(3)]
+print(len(asked))
+"""
+
+
+def test_tvm_is_asked_for_the_first_one_only() -> None:
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout) == ("", "1 30\n30\n")
+
+
+def test_a_machine_in_place_of_another_has_its_own_memory(storage: Any) -> None:
+    """Machines come to lie where others lay; what is known of those is not taken for theirs."""
+    first, second = pools = InstrumentedPool(), InstrumentedPool()
+    for _ in range(MACHINES):
+        for pool in (first, None, second):
+            machine = _machine(storage, pool)
+            for _ in range(2):
+                held = _asked(machine, 64)
+                assert [each.statistics().live for each in pools] == [64 * (pool is each) for each in pools]
+            del machine, held
+
+
+def test_what_a_machine_held_may_outlive_it(storage: Any) -> None:
+    pool = InstrumentedPool()
+
+    def held() -> Iterator[Any]:
+        machine = _machine(storage, pool)
+        _asked(machine, 64)
+        yield from machine.module.imports
+
+    kept = list(held())  # among them what keeps the pool
+    assert any(each.kind == "symalloc.pool" for each in kept)
+    before = pool.statistics().allocs
+    others = [_machine(storage, None) for _ in range(MACHINES)]
+    for other in others:
+        _asked(other, 64)
+        _asked(other, 64)
+    assert pool.statistics().allocs == before
+    kept.clear()
+    assert pool.statistics().live == 0
+
+
+@pytest.mark.parametrize("shape", ((2**62, 4), (-1, 1), (2**32, 2**32)))
+def test_a_size_that_wraps_is_refused(storage: Any, shape: tuple[int, int]) -> None:
+    pool = InstrumentedPool()
+    machine = _machine(storage, pool)
+    _asked(machine, 64)
+    with pytest.raises(BoundsError, match=r"a storage, .* has a negative size, or more bytes than 64 bits"):
+        _asked(machine, *shape)
+    assert pool.statistics().allocs - pool.statistics().frees == 1, "what the last call has left"
+
+
+def test_the_limit_holds(storage: Any) -> None:
+    pool = InstrumentedPool(PoolOptions(limit=2**20))
+    machine = _machine(storage, pool)
+    held = [_asked(machine, 2**18) for _ in range(2)]
+    with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
+        _asked(machine, 2**20)
+    held.clear()
+    _asked(machine, 2**19)
+
+
+def test_a_storage_keeps_the_pool(storage: Any) -> None:
+    machine = _machine(storage, pool := InstrumentedPool())
+    _asked(machine, 64)
+    kept = _asked(machine, 64)
+    statistics = pool.statistics
+    del machine
+    assert statistics().live == 64
+    del kept
+    assert statistics().live == 0
+    del pool
