@@ -204,6 +204,7 @@ void Use(void* block, int64_t nbytes, Touch touch) {
 double Replacement(Allocator* allocator, int64_t count, Touch touch, bool checkerboard) {
   std::mt19937_64 random(11);
   auto draw = [&random] { return static_cast<int64_t>(1024 + random() % (255 << 10)); };
+  if (touch == Touch::kPages) symalloc::Warm(count * (checkerboard ? 48 << 10 : 128 << 10) / 2 * 3);
   std::vector<std::pair<void*, int64_t>> blocks;
   auto make = [&](int64_t nbytes) {
     void* block = allocator->Alloc(nbytes);
