@@ -13,9 +13,10 @@ Rounds are interleaved and medians count; ratios are ours to the other's, below 
 Traces are replayed with every page written, by TVM's allocator, which may take a minute for one, in the
 first round only.  There, and where a pattern writes every page, one and a half times what is live at most is
 written as huge pages before, outside of the time: virtual machines return free memory to their host, and the
-first to use it again waits for that.  A TRACE is a file, or the name of one that is made from a seed, such as `decode` and `llm_kv_concat`; nothing
-else is measured then.  Without any, all of these are, and where PyTorch can be imported, a pair from Python
-is measured beside torch.empty, and a tensor beside numpy.empty.  Needs cmake and a C++ compiler.
+first to use it again waits for that.  A TRACE is a file, or the name of one that is made from a seed, such as
+`decode` and `llm_kv_concat`; nothing else is measured then.  Without any, all of these are, and where PyTorch
+can be imported, a pair from Python is measured beside torch.empty, and a tensor beside numpy.empty.  Needs
+cmake and a C++ compiler.
 
 `--patterns` measures only programs that are hard on allocators: blocks replaced at random and a checkerboard
 of holes, by the process's own time, many pools in turn, `benchmarks.pool_adversaries` and

@@ -18,12 +18,13 @@ struct Piece {
   int64_t nbytes;
 };
 
-// Up to kMost blocks.  The last takes the place of that which has waited longest.  The slack table of their range says
+// Up to kMost blocks.  The last take the place of those that have waited longest.  The slack table of their range says
 // which they are.
 class NearFitCache {
  public:
   static constexpr int64_t kLeast = SlackTable::kLeast, kLargest = SizeMarks::kLargest;  // bytes
   static constexpr int kMost = 255;
+  static constexpr int kShare = 8;  // of it this part is made room for at once
 
   NearFitCache() = default;
   ~NearFitCache() { std::free(table_); }
@@ -63,15 +64,17 @@ class NearFitCache {
     slack_->Keep(static_cast<char*>(block) - base_, nbytes);
   }
 
-  // Lets it hold up to `most` bytes, of a range at `base`, and calls release(block, nbytes) for one after the other until
-  // there is room for `nbytes`.  It has room for nothing where there is no memory.
+  // Lets it hold up to `most` bytes, of a range at `base`.  Where there is no room for `nbytes` more, calls
+  // release(block, nbytes) for one block after the other until there is, and for a share of all beside: those that come
+  // next find room without the mutex.  It has room for nothing where there is no memory.
   template <typename Release>
   void MakeRoom(int64_t nbytes, int64_t most, SlackTable* slack, const char* base, Release release) {
     if (table_ == nullptr) table_ = static_cast<Table*>(std::calloc(1, sizeof(Table)));
     most_ = table_ == nullptr ? 0 : most;
     slack_ = slack;
     base_ = base;
-    while (count_ > 0 && !HasRoom(nbytes)) {
+    if (HasRoom(nbytes)) return;
+    while (count_ > 0 && (count_ >= kMost - kMost / kShare || held() + nbytes > most_ - most_ / kShare)) {
       Piece oldest = Remove(table_->entries[0].newer);
       release(oldest.block, oldest.nbytes);
     }

@@ -13,7 +13,7 @@ namespace symalloc {
 
 namespace {
 
-constexpr int64_t kNearShare = 128;  // of what was in use, a thread may keep this part for blocks of nearly the same size
+constexpr int64_t kNearShare = 64;  // of what was in use, a thread may keep this part for blocks of nearly the same size
 
 }  // namespace
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.pool.core.thread_cache import NEAR_MOST, LargeBlockCache, NearFitCache, SizeBins, ThreadCache
+from symalloc.pool.core.thread_cache import (
+    NEAR_MOST,
+    NEAR_ROOM,
+    LargeBlockCache,
+    NearFitCache,
+    SizeBins,
+    ThreadCache,
+)
 
 
 def test_the_last_freed_of_the_exact_size_serves_first() -> None:
@@ -92,14 +99,24 @@ def test_the_smallest_block_of_nearly_a_size_serves() -> None:
     assert near_fits.held == 0
 
 
-def test_blocks_make_room_one_after_the_other() -> None:
+def test_blocks_make_room_for_several_at_once() -> None:
     near_fits = NearFitCache()
     assert list(near_fits.make_room(0, 64 * NEAR_MOST)) == []
     assert all(near_fits.put(64 * at, 64) for at in range(NEAR_MOST))
     assert not near_fits.put(64 * NEAR_MOST, 64)
-    assert list(near_fits.make_room(128, 64 * NEAR_MOST)) == [(0, 64), (64, 64)]
-    left = sorted([*near_fits.make_room(64, 128), *near_fits.flush()])
-    assert left == [(64 * at, 64) for at in range(NEAR_MOST) if at not in (0, 1)]
+    gone = list(near_fits.make_room(64, 64 * NEAR_MOST))
+    assert gone == [(64 * at, 64) for at in range(NEAR_MOST // NEAR_ROOM + 2)], "the oldest"
+    assert all(near_fits.put(64 * (NEAR_MOST + at), 64) for at in range(len(gone)))
+    assert list(near_fits.make_room(64, 64 * (NEAR_MOST + 1))) != []
+    assert [*near_fits.make_room(64, 128), *near_fits.flush()][-1] == (64 * (NEAR_MOST + len(gone) - 1), 64)
+
+
+def test_the_largest_block_may_take_all_room() -> None:
+    near_fits = NearFitCache()
+    assert list(near_fits.make_room(0, 1024)) == []
+    assert near_fits.put(0, 512)
+    assert list(near_fits.make_room(1024, 1024)) == [(0, 512)]
+    assert near_fits.put(2048, 1024)
 
 
 def test_small_blocks_serve_what_is_a_little_smaller() -> None:

@@ -18,7 +18,8 @@ MEDIUM = 16 * 2**10  # bytes; smaller blocks are never parts of larger ones that
 NEAR = 8  # a block may have slack of this share of what was asked for
 NEAR_LARGEST = 256 * 2**10  # bytes
 NEAR_MOST = 255  # blocks
-NEAR_SHARE = 128  # of what was in use, a thread may keep this part in its near-fit cache
+NEAR_ROOM = 8  # where it is full, this part is made room for at once
+NEAR_SHARE = 64  # of what was in use, a thread may keep this part in its near-fit cache
 CHOOSY = 16  # a piece may be larger than a block by this share of it
 
 
@@ -64,7 +65,7 @@ class SizeBins:
 class NearFitCache:
     """Up to NEAR_MOST free blocks of together `most` bytes.
 
-    The last takes the place of that which has waited longest.
+    The last take the place of those that have waited longest.
     """
 
     __slots__ = ("_blocks", "held", "most")
@@ -89,9 +90,14 @@ class NearFitCache:
         return True
 
     def make_room(self, nbytes: int, most: int) -> Iterator[Block]:
-        """Let it hold up to `most` bytes; remove blocks, one after the other, until `nbytes` fit."""
+        """Let it hold up to `most` bytes; where `nbytes` do not fit, remove blocks until they do, and a share
+        of all beside.
+        """
         self.most = most
-        while self._blocks and not self._room(nbytes):
+        if self._room(nbytes):
+            return
+        count, held = NEAR_MOST - NEAR_MOST // NEAR_ROOM, most - most // NEAR_ROOM - nbytes
+        while self._blocks and (len(self._blocks) >= count or self.held > held):
             yield self._pop(0)
 
     def flush(self) -> Iterator[Block]:
