@@ -134,24 +134,28 @@ void FreeList::MakeRoom() {
   ready_ = kMore;
 }
 
+// Makes two chunks of one, to insert behind `place`, which it returns as it is then.  Intervals that ascend, all or all but
+// the last, fill the chunks.
+FreeList::Place FreeList::Split(Place place) {
+  Slots& lower = *chunks_[place.chunk].slots;
+  const int kept = place.slot >= kSlots - 2 ? place.slot + 1 : kSlots / 2;
+  std::unique_ptr<Slots> upper = std::move(spare_.back());
+  spare_.pop_back();
+  --ready_;
+  upper->count = kSlots - kept;
+  std::copy(lower.starts.begin() + kept, lower.starts.end(), upper->starts.begin());
+  std::copy(lower.sizes.begin() + kept, lower.sizes.end(), upper->sizes.begin());
+  lower.count = kept;
+  chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, std::move(upper)});
+  firsts_.insert(firsts_.begin() + place.chunk + 1, 0);
+  for (int64_t chunk : {place.chunk, place.chunk + 1}) SetFirst(chunk);
+  Regroup(place.chunk);
+  return place.slot < kept && kept < kSlots ? place : Place{place.chunk + 1, place.slot - kept};
+}
+
 void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
+  if (chunks_[place.chunk].slots->count == kSlots) place = Split(place);
   Slots* slots = chunks_[place.chunk].slots.get();
-  if (slots->count == kSlots) {
-    constexpr int kHalf = kSlots / 2;
-    std::unique_ptr<Slots> upper = std::move(spare_.back());
-    spare_.pop_back();
-    --ready_;
-    upper->count = kSlots - kHalf;
-    std::copy(slots->starts.begin() + kHalf, slots->starts.end(), upper->starts.begin());
-    std::copy(slots->sizes.begin() + kHalf, slots->sizes.end(), upper->sizes.begin());
-    chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, std::move(upper)});
-    firsts_.insert(firsts_.begin() + place.chunk + 1, 0);
-    slots->count = kHalf;
-    for (int64_t chunk : {place.chunk, place.chunk + 1}) SetFirst(chunk);
-    Regroup(place.chunk);
-    if (place.slot >= kHalf) place = Place{place.chunk + 1, place.slot - kHalf};
-    slots = chunks_[place.chunk].slots.get();
-  }
   int at = place.slot + 1;
   slots->Shift(at, at + 1);
   slots->starts[at] = start;

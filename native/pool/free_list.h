@@ -122,6 +122,7 @@ class FreeList {
     by_size_.Prepare(size, other, undo);
   }
   void MakeRoom();
+  Place Split(Place place);
   void InsertAfter(Place place, int64_t start, int64_t size);
   void Erase(Place place);
   void Change(Place place, int64_t start, int64_t size);

@@ -22,7 +22,12 @@ class PageRecycler {
   PageRecycler(const PageRecycler&) = delete;
   PageRecycler& operator=(const PageRecycler&) = delete;
 
+  // Those that come one below the other become one run.
   void Add(const PageRun& run) noexcept {
+    if (!runs_.empty() && run.base + run.nbytes == runs_.back().base) {
+      runs_.back() = {run.base, run.nbytes + runs_.back().nbytes};
+      return;
+    }
     try {
       runs_.push_back(run);
     } catch (const std::bad_alloc&) {

@@ -33,8 +33,8 @@ class SortedKeys {
     if (chunks_.empty()) chunks_.push_back(Chunk{key, Spare()});
     size_t at = ChunkOf(key);
     if (chunks_[at].slots->count == kSlots) {
-      Split(at);
-      if (at + 1 < chunks_.size() && !(key < chunks_[at + 1].first)) ++at;
+      Split(at, key);
+      if (!(key < chunks_[at + 1].first)) ++at;
     }
     Slots& slots = *chunks_[at].slots;
     Key* place = std::lower_bound(slots.begin(), slots.end(), key);
@@ -100,6 +100,13 @@ class SortedKeys {
 
   // The last chunk whose first key is not above `key`, or the first.
   size_t ChunkOf(Key key) const {
+    if (latest_ < chunks_.size() && !(key < chunks_[latest_].first) &&
+        (latest_ + 1 == chunks_.size() || key < chunks_[latest_ + 1].first)) {
+      return latest_;
+    }
+    return latest_ = FindChunk(key);
+  }
+  size_t FindChunk(Key key) const {
     auto above = std::upper_bound(chunks_.begin(), chunks_.end(), key,
                                   [](Key value, const Chunk& chunk) { return value < chunk.first; });
     return above == chunks_.begin() ? 0 : above - chunks_.begin() - 1;
@@ -118,20 +125,25 @@ class SortedKeys {
     return spare;
   }
 
-  void Split(size_t at) {
+  // Makes two chunks of one, to insert `key`.  Keys that ascend, all or all but one, fill the chunks.
+  void Split(size_t at, Key key) {
     std::unique_ptr<Slots> upper = Spare();
     Slots& lower = *chunks_[at].slots;
-    constexpr int kHalf = kSlots / 2;
-    upper->count = kSlots - kHalf;
-    std::copy(lower.keys.begin() + kHalf, lower.keys.end(), upper->keys.begin());
-    Key first = upper->keys[0];
+    int kept = kSlots / 2;
+    for (int most : {kSlots - 1, kSlots}) {
+      if (lower.keys[most - 1] < key) kept = most;
+    }
+    std::copy(lower.keys.begin() + kept, lower.keys.end(), upper->keys.begin());
+    upper->count = kSlots - kept;
+    lower.count = kept;
+    Key first = upper->count == 0 ? key : upper->keys[0];
     chunks_.insert(chunks_.begin() + at + 1, Chunk{first, std::move(upper)});
-    lower.count = kHalf;
   }
 
   std::vector<Chunk> chunks_;  // none is empty
   std::vector<std::unique_ptr<Slots>> spare_;
-  size_t ready_ = 0;  // chunks that there is room for at least
+  size_t ready_ = 0;           // chunks that there is room for at least
+  mutable size_t latest_ = 0;  // the chunk that was looked for last: the next is often the same
 };
 
 }  // namespace symalloc
