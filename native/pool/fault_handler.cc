@@ -22,7 +22,7 @@ namespace {
 struct sigaction previous;  // is called behind Handle
 struct sigaction above;     // is put back by HandleFirst
 std::atomic<bool> stepped_aside{false};
-std::atomic<const char*> named_first{nullptr};
+std::atomic<const char*> last_named{nullptr};
 std::atomic<bool> ending{false};
 constexpr timeval kLongestEnd{0, 700'000};
 
@@ -119,11 +119,12 @@ void EndSoon() {
 void Name(const char* address, const char* verb) {
   GuardedBlock block;
   char tag[kShownTag];
-  if (address == nullptr || address == named_first.load(std::memory_order_relaxed)) return;
+  if (address == nullptr || address == last_named.load(std::memory_order_relaxed)) return;
   if (!FindGuardedBlock(address, &block, tag)) return;
   Line line;
   Describe(address, verb, block, tag, &line);
   line.Write();
+  last_named.store(address, std::memory_order_relaxed);
   EndSoon();
 }
 
@@ -189,7 +190,6 @@ void HandleFirst(int signal, siginfo_t* info, void* context) {
   int error = errno;
   const char* address = FaultAt(info, context);
   Name(address, Verb(context));
-  named_first.store(address, std::memory_order_relaxed);
   sigaction(SIGSEGV, &above, nullptr);
   if (Sent(info)) raise(signal);
   errno = error;

@@ -6,6 +6,8 @@ import ctypes
 import faulthandler
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +130,28 @@ def test_a_fault_is_named_in_front_of_a_handler_that_was_installed_later() -> No
     line = "symalloc: `block` of 64 bytes is overrun: byte 0 past its end is written\n"
     assert said.startswith(f"{line}Fatal Python")
     assert said.count("symalloc: ") == 1
+
+
+IN_A_RING = """
+import ctypes, faulthandler
+from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+faulthandler.enable(2)
+first = InstrumentedPool(guard=True)
+first.alloc(64).free()
+faulthandler.disable()  # takes the pool's handler away, too
+second = InstrumentedPool(guard=True)
+faulthandler.enable(2)
+ctypes.c_uint8.from_address(second.pointer(second.alloc(64, tag="block")) + 64).value = 0
+"""
+
+
+def test_a_fault_is_named_once_by_handlers_in_a_ring() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_RING], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGSEGV
+    assert done.stderr.startswith(
+        "symalloc: `block` of 64 bytes is overrun: byte 0 past its end is written\n"
+    )
+    assert done.stderr.count("symalloc: ") == 1
 
 
 def test_a_handler_that_comes_and_goes_leaves_faults_named_and_ended() -> None:
