@@ -85,7 +85,7 @@ struct Known {
   PoolAllocator* allocator;  // of the pool that the machine keeps; nullptr: TVM is to be asked
 };
 
-constexpr size_t kKnown = 4;
+constexpr size_t kKnown = 2;  // of the little room that a process has for such variables
 // not thread_local: that costs a call
 __attribute__((tls_model("initial-exec"))) __thread Known known_devices[kKnown];
 

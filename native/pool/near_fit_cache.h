@@ -53,7 +53,7 @@ class NearFitCache {
     Entry& entry = table.entries[at];
     if (at == spare_) spare_ = entry.newer;
     uint8_t& last = table.last[SizeMarks::Index(nbytes)];
-    entry = Entry{block, static_cast<uint16_t>(nbytes / kGrain), table.entries[0].older, 0, last, 0};
+    entry = Entry{block, static_cast<uint16_t>(SizeMarks::Index(nbytes) + 1), table.entries[0].older, 0, last, 0};
     table.entries[entry.older].newer = at;
     table.entries[0].older = at;
     if (last == 0) table.sizes.Mark(nbytes);

@@ -64,9 +64,9 @@ void* Pool::AllocUncached(Request asked) {
 
 void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   Lock lock(mutex_);
-  int64_t slack = SlackOf(block, Rounded(nbytes), which);
+  auto [slack, is_kept] = KnownOf(block, Rounded(nbytes), which);
   int64_t size = Rounded(nbytes) + slack;
-  if (IsKept(block, size, which)) throw BadFree("what is freed is free already: a thread caches it");
+  if (is_kept) throw BadFree("what is freed is free already: a thread caches it");
   if (closed_ || queue_.any() || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
     WakeLocked();

@@ -212,18 +212,13 @@ class Pool {
     uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
     return (offset / kGrain | offset << (64 - kGrainBits)) < quick_.grains;  // more where it is no multiple
   }
-  // Bytes that a block of `size` bytes, of a range, has beyond them; nothing moves before `ForgetSlack`.
-  int64_t SlackOf(const void* block, int64_t size, int which) {
-    if (size < SlackTable::kLeast || !ranges_.had_near_fits()) return 0;
+  // What is known of a block that was to have `size` bytes, of a range; nothing moves before `ForgetSlack`.
+  SlackTable::Known KnownOf(const void* block, int64_t size, int which) {
+    if (size < SlackTable::kLeast || !ranges_.had_near_fits()) return {0, false};
     return ranges_.slack(which).Of(static_cast<const char*>(block) - ranges_.base(which));
   }
   void NoteSlack(ThreadCache* cache, const Piece& piece, int64_t slack, int which);
   void ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int which);
-  // True where a thread keeps a block of `size` bytes already.
-  bool IsKept(const void* block, int64_t size, int which) {
-    return size >= SlackTable::kLeast && ranges_.had_near_fits() &&
-           ranges_.slack(which).IsKept(static_cast<const char*>(block) - ranges_.base(which));
-  }
   ThreadCache* FindCache();
   ThreadCache* AddCache();
   void Retire(ThreadCache* cache);

@@ -7,14 +7,14 @@ namespace symalloc {
 
 [[gnu::always_inline]] inline bool Pool::PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
   if (cache == nullptr || !cache->section.Enter(quick_.flags)) return false;
-  int64_t slack = SlackOf(block, Rounded(nbytes), which);
+  auto [slack, is_kept] = KnownOf(block, Rounded(nbytes), which);
   int64_t size = Rounded(nbytes) + slack;
   bool kept;
   if (ranges_.near_fits(which) && NearFitCache::Takes(size)) {
-    kept = cache->near_fits[which].HasRoom(size) && !IsKept(block, size, which);
+    kept = cache->near_fits[which].HasRoom(size) && !is_kept;
     if (kept) cache->near_fits[which].Put(block, size);
   } else if (!cache->GoesToBin(which, block, size)) {
-    kept = !IsKept(block, size, which) && cache->large_blocks[which].Join(block, size);
+    kept = !is_kept && cache->large_blocks[which].Join(block, size);
   } else {
     SizeBins& bins = cache->bins[which];
     kept = bins.HasRoom(size) && bins.Put(block, size);
@@ -37,7 +37,7 @@ void Pool::NoteSlack(ThreadCache* cache, const Piece& piece, int64_t slack, int 
 void Pool::ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int which) {
   if (__builtin_expect(slack == 0, 1)) return;
   int64_t offset = static_cast<const char*>(block) - ranges_.base(which);
-  if (!ranges_.slack(which).IsKept(offset)) ranges_.slack(which).Forget(offset);
+  if (!ranges_.slack(which).Of(offset).kept) ranges_.slack(which).Forget(offset);
   caches_.CountSlackFreed(cache, slack);
 }
 

@@ -49,7 +49,7 @@ class SizeMarks {
     return ((word << 6 | __builtin_ctzll(bits)) + 1) * kGrain;
   }
 
-  static int64_t Index(int64_t size) { return (size - 1) / kGrain; }
+  static int64_t Index(int64_t size) { return static_cast<int64_t>(static_cast<uint64_t>(size - 1) / kGrain); }
 
  private:
   uint64_t words_;                  // which words of `marks_` hold any

@@ -42,25 +42,24 @@ class SlackTable {
 
   // Notes a block of `size` bytes of which `slack` are beyond what was asked for, both multiples of kGrain.
   void Note(int64_t offset, int64_t size, int64_t slack) {
-    auto entry = static_cast<uint32_t>(size / kGrain << kSizeShift | slack / kGrain << kSlackShift | Start(offset));
+    uint32_t entry = Grains(size) << kSizeShift | Grains(slack) << kSlackShift | Start(offset);
     At(offset)->store(entry, std::memory_order_relaxed);
   }
 
   // Notes a free block of `size` bytes that a thread keeps.
   void Keep(int64_t offset, int64_t size) {
-    At(offset)->store(static_cast<uint32_t>(size / kGrain << kSizeShift) | kKept | Start(offset),
-                      std::memory_order_relaxed);
+    At(offset)->store(Grains(size) << kSizeShift | kKept | Start(offset), std::memory_order_relaxed);
   }
 
-  // True where a thread keeps the block of at least kLeast bytes that begins there.
-  bool IsKept(int64_t offset) const {
-    return (At(offset)->load(std::memory_order_relaxed) & (kKept | kStartMask)) == (kKept | Start(offset));
-  }
-
-  // Bytes; 0 for a block without slack.  `offset` is that of a block of at least kLeast bytes.
-  int64_t Of(int64_t offset) const {
+  // What is known of a block of at least kLeast bytes.
+  struct Known {
+    int64_t slack;  // bytes
+    bool kept;      // by a thread: it is free
+  };
+  Known Of(int64_t offset) const {
     uint32_t entry = At(offset)->load(std::memory_order_relaxed);
-    return entry != 0 && (entry & kStartMask) == Start(offset) ? Slack(entry) : 0;
+    if ((entry & kStartMask) != Start(offset)) return {0, false};
+    return {Slack(entry), (entry & kKept) != 0};
   }
 
   void Forget(int64_t offset) { At(offset)->store(0, std::memory_order_relaxed); }
@@ -87,11 +86,12 @@ class SlackTable {
   static int64_t Needed(int64_t end) {
     return RoundUp(RoundUp(end, kLeast) / kLeast * static_cast<int64_t>(sizeof(uint32_t)), SystemPage());
   }
-  static uint32_t Start(int64_t offset) { return static_cast<uint32_t>(offset % kLeast / kGrain); }
+  static uint32_t Grains(int64_t nbytes) { return static_cast<uint32_t>(static_cast<uint64_t>(nbytes) / kGrain); }
+  static uint32_t Start(int64_t offset) { return Grains(offset) & kStartMask; }
   static int64_t Slack(uint32_t entry) { return static_cast<int64_t>(entry >> kSlackShift & kSlackMask) * kGrain; }
 
   std::atomic<uint32_t>* At(int64_t offset) const {
-    return reinterpret_cast<std::atomic<uint32_t>*>(base_) + offset / kLeast;
+    return reinterpret_cast<std::atomic<uint32_t>*>(base_) + static_cast<uint64_t>(offset) / kLeast;
   }
 
   char* base_ = nullptr;

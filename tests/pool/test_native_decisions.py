@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pytest
@@ -133,3 +134,45 @@ def test_whole_traces_are_placed_alike(workload: str, separate_escaping: bool, l
             assert native.trim() == reference.trim()
     _same(reference, native)
     assert (refused > 0) == limited
+
+
+def _ranges(source: Random) -> list[tuple[int, int]]:
+    """Where sizes are drawn from: most that a thread keeps, few, one, small ones, or larger ones too."""
+    few = [(size, size) for size in source.choices(range(16 * KIB, 256 * KIB), k=5)]
+    kinds = [[(KIB, 256 * KIB)], few, few[:1], [(1, 40 * KIB)], [(1, 300 * KIB), *few, (MIB, MIB)]]
+    return source.choice(kinds)
+
+
+@pytest.mark.parametrize("seed", range(tries(10, 400)))
+def test_replaced_blocks_are_placed_alike(seed: int) -> None:
+    """Hundreds of blocks, so that what a thread keeps for blocks of nearly their size is full at times."""
+    source = Random(seed)
+    ranges, count = _ranges(source), source.choice((300, 600))
+    options = PoolOptions(
+        bin_capacity=source.choice((64 * KIB, 2 * MIB, 8 * MIB)),
+        limit=source.choice((None, count * 150 * KIB)),
+        separate_escaping=source.random() < 0.3,
+    )
+    native = InstrumentedPool(options)
+    reference = ReferencePool(native.options)
+    live: list[tuple[int, int]] = []
+    nearest = source.choice((0, 0, 50))  # so many are looked at for the lowest
+    for step in range(5 * count):
+        nbytes, escapes = source.randint(*source.choice(ranges)), source.random() < 0.1
+        if len(live) > count or (live and step % 1500 > 1200):
+            pick = min(
+                range(min(nearest, len(live))), default=source.randrange(len(live)), key=live.__getitem__
+            )
+            address, handle = live.pop(pick)
+            reference.free(address)
+            native.free(handle)
+        try:
+            address = reference.alloc(nbytes, escapes=escapes)
+        except OutOfMemoryError as error:
+            with pytest.raises(OutOfMemoryError) as refused:
+                native.alloc(nbytes, escapes=escapes)
+            assert str(refused.value) == str(error)
+        else:
+            live.append((address, native.alloc(nbytes, escapes=escapes)))
+            assert native.address(live[-1][1]) == address
+    _same(reference, native)
