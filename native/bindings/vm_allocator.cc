@@ -116,9 +116,9 @@ bool PoolAllocator::AllowMemoryScope(const std::string& scope) const {
 }
 
 ffi::ObjectRef PoolAllocator::MakeStorage(int64_t nbytes, const AllocationHint* hint) {
-  PoolObj* pool = this->pool();
-  VmBuffer served{Take(pool, nbytes, hint), static_cast<size_t>(nbytes), DLDevice{kDLCPU, 0}, type_};
-  Unsafe::IncRefObjectHandle(pool);
+  auto pool = Unsafe::ObjectPtrFromUnowned<PoolObj>(this->pool());  // a callback may have the machine let it go
+  VmBuffer served{Take(pool.get(), nbytes, hint), static_cast<size_t>(nbytes), DLDevice{kDLCPU, 0}, type_};
+  Unsafe::MoveObjectPtrToTVMFFIObjectPtr(std::move(pool));
   return Translated(
       [&] {
         try {

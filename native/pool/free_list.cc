@@ -134,11 +134,22 @@ void FreeList::MakeRoom() {
   ready_ = kMore;
 }
 
-// Makes two chunks of one, to insert behind `place`, which it returns as it is then.  Intervals that ascend, all or all but
-// the last, fill the chunks.
-FreeList::Place FreeList::Split(Place place) {
-  Slots& lower = *chunks_[place.chunk].slots;
+// Makes room to insert behind `place`, in a chunk that is full, and returns it as it is then.  At the chunk's end the next
+// one may have room: intervals that ascend or descend, all or all but one, fill the chunks.
+FreeList::Place FreeList::MakePlace(Place place) {
   const int kept = place.slot >= kSlots - 2 ? place.slot + 1 : kSlots / 2;
+  bool next_full = place.chunk + 1 == static_cast<int64_t>(chunks_.size()) || chunks_[place.chunk + 1].slots->count == kSlots;
+  if (kept == kSlots / 2 || next_full) {
+    Split(place.chunk, kept);
+  } else if (kept < kSlots) {
+    MoveLast(place.chunk);
+  }
+  return place.slot < kept && kept < kSlots ? place : Place{place.chunk + 1, place.slot - kept};
+}
+
+// Makes two chunks of one.
+void FreeList::Split(int64_t chunk, int kept) {
+  Slots& lower = *chunks_[chunk].slots;
   std::unique_ptr<Slots> upper = std::move(spare_.back());
   spare_.pop_back();
   --ready_;
@@ -146,15 +157,27 @@ FreeList::Place FreeList::Split(Place place) {
   std::copy(lower.starts.begin() + kept, lower.starts.end(), upper->starts.begin());
   std::copy(lower.sizes.begin() + kept, lower.sizes.end(), upper->sizes.begin());
   lower.count = kept;
-  chunks_.insert(chunks_.begin() + place.chunk + 1, Chunk{0, std::move(upper)});
-  firsts_.insert(firsts_.begin() + place.chunk + 1, 0);
-  for (int64_t chunk : {place.chunk, place.chunk + 1}) SetFirst(chunk);
-  Regroup(place.chunk);
-  return place.slot < kept && kept < kSlots ? place : Place{place.chunk + 1, place.slot - kept};
+  chunks_.insert(chunks_.begin() + chunk + 1, Chunk{0, std::move(upper)});
+  firsts_.insert(firsts_.begin() + chunk + 1, 0);
+  for (int64_t each : {chunk, chunk + 1}) SetFirst(each);
+  Regroup(chunk);
+}
+
+// Moves the last interval of a chunk to the next one.
+void FreeList::MoveLast(int64_t chunk) {
+  Slots& lower = *chunks_[chunk].slots;
+  Slots& upper = *chunks_[chunk + 1].slots;
+  upper.Shift(0, 1);
+  --lower.count;
+  upper.starts[0] = lower.starts[lower.count];
+  upper.sizes[0] = lower.sizes[lower.count];
+  SetFirst(chunk + 1);
+  if (upper.sizes[0] <= kBestFit) return;
+  for (int64_t each : {chunk, chunk + 1}) Refresh(each);
 }
 
 void FreeList::InsertAfter(Place place, int64_t start, int64_t size) {
-  if (chunks_[place.chunk].slots->count == kSlots) place = Split(place);
+  if (chunks_[place.chunk].slots->count == kSlots) place = MakePlace(place);
   Slots* slots = chunks_[place.chunk].slots.get();
   int at = place.slot + 1;
   slots->Shift(at, at + 1);

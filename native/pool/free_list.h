@@ -44,10 +44,13 @@ class FreeList {
   // The number of intervals.
   int64_t count() const { return count_; }
 
+  // The number of chunks that they lie in, which are half full at least, on average, where intervals only come.
+  int64_t chunks() const { return static_cast<int64_t>(chunks_.size()); }
+
   // The interval that `offset` lies in, [offset, offset) where it is not free.
   Interval Around(int64_t offset) const;
 
-  // Calls visit(interval) for those of `nbytes` bytes and more, the smallest first, until it returns false.
+  // Calls visit(interval) for those of `nbytes` bytes, at least 1, and more, the smallest first, until it returns false.
   template <typename Visit>
   void FromSize(int64_t nbytes, Visit visit) const {
     by_size_.From(nbytes, [&](const SizeIndex::Key& key) { return visit(Interval{key.start, key.start + key.size}); });
@@ -122,7 +125,9 @@ class FreeList {
     by_size_.Prepare(size, other, undo);
   }
   void MakeRoom();
-  Place Split(Place place);
+  Place MakePlace(Place place);
+  void Split(int64_t chunk, int kept);
+  void MoveLast(int64_t chunk);
   void InsertAfter(Place place, int64_t start, int64_t size);
   void Erase(Place place);
   void Change(Place place, int64_t start, int64_t size);

@@ -34,7 +34,7 @@ class SizeMarks {
     return ((word << 6 | (63 - __builtin_clzll(marks_[word]))) + 1) * kGrain;
   }
 
-  // The smallest size that is not below `size`; 0: none.
+  // The smallest size that is not below `size`, which is at least 1; 0: none.
   int64_t Next(int64_t size) const {
     if (size > kLargest) return 0;
     int64_t at = Index(size);

@@ -32,10 +32,7 @@ class SortedKeys {
   void Insert(Key key) {
     if (chunks_.empty()) chunks_.push_back(Chunk{key, Spare()});
     size_t at = ChunkOf(key);
-    if (chunks_[at].slots->count == kSlots) {
-      Split(at, key);
-      if (!(key < chunks_[at + 1].first)) ++at;
-    }
+    if (chunks_[at].slots->count == kSlots) at = MakePlace(at, key);
     Slots& slots = *chunks_[at].slots;
     Key* place = std::lower_bound(slots.begin(), slots.end(), key);
     std::memmove(place + 1, place, (slots.end() - place) * sizeof(Key));
@@ -125,19 +122,37 @@ class SortedKeys {
     return spare;
   }
 
-  // Makes two chunks of one, to insert `key`.  Keys that ascend, all or all but one, fill the chunks.
-  void Split(size_t at, Key key) {
+  // The chunk to insert `key` into, in place of `at`, which is full.  At its end the next chunk may have room: keys that
+  // ascend or descend, all or all but one, fill the chunks.
+  size_t MakePlace(size_t at, Key key) {
+    const Key* keys = chunks_[at].slots->keys.data();
+    const int kept = keys[kSlots - 1] < key ? kSlots : keys[kSlots - 2] < key ? kSlots - 1 : kSlots / 2;
+    if (kept == kSlots / 2 || at + 1 == chunks_.size() || chunks_[at + 1].slots->count == kSlots) {
+      Split(at, kept, key);
+    } else if (kept < kSlots) {
+      MoveLast(at);
+    }
+    return kept < kSlots && key < chunks_[at + 1].first ? at : at + 1;
+  }
+
+  // Makes two chunks of one; `key`, which is to be inserted, is to be the first of the upper one where that has no other.
+  void Split(size_t at, int kept, Key key) {
     std::unique_ptr<Slots> upper = Spare();
     Slots& lower = *chunks_[at].slots;
-    int kept = kSlots / 2;
-    for (int most : {kSlots - 1, kSlots}) {
-      if (lower.keys[most - 1] < key) kept = most;
-    }
     std::copy(lower.keys.begin() + kept, lower.keys.end(), upper->keys.begin());
     upper->count = kSlots - kept;
     lower.count = kept;
     Key first = upper->count == 0 ? key : upper->keys[0];
     chunks_.insert(chunks_.begin() + at + 1, Chunk{first, std::move(upper)});
+  }
+
+  // Moves the last key of a full chunk to the next one.
+  void MoveLast(size_t at) {
+    Slots& lower = *chunks_[at].slots;
+    Slots& upper = *chunks_[at + 1].slots;
+    std::memmove(upper.keys.data() + 1, upper.keys.data(), upper.count * sizeof(Key));
+    ++upper.count;
+    upper.keys[0] = chunks_[at + 1].first = lower.keys[--lower.count];
   }
 
   std::vector<Chunk> chunks_;  // none is empty

@@ -15,6 +15,7 @@ from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from tests.pool.library import ROOT, built
 from tests.pool.processes import at_once
+from tests.scale import tries
 
 THREADS, OPERATIONS = 8, 2_500
 BUILDS = {
@@ -70,6 +71,14 @@ def test_looking_guarded_blocks_up_is_clean(sanitizer: str) -> None:
 def test_a_pool_without_memory_for_its_books_loses_nothing(build: str) -> None:
     said = _output("symalloc_scarce", build, "2000" if build == "plain" else "200")
     assert re.match(r"0 of \d+ programs are wrong, \d+ operations had no memory\n", said) is not None, said
+
+
+@pytest.mark.parametrize(
+    "build", ("plain", *(pytest.param(b, marks=pytest.mark.sanitize) for b in ("address", "undefined")))
+)
+def test_the_free_list_is_that_of_a_map(build: str) -> None:
+    programs = tries(300, 5000) if build == "plain" else 200
+    assert _output("symalloc_free_list", build, str(programs)) == f"0 of {programs} programs differ\n"
 
 
 class _Worker:

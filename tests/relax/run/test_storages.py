@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError
+from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.core.pool_options import PoolOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.relax.run.memory_cfg import memory_cfg
+from tests.pool.processes import survives
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -38,6 +41,11 @@ def _machine(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachin
 
 def _asked(machine: relax.VirtualMachine, rows: int, columns: int = 1) -> Any:
     return machine["main"](tvm.runtime.ShapeTuple((rows, columns)))
+
+
+def _addresses() -> int:
+    """GiB of address space that the process has."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * 4096 >> 30
 
 
 COUNTED = """
@@ -102,6 +110,42 @@ def test_what_a_machine_held_may_outlive_it(storage: Any) -> None:
     assert pool.statistics().allocs == before
     kept.clear()
     assert pool.statistics().live == 0
+
+
+def _killing() -> Any:
+    """A program that keeps no storage."""
+    builder, rows = relax.BlockBuilder(), tvm.tirx.Var("rows", "int64")
+    with builder.function("main", [relax.Var("shape", relax.ShapeType([rows]))]):
+        made = builder.emit(relax.op.vm.alloc_storage(relax.ShapeExpr([rows]), 0, "uint8"))
+        builder.emit(relax.op.vm.kill_object(made))
+        builder.emit_func_output(relax.ShapeExpr([rows]))
+    return relax.build(builder.get(), "llvm")
+
+
+def test_a_callback_may_let_the_pool_go() -> None:
+    def let_go() -> None:
+        pool = InstrumentedPool(limit=2**20, capacity=2**38)
+        machine = _machine(_killing(), pool)
+        for _ in range(2):
+            machine["main"](tvm.runtime.ShapeTuple((64,)))
+        held = [pool]
+        left = []
+
+        def drop(*_: object) -> bool:
+            machine.module.clear_imports()
+            machine._symalloc_pools.clear()
+            held.clear()
+            gc.collect()
+            left.append(_addresses())
+            return False
+
+        pool.on_oom(drop)
+        del pool
+        with pytest.raises((OutOfMemoryError, PoolUsageError)):
+            machine["main"](tvm.runtime.ShapeTuple((2**21,)))
+        assert left[0] - _addresses() >= 200, "it goes with the call that it serves"
+
+    survives(let_go)
 
 
 @pytest.mark.parametrize("shape", ((2**62, 4), (-1, 1), (2**32, 2**32)))
