@@ -15,8 +15,8 @@ constexpr int64_t kMovedAtOnce = 2 << 20;  // bytes at most under the pool's mut
 PageTable::PageTable(char* base, int64_t unit, bool huge)
     : base_(base), unit_(unit), shift_(__builtin_ctzll(unit)), huge_(huge) {}
 
-int64_t PageTable::Missing(int64_t offset, int64_t nbytes, int64_t grain) const {
-  return CountMissing((offset & -grain) >> shift_, RoundUp(offset + nbytes, grain) >> shift_) << shift_;
+int64_t PageTable::Missing(int64_t offset, int64_t nbytes, int64_t grain, int64_t most) const {
+  return CountMissing((offset & -grain) >> shift_, RoundUp(offset + nbytes, grain) >> shift_, most >> shift_) << shift_;
 }
 
 void PageTable::Reserve(int64_t end, int64_t grain) {
@@ -107,13 +107,15 @@ void PageTable::ForgoHuge(int64_t first, int64_t last, PageRecycler* recycler) {
   });
 }
 
-int64_t PageTable::CountMissing(int64_t first, int64_t last) const {
+// Stops where `most` or more are missing.
+int64_t PageTable::CountMissing(int64_t first, int64_t last, int64_t most) const {
   int64_t known = std::clamp(static_cast<int64_t>(words_.size()) * 64, first, last);
   int64_t count = last - known;
-  PageSet::ForWords(first, known, [&](int64_t word, uint64_t mask) {
+  for (int64_t word = first >> 6; first < known && word << 6 < known && count < most; ++word) {
+    uint64_t mask = WordMask(std::max<int64_t>(first - (word << 6), 0), std::min<int64_t>(known - (word << 6), 64));
     uint64_t missing = mask & ~words_[word];
     if (missing != 0) count += CountBits(missing);
-  });
+  }
   return count;
 }
 

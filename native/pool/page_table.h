@@ -8,6 +8,7 @@
 #include "pool/first_touches.h"
 #include "pool/page_recycler.h"
 #include "pool/page_set.h"
+#include "pool/sizes.h"
 
 namespace symalloc {
 
@@ -22,7 +23,15 @@ class PageTable {
   // Nothing from here on is backed.
   int64_t end() const { return static_cast<int64_t>(words_.size()) * 64 << shift_; }
 
-  int64_t Missing(int64_t offset, int64_t nbytes, int64_t grain) const;
+  // Bytes that are missing of [offset, offset + nbytes).  Where they are no less than `most`, some that are not may do.
+  int64_t Missing(int64_t offset, int64_t nbytes, int64_t grain, int64_t most = INT64_MAX) const;
+
+  // True where nothing is missing; looks at both ends first.
+  bool IsBacked(int64_t offset, int64_t nbytes, int64_t grain) const {
+    int64_t first = (offset & -grain) >> shift_, last = RoundUp(offset + nbytes, grain) >> shift_;
+    if (last << shift_ > end() || !backed(first) || !backed(last - 1)) return false;
+    return CountMissing(first, last, 1) == 0;
+  }
 
   // Makes room for [0, end): to back it cannot fail any more.
   void Reserve(int64_t end, int64_t grain);
@@ -62,7 +71,7 @@ class PageTable {
       visit(base_ + (begin << shift_), (at + 1 - begin) << shift_);
     }
   }
-  int64_t CountMissing(int64_t first, int64_t last) const;
+  int64_t CountMissing(int64_t first, int64_t last, int64_t most) const;
   bool WantHuge(char* base, int64_t nbytes, PageRecycler* recycler);
   void WantPages(int64_t offset, int64_t nbytes, PageRecycler* recycler);
   void ForgoHuge(int64_t first, int64_t last, PageRecycler* recycler);

@@ -32,7 +32,7 @@ int64_t PagedRanges::Range::FindBacked(int64_t size, int64_t align) const {
   int64_t found = kNone;
   free_list.FromSize(size, [&](const FreeList::Interval& free) {
     ForPlaces(free, size, align, [&](int64_t offset) {
-      if (pages.Missing(offset, size, page) == 0) found = offset;
+      if (pages.IsBacked(offset, size, page)) found = offset;
       return found == kNone;
     });
     return found == kNone;
@@ -44,11 +44,13 @@ int64_t PagedRanges::Range::FindBacked(int64_t size, int64_t align) const {
 // ends do, and so do those at the end of the range.
 PagedRanges::Place PagedRanges::Range::Tightest(int64_t size, int64_t align, int64_t grain) const {
   Place best;
+  int64_t most = INT64_MAX;  // what is missing in a place that is worse
   free_list.Downwards([&](int64_t start, int64_t end) {
     ForPlaces({start, end}, size, align, [&](int64_t offset) {
-      int64_t missing = pages.Missing(offset, size, grain);
+      int64_t missing = pages.Missing(offset, size, grain, most);
       bool better = std::pair(missing, -offset) < std::pair(best.missing, -best.offset);
       if (best.offset == kNone || better) best = {offset, missing, grain};
+      most = best.missing + pages.unit();
       return true;
     });
     return true;
