@@ -90,9 +90,10 @@ PoolObj* PoolOf(const VmStorage& storage);
 // The type with this number; nullptr where there is none.
 PoolType* TypeOf(int number);
 
+constexpr size_t kMostTypes = 1 << 16;  // at a time
+
 // Makes a type with a number from kFirstType on that none has had, one thread at a time; they stay for as long as the
 // process.
-constexpr size_t kMostTypes = 1 << 16;  // at a time
 PoolType* AddType(int number);
 
 // The memory that the calling thread's last allocation from a pool's allocator has got; nullptr: none since `Forget`.
