@@ -91,10 +91,16 @@ __attribute__((tls_model("initial-exec"))) __thread Known known_devices[kKnown];
 
 Known& PlaceOf(const void* machine) { return known_devices[reinterpret_cast<uintptr_t>(machine) / 64 % kKnown]; }
 
+// A program has it as a string of either kind.
 bool IsScope(const ffi::AnyView& argument) {
-  if (argument.type_index() != kTVMFFIStr) return false;
-  const TVMFFIByteArray* text = TVMFFIBytesGetByteArrayPtr(argument.CopyToTVMFFIAny().v_obj);
-  return text->size == kScope.size() && std::memcmp(text->data, kScope.data(), kScope.size()) == 0;
+  TVMFFIAny text = argument.CopyToTVMFFIAny();
+  TVMFFIByteArray bytes{nullptr, 0};
+  if (text.type_index == kTVMFFIStr) {
+    bytes = *TVMFFIBytesGetByteArrayPtr(text.v_obj);
+  } else if (text.type_index == kTVMFFISmallStr) {
+    bytes = {text.v_bytes, text.small_str_len};
+  }
+  return bytes.size == kScope.size() && std::memcmp(bytes.data, kScope.data(), kScope.size()) == 0;
 }
 
 // A machine, its address, says nothing of its allocators; but the first storage that TVM makes for one of its devices does.

@@ -122,6 +122,24 @@ def _killing() -> Any:
     return relax.build(builder.get(), "llvm")
 
 
+def test_tvm_is_asked_for_each_of_a_machine_that_does_not_keep_its_pool() -> None:
+    def outlive() -> None:
+        builder = relax.BlockBuilder()
+        with builder.function("main", []):  # sizes that are known need no shape heap
+            made = relax.op.memory.alloc_storage(relax.ShapeExpr([64]), 0, "global", "uint8")
+            builder.emit_func_output(builder.emit(made))
+        kind = memory_cfg(pool := InstrumentedPool())[tvm.cpu()]
+        machine = relax.build(builder.get(), "llvm").mod["vm_load_executable"]()
+        machine["vm_initialization"](1, 0, int(kind))
+        for _ in range(3):
+            machine["main"]()
+        del pool, kind
+        with pytest.raises(PoolUsageError, match="the pool of this machine is gone"):
+            machine["main"]()
+
+    survives(outlive)
+
+
 def test_a_callback_may_let_the_pool_go() -> None:
     def let_go() -> None:
         pool = InstrumentedPool(limit=2**20, capacity=2**38)
