@@ -103,7 +103,7 @@ bool IsScope(const ffi::AnyView& argument) {
   return bytes.size == kScope.size() && std::memcmp(bytes.data, kScope.data(), kScope.size()) == 0;
 }
 
-// A machine, its address, says nothing of its allocators; but the first storage that TVM makes for one of its devices does.
+// The address of a machine does not tell its allocators.  The first storage that TVM makes for one of its devices does.
 struct AllocStorage {
   ffi::Function stock;
 
