@@ -25,7 +25,7 @@ from symalloc.arguments import require_text
 from symalloc.errors import UsageError
 from symalloc.lint_cache import package_sum
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linted_file import LintedFile
+from symalloc.linter.linter import LintedFile
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.model_file import ModelKind, kind_of
 from symalloc.relax.workers.worker_pool import Watch

@@ -33,7 +33,7 @@ from symalloc.relax.read.model_file import STDIN, kind_of, model_function
 from symalloc.rulebook.book import rule_files
 
 if TYPE_CHECKING:
-    from symalloc.linter.linted_file import LintedFile
+    from symalloc.linter.linter import LintedFile
 
 VERSION = 1
 MOST_BYTES = 256 * 2**20
@@ -80,7 +80,7 @@ class LintCache:
 
     def get(self, file: Path) -> LintedFile | None:
         """Return the findings of `file` as it is now; None where they are not known."""
-        from symalloc.linter.linted_file import restored
+        from symalloc.linter.linter import restored
 
         key = self._asked[file] = self._key(file)
         if key is None:
@@ -107,7 +107,7 @@ class LintCache:
 
         It was changed meanwhile where it is not as it was when `get` was asked.
         """
-        from symalloc.linter.linted_file import stored
+        from symalloc.linter.linter import stored
 
         key = self._key(file) if linted.is_complete else None
         if key is None or key != self._asked.get(file, key):

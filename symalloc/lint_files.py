@@ -13,7 +13,7 @@ from symalloc.relax.read.find_files import FoundFiles, find
 from symalloc.relax.workers.worker_pool import Watch
 
 if TYPE_CHECKING:
-    from symalloc.linter.linted_file import LintedFile
+    from symalloc.linter.linter import LintedFile
 
 
 class Scheduler(Protocol):

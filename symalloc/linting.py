@@ -19,8 +19,7 @@ from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.linter.fixes import tried_fixes
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linted_file import LintedFile, report_of
-from symalloc.linter.linter import Linter
+from symalloc.linter.linter import LintedFile, Linter, report_of
 from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.program.collector import no_collections
 from symalloc.program.ir import Origin

@@ -16,7 +16,7 @@ from symalloc.cli.main import main
 from symalloc.dask_scheduler import DaskScheduler, Setup, _answer, installed_versions, lint_on_worker
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linted_file import LintedFile
+from symalloc.linter.linter import LintedFile
 from symalloc.linting import LintSession
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool

@@ -18,7 +18,7 @@ import symalloc.lint_cache as lint_cache
 from symalloc.cli.main import main
 from symalloc.lint_cache import LintCache, default_folder
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linted_file import LintedFile, restored, stored
+from symalloc.linter.linter import LintedFile, restored, stored
 from symalloc.linting import LintSession
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.relax.read.find_files import FoundFiles
@@ -387,7 +387,7 @@ import sys
 from pathlib import Path
 from symalloc.lint_cache import LintCache
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linted_file import restored
+from symalloc.linter.linter import restored
 import json
 cache, file = LintCache(Path(sys.argv[1]), LintOptions(), fixes=True), Path(sys.argv[2])
 linted = restored(json.loads(Path(sys.argv[3]).read_text()))

@@ -13,7 +13,7 @@ from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver
 from symalloc.linter.rewriting import apply_edits, improves
 from symalloc.linter.sites.site import FunctionContext
-from symalloc.linter.sites.tensor_on_storage import storages_of
+from symalloc.linter.sites.storages import storages_of
 from symalloc.linter.user_script import UserScript, parse_user_script
 from symalloc.program.ir import Alias, AllocStorage, AllocTensor, Kill
 from symalloc.program.span import Source, Span

@@ -2,27 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from symalloc.analysis.facts import Facts
-from symalloc.linter.bound_dependents import BoundDependent, bound_site, by_symbol, smallest_told
+from symalloc.analysis.regions import Pointees, Region
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver, PlacedConstraint, domain_of
-from symalloc.linter.sites.memo_keys import MemoKeys
-from symalloc.linter.sites.registry import IN_FUNCTIONS, IN_INSTRUCTIONS, InstructionSites, load_sites
-from symalloc.linter.sites.site import ANY_PASS, ConstraintSite, FunctionContext, RelationSite, Site
-from symalloc.linter.sites.sizes import divisor_site
+from symalloc.linter.sites.site import (
+    ANY_PASS,
+    IN_FUNCTIONS,
+    IN_INSTRUCTIONS,
+    ConstraintSite,
+    FunctionContext,
+    InstructionSites,
+    RelationSite,
+    Site,
+    load_sites,
+)
+from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
+from symalloc.program import ir
 from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.program.ir import Instruction
+from symalloc.program.operands import type_of
+from symalloc.program.types import TensorType
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule
 from symalloc.size.condition import FALSE, Condition, conjunction
 from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import Expr
+
+_NAMED = 3
+_SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")
+
+
+class BoundDependent(NamedTuple):
+    """A finding that `needed` bounds rule out; with fewer of them it may be a fault."""
+
+    needed: tuple[DeclaredBound, ...]
+    finding: Finding
+
+
+def by_symbol(
+    dependents: Iterable[BoundDependent],
+) -> Mapping[str, tuple[tuple[DeclaredBound, ...], tuple[Finding, ...]]]:
+    """By symbol the bounds that are needed of it, and the findings that need them."""
+    bounds: dict[str, dict[DeclaredBound, None]] = {}
+    findings: dict[str, dict[Finding, None]] = {}
+    for needed, finding in dependents:
+        for bound in needed:
+            bounds.setdefault(bound.symbol, {})[bound] = None
+            findings.setdefault(bound.symbol, {})[finding] = None
+    return {name: (tuple(sorted(bounds[name], key=_lower_first)), tuple(findings[name])) for name in bounds}
+
+
+def bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) -> RelationSite:
+    """The site of the bounds of one symbol, where the first of `dependents` stands."""
+    first, count = dependents[0], len(dependents)
+    texts = {
+        "symbol": bounds[0].symbol,
+        "declared": " and ".join(bound.text for bound in bounds),
+        "check": str(conjunction(bound.condition for bound in bounds)),
+        "count": "1 constraint needs" if count == 1 else f"{count} constraints need",
+        "needed_by": _listed(_subject(finding.site) for finding in dependents),
+    }
+    return RelationSite(
+        kind="declared-bound",
+        instruction=first.site.instruction,
+        span=first.site.span,
+        relation="bound-not-enforced",
+        texts=texts,
+    )
+
+
+def smallest_told(dependents: Iterable[Finding]) -> Finding | None:
+    """The finding with the least counterexample, of those that depend on the shapes."""
+    told = [f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK]
+    return min(told, key=lambda f: sorted((f.counterexample or {"": 2**64}).values())[::-1], default=None)
+
+
+def _lower_first(bound: DeclaredBound) -> bool:
+    return bound.is_upper
+
+
+def _listed(subjects: Iterator[str]) -> str:
+    """Names in a message: `a`, `b`, `c` and 3 more."""
+    names = list(dict.fromkeys(subjects))
+    shown = [f"`{name}`" for name in names[:_NAMED]]
+    rest = len(names) - len(shown)
+    if rest:
+        return f"{', '.join(shown)} and {rest} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _subject(site: Site) -> str:
+    return next((site.texts[key] for key in _SUBJECTS if key in site.texts), site.kind)
+
+
+class MemoKeys:
+    """Makes the memo keys of the instructions of one function."""
+
+    def __init__(self, context: FunctionContext) -> None:
+        self.context = context
+        self._storages: dict[int, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+
+    def of(self, instruction: ir.Instruction) -> Hashable | None:
+        """The key of `instruction`; None where it is too cheap to check, or too rare, to have one."""
+        kind = type(instruction)
+        make = _KEYS.get(kind)
+        return None if make is None else (kind, make(self, instruction))
+
+    def alloc_tensor(self, alloc: ir.AllocTensor) -> Hashable:
+        kind = alloc.var.type
+        typed = type(kind) is TensorType and kind.shape is alloc.shape and kind.dtype is alloc.dtype
+        shape = None if typed else (alloc.shape, alloc.dtype)
+        places = tuple([self.storage(region) for region in storages_of(self.context, alloc)])
+        return self.context.numbers.of(alloc.var), shape, alloc.offset, alloc.device, places
+
+    def storage(self, region: Region) -> int:
+        """A number for all that matters of a storage."""
+        found = self._storages.get(region.number)
+        if found is None:
+            key = (region.nbytes, _storage(region.instruction), self.context.is_known_elsewhere(region))
+            found = self._storages[region.number] = self._numbers.setdefault(key, len(self._numbers))
+        return found
+
+    def argument(self, operand: ir.Operand) -> Hashable:
+        if type(operand) is not ir.Var:
+            return operand
+        number, value = self.context.numbers.of(operand), self.context.points_to.value_of(operand)
+        if type(value) is Pointees and value.offset is not None and not value.offset.terms:
+            return number
+        return number, tuple(self.context.points_to.offsets(operand))
+
+    def call_kernel(self, call: ir.CallKernel) -> Hashable:
+        return call.kernel, *map(self.argument, call.arguments)
+
+    def call_tir(self, call: ir.CallTIR) -> Hashable:
+        return call.kernel, tuple(map(self.argument, call.inputs)), call.outputs, call.inplace
+
+    def view(self, view: ir.View) -> Hashable:
+        folded = absolute_offset(self.context, view)
+        written = view.var in self.context.written_views
+        return view.kind, view.offset, view.shape, view.dtype, type_of(view.source), folded, written
+
+
+def _storage(made: ir.Instruction | None) -> Hashable:
+    if not isinstance(made, ir.AllocStorage):
+        return None
+    return made.size, made.device, made.scope, made.dtype, made.dialect
+
+
+_KEYS: Mapping[type, Callable[[MemoKeys, Any], Hashable]] = {
+    ir.AllocStorage: lambda _, i: _storage(i),
+    ir.AllocTensor: MemoKeys.alloc_tensor,
+    ir.AllocFresh: lambda _, i: (i.shape, i.dtype, i.device, i.scope),
+    ir.View: MemoKeys.view,
+    ir.CallKernel: MemoKeys.call_kernel,
+    ir.CallTIR: MemoKeys.call_tir,
+}
+
 
 load_sites()
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
-from symalloc.linter.deduplicator import Deduplicator
+import msgspec
+
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.linter.engine import check
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
-from symalloc.linter.linted_file import LintedFile
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program.ir import Origin, Program
 from symalloc.program.printed_script import NumberedPlace
@@ -20,6 +22,88 @@ from symalloc.program.span import Source, Span
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import load_rules
+
+
+class Deduplicator:
+    """Tells the new findings of a stage from those that earlier stages had."""
+
+    def __init__(self) -> None:
+        self._seen: set[object] = set()
+        self._constraints: Counter[object] = Counter()
+
+    def fresh(self, diagnostics: Sequence[Diagnostic], sources: Mapping[str, Source]) -> list[Diagnostic]:
+        """The findings of the next stage that none before had.
+
+        One is a repetition where rule, module and function are the same, and the message is, or the place in
+        the user's file, or the constraint and the variable that is bound; and where all of these but the
+        constraint differ, as far as earlier stages had more findings of that constraint than are recognised.
+        """
+        known = [not self._seen.isdisjoint(_keys(d, sources)) for d in diagnostics]
+        recognised = Counter(_constraint(d) for d, old in zip(diagnostics, known, strict=True) if old)
+        renamed = self._constraints - recognised
+        fresh = []
+        for diagnostic, old in zip(diagnostics, known, strict=True):
+            key = _constraint(diagnostic)
+            if not old and renamed[key] > 0:
+                renamed[key] -= 1
+            elif not old:
+                fresh.append(diagnostic)
+        self._note(diagnostics, sources)
+        return fresh
+
+    def _note(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]) -> None:
+        self._seen.update(key for d in diagnostics for key in _keys(d, sources))
+        self._constraints |= Counter(_constraint(d) for d in diagnostics if d.constraint is not None)
+
+
+def _keys(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> Iterable[object]:
+    """The dedup keys of a finding: two findings that share one are the same."""
+    common = (diagnostic.rule, diagnostic.module, diagnostic.function)
+    yield (*common, "message", diagnostic.message)
+    span = diagnostic.span
+    if span and span.file in sources and sources[span.file].origin is None:
+        yield (*common, "place", span)
+    if diagnostic.constraint is not None and diagnostic.binds:
+        yield (*common, "binds", diagnostic.binds, diagnostic.constraint)
+
+
+def _constraint(diagnostic: Diagnostic) -> object:
+    return diagnostic.rule, diagnostic.module, diagnostic.function, diagnostic.constraint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintedFile:
+    """The report on one file, and the symbols of its functions with where they get their values.
+
+    `settled`: every fix that was tried was tried to the end.
+    """
+
+    report: Report
+    symbols: Mapping[str, tuple[Origin, ...]]
+    settled: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all of it was read, and nothing was left undecided: linting it again gives the same."""
+        return self.settled and not self.report.unread and not self.report.summary.unknown
+
+
+def report_of(linted: Sequence[LintedFile], *, seconds: float, skipped: int) -> Report:
+    """Return the report on some files; it took `seconds`, and `skipped` files hold no module."""
+    joined = Report.joined([one.report for one in linted])
+    return replace(joined, summary=replace(joined.summary, seconds=seconds), skipped=skipped)
+
+
+def stored(linted: LintedFile) -> Any:
+    """Return the findings as what JSON can hold; `restored` makes them again, without what tries fixes."""
+    bare = tuple(replace(diagnostic, candidates=()) for diagnostic in linted.report.diagnostics)
+    return msgspec.to_builtins(replace(linted, report=replace(linted.report, diagnostics=bare)))
+
+
+def restored(value: Any) -> LintedFile:
+    """Return the findings that `stored` was given; raises msgspec.ValidationError for anything else."""
+    return msgspec.convert(value, LintedFile)
+
 
 NOT_UNDERSTOOD = "SYM904"
 

@@ -2,15 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from symalloc.errors import nearest
-from symalloc.rulebook.reader import read_rule
-from symalloc.rulebook.rule import Rule, RuleError
-from symalloc.rulebook.sites import SITE_KINDS
+from symalloc.rulebook.rule import BadExample, Expectation, GoodExample, Rule, RuleError
+from symalloc.rulebook.sites import SITE_KINDS, SiteKind
+from symalloc.rulebook.template import IN_ADVICE, compile_template
+from symalloc.size.parse import SizeSyntaxError
+
+
+def read_rule(path: Path) -> Rule:
+    """The rule in the file `path`; raises RuleError."""
+    rule = _converted(path)
+    site = _site(rule)
+    _check_names(rule)
+    _check_templates(rule, site)
+    _check_question(rule, site)
+    return rule
+
+
+def _converted(path: Path) -> Rule:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RuleError(file=path, problem=f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RuleError(file=path, problem=f"is not UTF-8 text: byte {error.start}") from None
+    try:
+        rule = msgspec.convert(_completed(tomllib.loads(text)), Rule)
+    except tomllib.TOMLDecodeError as error:
+        raise _malformed(path, str(error)) from None
+    except msgspec.ValidationError as error:
+        raise _misshapen(path, text, str(error)) from None
+    return msgspec.structs.replace(rule, file=path)
+
+
+def _completed(written: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a rule file completed: some may be left out or be a text instead of a list."""
+    written.setdefault("severity_at_runtime", written.get("severity"))
+    if written["severity_at_runtime"] == "off":
+        written["severity_at_runtime"] = None
+    if "message" in written:
+        written.setdefault("message_when_invalid", written["message"])
+    for key in ("help", "note"):
+        if isinstance(written.get(key), str):
+            written[key] = [written[key]]
+    if isinstance(written.get("doc"), str):
+        written["doc"] = written["doc"].strip()
+    return written
+
+
+def _error(rule: Rule, name: str, problem: str, suggestion: str | None = None) -> RuleError:
+    line = line_of(rule.file.read_text(encoding="utf-8"), name.split(".")[0])
+    return RuleError(file=rule.file, line=line, field=name, problem=problem, suggestion=suggestion)
+
+
+def _site(rule: Rule) -> SiteKind:
+    found = SITE_KINDS.get(rule.site)
+    if found is None:
+        known = list(SITE_KINDS)
+        problem = f"unknown site `{rule.site}`; known are {', '.join(known)}"
+        raise _error(rule, "site", problem, nearest(rule.site, known))
+    return found
+
+
+def _check_names(rule: Rule) -> None:
+    if not re.fullmatch(r"[A-Z]{2,10}\d{3,4}", rule.id):
+        example = "capital letters and three digits, such as HOUSE101"
+        raise _error(rule, "id", f"`{rule.id}` is not a rule id: {example}")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", rule.name):
+        raise _error(rule, "name", f"`{rule.name}` is not a rule name: small letters joined by `-`")
+
+
+def _check_question(rule: Rule, site: SiteKind) -> None:
+    if (rule.constraint is None) == (rule.relation is None):
+        raise _error(rule, "constraint", "a rule has either a `constraint` or a `relation`")
+    if rule.relation is None:
+        _check_syntax(rule, "constraint", lambda: rule.compiled)
+    elif rule.relation not in site.relations:
+        known = ", ".join(site.relations) or "none"
+        problem = f"unknown relation `{rule.relation}`; a {site.name} site knows {known}"
+        raise _error(rule, "relation", problem, nearest(rule.relation, site.relations))
+
+
+def _check_templates(rule: Rule, site: SiteKind) -> None:
+    for place in rule.labels:
+        if place not in site.places:
+            problem = f"unknown place `{place}`; a {site.name} site has {', '.join(site.places) or 'none'}"
+            raise _error(rule, "labels", problem, nearest(place, site.places))
+    for name, text, extra in _templates(rule):
+        _check_syntax(rule, name, partial(compile_template, text, site.name, extra))
+
+
+def _templates(rule: Rule) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Every template of a rule: its field, its text, the names it may use beside those of the site."""
+    yield "message", rule.message, ()
+    yield "message_when_invalid", rule.message_when_invalid, ()
+    yield "label", rule.label, ()
+    yield from ((f"labels.{place}", text, ()) for place, text in rule.labels.items())
+    yield from (("help", text, IN_ADVICE) for text in rule.help)
+    yield from (("note", text, IN_ADVICE) for text in rule.notes)
+
+
+def _check_syntax(rule: Rule, name: str, build: Callable[[], object]) -> None:
+    try:
+        build()
+    except SizeSyntaxError as error:
+        raise _error(rule, name, str(error), error.suggestion) from None
+
+
+def line_of(text: str, field: str) -> int | None:
+    """The line (from 1) on which `field` is set in a TOML text, None where it is not."""
+    key = re.escape(field)
+    found = re.search(rf"^\s*\[*{key}\]*\s*(=|$)", text, re.MULTILINE) or re.search(rf"\b{key}\s*=", text)
+    return text.count("\n", 0, found.end()) + 1 if found else None
+
+
+def _malformed(path: Path, problem: str) -> RuleError:
+    place = re.search(r" \(at line (\d+), column \d+\)$", problem)
+    if place is None:
+        return RuleError(file=path, problem=f"is not TOML: {problem}")
+    return RuleError(file=path, line=int(place[1]), problem=f"is not TOML: {problem[: place.start()]}")
+
+
+def _misshapen(path: Path, text: str, problem: str) -> RuleError:
+    """A RuleError for msgspec's message, which ends in ` - at `$.bad[0].expect`` below the top level."""
+    what, _, where = problem.partition(" - at `$")
+    where = where.rstrip("`").lstrip(".")
+    unknown = re.match(r"Object contains unknown field `(.*)`", what)
+    if unknown:
+        key = unknown[1]
+        return RuleError(
+            file=path,
+            line=line_of(text, key),
+            field=f"{where}.{key}" if where else key,
+            problem="unknown key",
+            suggestion=nearest(key, _fields_at(where)),
+        )
+    missing = re.match(r"Object missing required field `(.*)`", what)
+    if missing:
+        return RuleError(file=path, field=where or None, problem=f"`{missing[1]}` is missing")
+    line = line_of(text, where.split("[")[0].split(".")[0]) if where else None
+    return RuleError(file=path, line=line, field=where or None, problem=_lowered(what))
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _fields_at(where: str) -> tuple[str, ...]:
+    """The keys that may stand at `where` (`bad[0].expect`) of a rule file."""
+    structs: Mapping[str, type[Any]] = {"bad": BadExample, "good": GoodExample, "expect": Expectation}
+    last = where.rsplit(".", 1)[-1].split("[")[0]
+    return tuple(structs.get(last, Rule).__struct_encode_fields__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

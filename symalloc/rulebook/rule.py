@@ -1,6 +1,6 @@
 """Rules: what is checked at every site of one kind, and what is said where it does not hold.
 
-`Rule` is the typed shape of rules/*.toml; `symalloc.rulebook.reader` reads and checks one.
+`Rule` is the typed shape of rules/*.toml; `symalloc.rulebook.book` reads and checks one.
 """
 
 from __future__ import annotations

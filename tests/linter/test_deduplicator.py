@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.linter.deduplicator import Deduplicator
 from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.linter.linter import Deduplicator
 from symalloc.program.span import Source, Span
 
 SPAN = Span(file="m.py", line=2, column=5, end_line=2, end_column=9)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from symalloc.linter.sites.memo_keys import MemoKeys
+from symalloc.linter.function_check import MemoKeys
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.program.ir import AllocFresh, AllocStorage, Instruction, Var
 from symalloc.program.types import DType, OpaqueType

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.rulebook.reader import read_rule
+from symalloc.rulebook.book import read_rule
 from symalloc.rulebook.rule import RuleError
 
 RuleWriter = Callable[..., Path]

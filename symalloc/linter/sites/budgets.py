@@ -9,8 +9,7 @@ from typing import TypeAlias
 from symalloc.analysis.call_memory import call_memory
 from symalloc.analysis.held_moments import HeldMoment, UnknownMemoryError, held_moments
 from symalloc.analysis.paths import PathCondition
-from symalloc.linter.sites.registry import function_sites
-from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site, function_sites
 from symalloc.program.ir import Origin
 from symalloc.size.choice import maximum
 from symalloc.size.condition import Condition

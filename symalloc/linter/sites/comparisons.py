@@ -1,21 +1,44 @@
-"""Sites of kinds `call-argument` and `match-cast`: what the program itself compares when it runs.
+"""Sites of what a call, a cast or an index needs of its operands.
 
 A call of a PrimFunc compares what it brings with what the buffers declare, R.match_cast compares extents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from symalloc.analysis.argument_binding import arguments_of, comparisons
-from symalloc.linter.sites.registry import instruction_sites
-from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site, name_of
+from symalloc.analysis.conflicts import Access
+from symalloc.analysis.inplace import StaleUse, stale_uses
+from symalloc.analysis.kernel_overlap import is_known
+from symalloc.linter.sites.site import (
+    ConstraintSite,
+    FunctionContext,
+    RelationSite,
+    Site,
+    caller_name,
+    function_sites,
+    instruction_sites,
+    name_of,
+    places_of,
+)
+from symalloc.program import ir
 from symalloc.program.casts import read_cast
-from symalloc.program.ir import CallKernel, CallTIR, ConstantTensor, KernelBuffer, MatchCast, Operand
-from symalloc.program.operands import tensor_type
-from symalloc.program.types import TensorType
+from symalloc.program.control_flow import PointKind
+from symalloc.program.ir import (
+    CallKernel,
+    CallOperator,
+    CallTIR,
+    ConstantTensor,
+    KernelBuffer,
+    MatchCast,
+    Operand,
+    Scalar,
+)
+from symalloc.program.operands import inplace_operands, operands_of, tensor_type, type_of
+from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import eq
-from symalloc.size.expr import ONE, ZERO, Expr, constant, mod
+from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product
 
 
 @instruction_sites("call-argument", CallKernel, CallTIR)
@@ -119,3 +142,138 @@ def argument_name(call: CallKernel | CallTIR, argument: Operand) -> str:
 
 def _dimensions(kind: TensorType) -> int | None:
     return len(kind.shape) if kind.shape is not None else kind.ndim
+
+
+@function_sites("constant-write", expanded=True)
+def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Find the calls that write a constant; each with its program point."""
+    for access in context.conflicts.writes_to(context.points_to.constants):
+        call = context.analysis.cfg.points[access.point].instruction
+        found = [
+            o
+            for o in _written(context, call)
+            if context.points_to.regions_of(o) & context.points_to.constants
+        ]
+        if found:
+            yield access.point, _constant_write(call, found, access)
+
+
+def _constant_write(call: ir.Instruction | None, found: Sequence[ir.Operand], access: Access) -> Site:
+    named = next((o for o in found if isinstance(o, ir.Var)), None)
+    doubt = "what the function does is known in outline only" if isinstance(call, ir.CallFunction) else None
+    return RelationSite(
+        kind="constant-write",
+        instruction=call,
+        relation="constant-written",
+        texts={
+            "writer": caller_name(call),
+            "constant": "a constant" if named is None else f"`{name_of(named)}`, a constant",
+        },
+        uncertainty=doubt if access.certain else "an alias is not certain",
+        path=access.path,
+        dedup_key=access.point,
+    )
+
+
+def _written(context: FunctionContext, call: ir.Instruction | None) -> Sequence[ir.Operand]:
+    """The arguments that a call is known to write."""
+    match call:
+        case ir.CallKernel(kernel=name, arguments=arguments) if name in context.program.kernels:
+            kernel = context.program.kernels[name]
+            pairs = zip(range(len(kernel.parameters)), arguments, strict=False)
+            return [argument for position, argument in pairs if is_known(kernel, position, "store")]
+        case ir.CallTIR() | ir.CallPacked(inplace=(_, *_)):
+            return inplace_operands(call)
+        case ir.CallPacked(arguments=arguments, writes=writes):
+            return [a for i, a in enumerate(arguments) if i in writes]
+    return () if call is None else operands_of(call)
+
+
+@function_sites("inplace-operand", expanded=True)
+def inplace_operands_used_later(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Find the uses of what an in-place call has overwritten; each with its program point."""
+    for use in stale_uses(context.program, context.points_to, context.summaries, context.paths):
+        yield use.reader, _stale_use(context, use)
+
+
+def _stale_use(context: FunctionContext, use: StaleUse) -> Site:
+    point = context.analysis.cfg.points[use.reader]
+    writer = context.analysis.cfg.points[use.writer].instruction
+    ends = point.kind is PointKind.EXIT
+    reader = (
+        f"another result of {caller_name(writer)}"
+        if use.reader == use.writer
+        else caller_name(point.instruction)
+    )
+    return RelationSite(
+        kind="inplace-operand",
+        instruction=point.instruction,
+        span=context.function.result_span if ends else None,
+        relation="used-later",
+        texts={
+            **_through(use, point.uses),
+            "operand": name_of(use.operand),
+            "writer": caller_name(writer),
+            "reader": "the function's result" if ends else reader,
+        },
+        places=places_of(writer=writer),
+        uncertainty=None if use.certain else "an alias is not certain",
+        path=use.path,
+        until=use.reader,
+        dedup_key=(use.writer, use.operand),
+    )
+
+
+def _through(use: StaleUse, used: Sequence[ir.Var]) -> Mapping[str, str]:
+    """The text `alias`: the variable through which the operand is used, unless it is the operand itself."""
+    found = [var for var in used if use.versions.regions_of(var) & use.regions]
+    return {"alias": f"`{found[0].name}`"} if found and use.operand not in found else {}
+
+
+_UNCHECKED = {"relax.take": frozenset({"fast"})}
+"""Operators that take indices, and the modes in which they use them as they are."""
+
+
+@instruction_sites("index", CallOperator)
+def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
+    """One site for each different constant index of `call`."""
+    modes = _UNCHECKED.get(call.name)
+    mode = call.attributes.get("mode", "fast")
+    if modes is None or mode not in modes or len(call.arguments) < 2:
+        return
+    source = tensor_type(call.arguments[0])
+    extent, axis = (None, "") if source is None else _extent(source, call.attributes.get("axis"))
+    if extent is None:
+        return
+    for index in dict.fromkeys(_indices(call.arguments[1])):
+        yield ConstraintSite(
+            kind="index",
+            instruction=call,
+            quantities={"index": index, "extent": extent},
+            texts={"operator": call.name, "tensor": name_of(call.arguments[0]), "axis": axis, "mode": mode},
+        )
+
+
+def _indices(operand: Operand) -> tuple[Expr, ...]:
+    if isinstance(operand, ConstantTensor):
+        return tuple(map(constant, operand.values or ()))
+    if isinstance(operand, Scalar):
+        return () if operand.value is None else (operand.value,)
+    kind = type_of(operand)
+    return (kind.value,) if isinstance(kind, ScalarType) and kind.value is not None else ()
+
+
+def _extent(source: TensorType, axis: str | None) -> tuple[Expr | None, str]:
+    """The extent that is indexed, and what to call its axis; without an axis the flattened tensor is
+    indexed.
+    """
+    if source.shape is None:
+        return None, ""
+    try:
+        number = int(axis) if axis not in (None, "None", "") else None
+    except ValueError:
+        return None, ""
+    if number is None:
+        return product(source.shape), "flattened"
+    inside = -len(source.shape) <= number < len(source.shape)
+    return (source.shape[number], str(number % len(source.shape))) if inside else (None, "")

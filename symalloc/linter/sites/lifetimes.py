@@ -1,4 +1,4 @@
-"""Sites of kinds `live-pair`, `use`, `kill`, `allocation` and `result`: who holds what for how long."""
+"""Sites of lifetimes: who holds memory for how long, and what reads it before or after."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 
-from symalloc.analysis.conflicts import ReuseConflict
+from symalloc.analysis.conflicts import Access, ReuseConflict
 from symalloc.analysis.gaps import Stretch, bytes_of, ends_of
 from symalloc.analysis.handles import (
     HandleFault,
@@ -18,23 +18,27 @@ from symalloc.analysis.handles import (
 )
 from symalloc.analysis.ranges import Range
 from symalloc.analysis.regions import Region, RegionKind, Target
-from symalloc.analysis.sets import NO_REGIONS, RegionSet
-from symalloc.linter.sites.registry import function_sites
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
+from symalloc.analysis.stored_elements import element_index
+from symalloc.analysis.unwritten_reads import UnwrittenRead
 from symalloc.linter.sites.site import (
     ConstraintSite,
     FunctionContext,
+    Passes,
     RelationSite,
     Site,
     caller_name,
+    function_sites,
     name_of,
     places_of,
 )
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
+from symalloc.program.ir import CallPacked
 from symalloc.program.span import Span
 from symalloc.size.choice import select
-from symalloc.size.condition import conjunction
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.condition import conjunction, gt, lt
+from symalloc.size.expr import ZERO, Expr, constant
 
 
 @function_sites("live-pair", "construct", expanded=True)
@@ -288,3 +292,258 @@ def _may_be_fresh(root: Region) -> str | None:
         case ir.CallFunction(kept=True):
             return None
     return f"the next call may be given another `{root.name}`"
+
+
+@function_sites("donated-input")
+def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Find results that are views of a parameter which is read behind a write of the result.
+
+    Of several such reads of one result it is the surest fault; each comes with its program point.
+    """
+    points_to = context.points_to
+    for target in points_to.result_targets():
+        view = points_to.regions[target.region]
+        if view.kind is RegionKind.VIEW and points_to.regions[view.root].kind is RegionKind.PARAMETER:
+            pairs = context.conflicts.stale_reads(target)
+            sites = [(_uncertainty(context, write, read, target), write, read) for write, read in pairs]
+            sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
+            for uncertainty, write, read in sites[:1]:
+                yield read.point, _donated_site(context, view, write, read, uncertainty)
+
+
+def _uncertainty(context: FunctionContext, write: Access, read: Access, target: Target) -> str | None:
+    """Why it may be no fault; None where it surely is."""
+    points = context.analysis.cfg.points
+    writer, view = caller_name(points[write.point].instruction), context.points_to.regions[target.region]
+    if not (write.certain and read.certain and target.certain):
+        return "an alias is not certain"
+    if write.point == read.point:
+        return f"{writer} may have read each element before it overwrites it"
+    rewritten = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[view.number]
+    if points[read.point].kind is PointKind.EXIT or not rewritten:
+        return f"{writer} may be meant to update `{context.points_to.regions[view.root].name}` in place"
+    return None
+
+
+def _donated_site(
+    context: FunctionContext, view: Region, write: Access, read: Access, uncertainty: str | None
+) -> Site:
+    points, root = context.analysis.cfg.points, context.points_to.regions[view.root]
+    writer, reader = points[write.point].instruction, points[read.point].instruction
+    ends = points[read.point].kind is PointKind.EXIT
+    return ConstraintSite(
+        kind="donated-input",
+        instruction=writer if ends else reader,
+        quantities={} if view.nbytes is None else {"output.nbytes": view.nbytes},
+        unknown="how large the result is, is not known here",
+        texts={
+            **alias_at(context, read.point, root),
+            "output": view.name,
+            "input": root.name,
+            "writer": caller_name(writer),
+            "reader": "the caller" if ends else caller_name(reader),
+        },
+        places=places_of(output=view.instruction, writer=writer),
+        dedup_key=view.number,
+        uncertainty=uncertainty,
+        path=read.path,
+    )
+
+
+_SLOT_BYTES = constant(8)
+
+
+@function_sites("read", expanded=True)
+def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each read of what some path to it has not written, with its program point."""
+    reads = context.unwritten
+    for point, target, doubtful in reads.candidates():
+        at_end = context.analysis.cfg.points[point].kind is PointKind.EXIT
+        if at_end and _left_to_callers(context, target):
+            continue
+        for found in reads.on_paths(point, target, doubtful=doubtful):
+            yield point, _read_site(context, found)
+
+
+@function_sites("read")
+def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each read of a slot of a shape heap that no path to it has written, with its program point."""
+    for point, made in context.analysis.cfg.of_type(ir.NotUnderstood):
+        if made.fault is not None and made.fault.size is None:
+            yield (
+                point,
+                ConstraintSite(
+                    kind="read",
+                    instruction=made,
+                    quantities={"lacking": _SLOT_BYTES},
+                    texts={
+                        "tensor": f"slot {made.fault.slot}",
+                        "reader": f"`{made.var.name}`",
+                        "what": "a slot of the shape heap, which nothing has written before",
+                    },
+                ),
+            )
+
+
+def _left_to_callers(context: FunctionContext, target: Target) -> bool:
+    """True if a result is memory of which nothing at all is written, and a caller of the module gets it."""
+    if any(context.unwritten.writes_to(target.region)):
+        return False
+    return context.function.private or context.analysis.called
+
+
+def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
+    points, region = context.analysis.cfg.points, context.points_to.regions[found.region]
+    point = points[found.reader]
+    ends = point.kind is PointKind.EXIT
+    later = _later_writer(context, found)
+    texts = {
+        "tensor": region.name,
+        "reader": "the caller" if ends else caller_name(point.instruction),
+        "what": _what(found),
+    }
+    return ConstraintSite(
+        kind="read",
+        instruction=None if ends else point.instruction,
+        span=context.function.result_span if ends else None,
+        quantities={"lacking": found.gap.lacking},
+        texts=texts | ({} if later is None else {"later": caller_name(later)}),
+        places=_places(region, later),
+        sized=True,
+        passes=_passes(found),
+        shown_only=found.gap.elements is not None,
+        estimate=found.gap.elements is not None and not found.gap.elements.exact,
+        uncertainty=_doubt_of_read(found, texts["reader"]),
+        path=found.path,
+        until=found.reader,
+        dedup_key=("read", region.number),
+    )
+
+
+def _passes(found: UnwrittenRead) -> Passes | None:
+    """The elements among which a gap is looked for, as if a loop counted them."""
+    among = found.gap.elements
+    if among is None:
+        return None
+    indices = (element_index(axis).as_symbol or "" for axis in range(len(among.shape)))
+    return Passes(among.conditions, tuple(zip(indices, among.shape, strict=True)))
+
+
+def _doubt_of_read(found: UnwrittenRead, reader: str) -> str | None:
+    """Why it may be no fault; None where it surely is."""
+    if found.doubtful:
+        return f"{reader} may look at no element of it"
+    if found.left_by is not None:
+        return f"it finds what `{found.left_by.name}` left there, another view of the same bytes"
+    if found.gap.by_data:
+        return "which elements of it are written depends on data"
+    if found.gap.idle:
+        return "it is written in full unless a kernel has no elements to go through"
+    return None if found.decided else "there are too many paths to look at"
+
+
+def _places(region: Region, later: ir.Instruction | None) -> Mapping[str, Span]:
+    return places_of(allocation=region.instruction, later=later)
+
+
+def _what(found: UnwrittenRead) -> str:
+    """The words for what is not written: all of it, or all but a part."""
+    if not found.gap.written:
+        return "which nothing has written before"
+    return f"of which only {found.gap.written} are written before"
+
+
+def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruction | None:
+    """The first instruction behind the reader that writes the region: the two may stand in wrong order."""
+    reads = context.unwritten
+    for write in reads.writes_to(found.region):
+        same = contains(context.points_to.ancestors[found.region], write.stretch.region.number)
+        if write.point > found.reader and same:
+            return context.analysis.cfg.points[write.point].instruction
+    return None
+
+
+@function_sites("construct", expanded=True)
+def overwritten_while_kept(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Find tensors that a packed function of unknown effect may hold on to, and whose memory others write.
+
+    It matters where such a function is called behind the write: it may hand out, or read, what is lost.
+    """
+    keepers = _keepers(context)
+    for point, keeper in keepers:
+        kept = context.points_to.resolve(context.analysis.effects[point].captures)
+        for number in members(kept & ~context.points_to.storages):
+            region = context.points_to.regions[number]
+            found = _lost_while_kept(context, point, region, keepers)
+            if found is not None:
+                write, reader = found
+                writer = context.analysis.cfg.points[write.point].instruction
+                what = (
+                    f"`{keeper.name}` may hold on to `{region.name}`, whose memory {caller_name(writer)} "
+                    f"overwrites before `{reader}` may read it"
+                )
+                yield (
+                    point,
+                    RelationSite(
+                        kind="construct",
+                        instruction=keeper,
+                        relation="not-understood",
+                        texts={"what": what},
+                        path=write.path,
+                        until=write.point,
+                        dedup_key=(point, number),
+                    ),
+                )
+
+
+def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:
+    """The calls of packed functions that may keep a state: impure, of unknown effect, and no library's.
+
+    A library is given memory without content, among other things, and fills it.
+    """
+    return [
+        (point, call)
+        for point, call in context.analysis.cfg.of_type(CallPacked)
+        if call.may_capture and not call.pure
+        if not _fills(context, point)
+    ]
+
+
+def _fills(context: FunctionContext, point: int) -> bool:
+    """True if a call is given a tensor that nothing has written so far."""
+    points_to, effect = context.points_to, context.analysis.effects[point]
+    contents = context.analysis.written.before[point].contents
+    empty = (RegionKind.TENSOR, RegionKind.FRESH)
+    given = (points_to.regions[number] for number in members(points_to.resolve(effect.reads)))
+    return any(r.kind in empty and not contains(contents, r.number) for r in given)
+
+
+def _lost_while_kept(
+    context: FunctionContext, keeper: int, region: Region, readers: Sequence[tuple[int, CallPacked]]
+) -> tuple[Access, str] | None:
+    """A write behind `keeper` of memory that is also `region`'s, and what may read that behind it."""
+    conflicts, paths = context.conflicts, context.paths
+    for number in members(conflicts.siblings(region.number)):
+        other = context.points_to.regions[number]
+        for write in conflicts.accesses.writes.get(number, ()):
+            if write.point > keeper and _may_share(context, region, other, write):
+                path = paths.at[keeper] | write.path | region.path
+                behind = ((p, r.name) for p, r in readers if p > write.point)
+                for point, reader in behind:
+                    if paths.feasible(path | paths.at[point], point):
+                        return write._replace(path=path | paths.at[point]), reader
+    return None
+
+
+def _may_share(context: FunctionContext, one: Region, other: Region, write: Access) -> bool:
+    """False where two regions of one root are proved to have no byte in common."""
+    if one.offset is None or other.offset is None or one.nbytes is None or other.nbytes is None:
+        return True
+    shared = (
+        lt(one.offset, other.offset + other.nbytes),
+        lt(other.offset, one.offset + one.nbytes),
+        gt(one.nbytes, 0),
+        gt(other.nbytes, 0),
+    )
+    known = context.paths.conditions(context.paths.whole(write.path, write.point), write.point)
+    return context.paths.possible((*known, *shared)) is not False

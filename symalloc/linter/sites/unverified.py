@@ -2,14 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from symalloc.linter.sites.registry import function_sites
-from symalloc.linter.sites.site import FunctionContext, RelationSite, Site
+from symalloc.analysis.call_expansion import LeftCall
+from symalloc.analysis.regions import Region
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
+from symalloc.linter.sites.site import FunctionContext, RelationSite, Site, function_sites, places_of
+from symalloc.linter.sites.storages import storages_of
+from symalloc.program import ir
 from symalloc.program.ir import Instruction, NotUnderstood, Origin
 from symalloc.program.operands import operands_of, type_of
 from symalloc.program.types import extents_of
 from symalloc.size.expr import Expr
+
+_DEEP = "in calls of itself further down"
+
+
+@function_sites("construct", expanded=True)
+def calls_not_followed(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """The calls not written out that write on storages in a way that none of those written out shows.
+
+    They are given one storage twice, or one of a size that those around them were not given.
+    """
+    expansion = context.expansion
+    for point, made in context.analysis.cfg.instructions if expansion is not None and expansion.left else ():
+        if isinstance(made, ir.AllocTensor):
+            yield from ((point, site) for site in _unknown_storages(context, made))
+        elif expansion is not None and made.var in expansion.left:
+            yield from ((point, site) for site in _written_storages(context, expansion.left[made.var]))
+
+
+def _written_storages(context: FunctionContext, left: LeftCall) -> Iterator[Site]:
+    """The sites of one call."""
+    call, given = left.call, _storages(context, left.call, left.call.arguments)
+    around = _storages(context, call, left.repeated) if left.repeated else ()
+    summary = context.summaries[call.name]
+    for number, storages in enumerate(given):
+        if not contains(summary.writes | summary.may_writes, number):
+            continue
+        others = NO_REGIONS
+        for other in (*given[:number], *given[number + 1 :]):
+            others |= other
+        sized = region_set(n for n in members(storages) if context.points_to.regions[n].nbytes is not None)
+        if storages & others:
+            yield _site(
+                call, f"what `{call.name}` writes on {_names(context, storages & others)}, given twice"
+            )
+        elif sized and not (around and storages == around[number]):
+            yield _site(
+                call, f"whether what `{call.name}` places on {_names(context, storages)} fits, {_DEEP}"
+            )
+
+
+def _storages(
+    context: FunctionContext, call: ir.CallFunction, arguments: Sequence[ir.Operand]
+) -> Sequence[RegionSet]:
+    """The storages behind each leaf of the arguments."""
+    points_to, callee = context.points_to, context.program.functions[call.name]
+    leaves = (leaf for _, leaf in points_to.argument_leaves(arguments, callee))
+    return [points_to.resolve(leaf.must | leaf.may) & points_to.storages for leaf in leaves]
+
+
+def _names(context: FunctionContext, storages: RegionSet) -> str:
+    names = (context.points_to.regions[number].name for number in members(storages))
+    return " or ".join(f"`{name}`" for name in dict.fromkeys(names))
+
+
+def _unknown_storages(context: FunctionContext, alloc: ir.AllocTensor) -> Iterator[Site]:
+    """The sites of a tensor on a storage that comes out of a call which is not written out."""
+    assert context.expansion is not None
+    for storage in storages_of(context, alloc):
+        made = storage.instruction
+        if storage.nbytes is None and made is not None and made.var in context.expansion.left:
+            yield _site(
+                alloc, f"whether `{alloc.var.name}` fits the storage that {_maker(storage)} returns", storage
+            )
+
+
+def _maker(storage: Region) -> str:
+    made = storage.instruction
+    return f"`{made.name}`" if isinstance(made, ir.CallFunction) else "a call"
+
+
+def _site(made: ir.Instruction, what: str, storage: Region | None = None) -> Site:
+    return RelationSite(
+        kind="construct",
+        instruction=made,
+        relation="not-understood",
+        texts={"what": what},
+        places=places_of(storage=storage.instruction if storage is not None else None),
+        dedup_key=what,
+    )
 
 
 @function_sites("symbol")

@@ -1,0 +1,482 @@
+"""Sites of sizes and places: tensors on storages, views, byte offsets, layouts, possible sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.analysis.handles import is_read_besides
+from symalloc.analysis.paths import PathCondition
+from symalloc.analysis.region_maker import byte_count
+from symalloc.analysis.regions import Region, RegionKind, only_region
+from symalloc.analysis.sets import contains
+from symalloc.linter.sites.comparisons import argument_name, argument_site
+from symalloc.linter.sites.site import (
+    ConstraintSite,
+    FunctionContext,
+    RelationSite,
+    Site,
+    caller_name,
+    function_sites,
+    instruction_sites,
+    name_of,
+    places_of,
+    shape_text,
+)
+from symalloc.program import ir
+from symalloc.program.control_flow import PointKind, ProgramPoint
+from symalloc.program.ir import (
+    AllocFresh,
+    AllocStorage,
+    AllocTensor,
+    CallKernel,
+    CallOperator,
+    CallTIR,
+    Instruction,
+    KernelBuffer,
+    Operand,
+    View,
+)
+from symalloc.program.operands import tensor_type
+from symalloc.program.tvm_functions import packed_function
+from symalloc.program.types import TensorType
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.condition import le
+from symalloc.size.expr import ONE, ZERO, Expr, constant, product, round_up
+
+ALIGNMENT = constant(64)
+"""Bytes that TVM's kernels expect a tensor's address to be a multiple of."""
+PAGE = 4096
+"""Bytes that TVM's allocators round a storage up to."""
+
+
+def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
+    """The storages that the tensor may lie on."""
+    points_to = context.points_to
+    alone = only_region(points_to.regions, points_to.value_of(alloc.var))
+    if alone is not None:
+        return () if alone.parent is None else (points_to.regions[alone.parent],)
+    return tuple(dict.fromkeys([storage for storage, _ in _placed(context, alloc)]))
+
+
+def _placed(context: FunctionContext, alloc: AllocTensor) -> Iterator[tuple[Region, PathCondition]]:
+    """The storages that the tensor may lie on, each with the branches on which it does."""
+    points_to = context.points_to
+    found = [(points_to.regions[t.region].parent, t.path) for t in points_to.targets_of(alloc.var)]
+    for parent, path in dict.fromkeys(found):
+        if parent is not None:
+            yield points_to.regions[parent], path
+
+
+@instruction_sites("tensor-on-storage", AllocTensor)
+def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[Site]:
+    """The sites of one alloc_tensor."""
+    for storage, path in _placed(context, alloc):
+        made = storage.instruction if isinstance(storage.instruction, AllocStorage) else None
+        size = storage.nbytes if storage.kind is RegionKind.STORAGE else None
+        quantities = {"offset": alloc.offset, "alignment": ALIGNMENT}
+        quantities["itemsize"] = constant(alloc.dtype.itemsize)
+        if alloc.shape is not None:
+            quantities["numel"] = product(alloc.shape)
+            quantities["nbytes"] = byte_count(alloc.shape, alloc.dtype)
+        if size is not None:
+            quantities["storage.size"] = size
+        texts = {
+            "tensor": alloc.var.name,
+            "storage": storage.name,
+            "shape": shape_text(alloc.shape),
+            "dtype": alloc.dtype.name,
+            "device": str(alloc.device),
+        }
+        if made is not None:
+            texts["storage.device"] = str(made.device)
+            texts["storage.dtype"] = made.dtype.name if made.dtype is not None else "none"
+        yield ConstraintSite(
+            kind="tensor-on-storage",
+            instruction=alloc,
+            quantities=quantities,
+            unknown=_unknown(storage, context),
+            texts=texts,
+            lazy_texts=partial(_noticed, quantities),
+            places=places_of(storage=made),
+            path=path,
+        )
+        if made is not None and made.device != alloc.device:
+            difference = f"device {alloc.device} against device {made.device}"
+            yield RelationSite(
+                kind="tensor-on-storage",
+                instruction=alloc,
+                relation="placement-differs",
+                quantities=quantities,
+                texts={**texts, "difference": difference},
+                places=places_of(storage=made),
+                path=path,
+            )
+
+
+def _unknown(storage: Region, context: FunctionContext) -> str | None:
+    """Why the size of a storage is not among the quantities; None where it is, or is elsewhere."""
+    if storage.kind is RegionKind.STORAGE and storage.nbytes is not None:
+        return None
+    if context.is_known_elsewhere(storage):
+        return None
+    return f"the size of storage `{storage.name}` is not known here"
+
+
+@function_sites("tensor-on-storage", expanded=True)
+def tensors_on_storages_of_others(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """The sites of tensors that a function places on a storage which another function reserved."""
+    expansion = context.expansion
+    if expansion is None:
+        return
+    for point, made in context.analysis.cfg.of_type(AllocTensor):
+        here = expansion.calls_to(made)
+        storages = storages_of(context, made)
+        if any(expansion.calls_to(storage.instruction) != here for storage in storages):
+            yield from ((point, site) for site in tensor_on_storage(context, made))
+
+
+def _noticed(quantities: dict[str, Expr], prover: Prover, domain: Domain) -> dict[str, str]:
+    """The smallest binding at which TVM's own check, against whole pages, fails.
+
+    Empty if none is hidden, or the one found is not proved smallest.
+    """
+    size, nbytes = quantities.get("storage.size"), quantities.get("nbytes")
+    if size is None or nbytes is None:
+        return {}
+    end = quantities["offset"] + nbytes
+    seen = le(end, round_up(size, PAGE))
+    proof = prover.prove(seen, domain) if seen.as_bool is None else None
+    point = proof.counterexample if proof is not None and proof.smallest else None
+    if not point or point == prover.prove(le(end, size), domain).counterexample:
+        return {}
+    return {"noticed_at": ", ".join(f"{n} = {v}" for n, v in point.items())}
+
+
+@function_sites("ignored-offset")
+def ignored_offsets(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each tensor that may begin behind byte 0 where that may be overlooked, with the point."""
+    cfg = context.analysis.cfg
+    calls = cfg.of_type(ir.CallPacked, ir.CallFunction)
+    for index in sorted((*cfg.joins, *(call for call, _ in calls))):
+        point = cfg.points[index]
+        for operand, offset, uncertainty in _given(context, point):
+            if offset.terms:
+                yield index, _byte_offset_site(point, operand, offset, uncertainty)
+
+
+def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[ir.Operand, Expr, str | None]]:
+    """The tensors whose byte offsets a point may overlook: operand, offset, why it may be no fault."""
+    points_to, instruction = context.points_to, point.instruction
+    match instruction:
+        case ir.If(test=test) if point.kind is PointKind.BRANCH:
+            yield from ((test, offset, None) for offset in points_to.offsets(test))
+        case ir.CallPacked(name=name, arguments=arguments) if (
+            packed_function(name).byte_offset != "respected"
+        ):
+            ignored = packed_function(name).byte_offset == "ignored"
+            uncertainty = None if ignored else f"`{name}` may add the offset to the pointer"
+            for argument in arguments:
+                yield from ((argument, offset, uncertainty) for offset in points_to.offsets(argument))
+        case ir.CallFunction(name=name) as call if name in context.summaries:
+            callee, summary = context.program.functions[name], context.summaries[name]
+            for number, (argument, leaf) in enumerate(points_to.argument_leaves(call.arguments, callee)):
+                if contains(summary.ignores_offset, number):
+                    yield from ((argument, offset, None) for offset in points_to.offsets_of(leaf))
+
+
+def _byte_offset_site(
+    point: ProgramPoint, operand: ir.Operand, offset: Expr, uncertainty: str | None
+) -> Site:
+    receiver = "the test of an If" if point.kind is PointKind.BRANCH else caller_name(point.instruction)
+    return ConstraintSite(
+        kind="ignored-offset",
+        instruction=point.instruction,
+        quantities={"offset": offset},
+        texts={"tensor": name_of(operand), "receiver": receiver},
+        uncertainty=uncertainty,
+    )
+
+
+_PLAIN = frozenset({"", "global"})
+_IPC = "ipc_memory"  # TVM lowers it where several GPUs work together
+_SCOPES: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("llvm", "c", "metal", "vulkan", "webgpu"), _PLAIN),
+    **dict.fromkeys(("cuda", "rocm"), _PLAIN | {_IPC}),
+    "hexagon": _PLAIN | {"global.vtcm"},
+}
+"""Scopes that the allocators of a kind of device know; those of the other kinds are their own affair."""
+
+
+@instruction_sites("memory-place", AllocStorage, AllocTensor, AllocFresh)
+def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh) -> Iterator[Site]:
+    """The device of an allocation among those of the module, and its scope among those of the device."""
+    kinds = context.program.devices
+    if made.device < 0 or (kinds and made.device >= len(kinds)):
+        there = f"the module names {len(kinds)}" if kinds else "devices are counted from 0"
+        maybe = "the machine may be given more devices than the module names" if made.device >= 0 else None
+        problem = f"device {made.device}, and {there}"
+        yield _access_site(made, problem, maybe, device=constant(made.device), devices=constant(len(kinds)))
+    if isinstance(made, AllocTensor) or made.scope in _PLAIN or made.device < 0:
+        return
+    kind = kinds[made.device] if made.device < len(kinds) else ""
+    if kind in _SCOPES and made.scope not in _SCOPES[kind]:
+        problem = f"scope `{made.scope}`, which devices of kind `{kind}` do not have"
+        yield _access_site(made, problem, None, scopes=ZERO)
+    elif not kind and not made.scope.startswith(("global.", _IPC)):
+        maybe = "it depends on the device, which the module does not name"
+        yield _access_site(made, f"scope `{made.scope}`, which allocators do not have", maybe, scopes=ZERO)
+
+
+def _access_site(
+    made: AllocStorage | AllocTensor | AllocFresh,
+    problem: str,
+    uncertainty: str | None,
+    *,
+    device: Expr = ZERO,
+    devices: Expr = ONE,
+    scopes: Expr = ONE,
+) -> Site:
+    return ConstraintSite(
+        kind="memory-place",
+        instruction=made,
+        quantities={"device": device, "devices": devices, "scopes": scopes},
+        texts={"variable": made.var.name, "problem": problem},
+        uncertainty=uncertainty,
+    )
+
+
+@instruction_sites("storage", AllocStorage)
+def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
+    """The site of one storage."""
+    if storage.size is not None:
+        texts = {"storage": storage.var.name}
+        sizes = {"size": storage.size}
+        yield ConstraintSite(kind="storage", instruction=storage, quantities=sizes, texts=texts)
+
+
+@instruction_sites("extent", AllocTensor, AllocFresh, View, CallTIR)
+def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | CallTIR) -> Iterator[Site]:
+    """One site for each extent of what is allocated or viewed; constants that are not negative are left
+    out.
+    """
+    for shape in _shapes(made):
+        for index, extent in enumerate(shape):
+            if (extent.as_constant or 0) >= 0 and extent.as_constant is not None:
+                continue
+            yield ConstraintSite(
+                kind="extent",
+                instruction=made,
+                quantities={"extent": extent},
+                texts={"tensor": made.var.name, "index": str(index), "shape": shape_text(shape)},
+                dedup_key=extent,
+            )
+
+
+@instruction_sites("byte-count", AllocStorage, AllocTensor, AllocFresh, CallTIR)
+def byte_counts(
+    context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh | CallTIR
+) -> Iterator[Site]:
+    """The sizes and ends that TVM computes in 64 bits."""
+    for what, nbytes in _sizes(made):
+        if nbytes.as_constant is not None and 0 <= nbytes.as_constant < 2**63:
+            continue
+        yield ConstraintSite(
+            kind="byte-count",
+            instruction=made,
+            quantities={"nbytes": nbytes},
+            texts={"what": what},
+            sized=True,
+            dedup_key=(type(made), nbytes),
+        )
+
+
+def divisor_site(divisor: Expr, user: ConstraintSite) -> ConstraintSite:
+    """The site of a divisor in a quantity of the site `user`."""
+    made = user.instruction
+    return ConstraintSite(
+        kind="divisor",
+        instruction=made,
+        span=user.span,
+        quantities={"divisor": divisor},
+        texts={"variable": made.var.name if made is not None else "the result"},
+        dedup_key=("divisor", divisor),
+    )
+
+
+def _shapes(made: Instruction) -> Iterator[tuple[Expr, ...]]:
+    if isinstance(made, CallTIR):
+        yield from (t.shape for t in made.outputs if t.shape is not None)
+    elif isinstance(made, AllocTensor | AllocFresh | View) and made.shape is not None:
+        yield made.shape
+
+
+def _sizes(made: Instruction) -> Iterator[tuple[str, Expr]]:
+    name = made.var.name
+    match made:
+        case AllocStorage(size=size) if size is not None:
+            yield f"the size of storage `{name}`", size
+        case AllocTensor(offset=offset, shape=shape, dtype=dtype) if shape is not None:
+            yield f"the end of tensor `{name}`", offset + byte_count(shape, dtype)
+        case AllocFresh(shape=shape, dtype=dtype) if shape is not None:
+            yield f"the size of tensor `{name}`", byte_count(shape, dtype)
+        case CallTIR(outputs=outputs):
+            for output in outputs:
+                if output.nbytes is not None:
+                    yield f"the size of tensor `{name}`", output.nbytes
+
+
+@instruction_sites("buffer-layout", CallKernel, CallTIR)
+def buffer_layouts(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
+    """The sites of one call: what a buffer declares beside what its argument, which is row-major, has."""
+    kernel = context.program.kernels.get(call.kernel)
+    if kernel is None or not any(isinstance(p, KernelBuffer) and p.layout for p in kernel.parameters):
+        return
+    for parameter, argument in zip(kernel.parameters, arguments_of(call), strict=False):
+        if isinstance(parameter, KernelBuffer):
+            yield from _offset(context, call, parameter, argument)
+            yield from _strides(context, call, parameter, argument)
+
+
+def _offset(
+    context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+) -> Iterator[Site]:
+    if buffer.layout is None or not buffer.layout.elem_offset or buffer.dtype is None:
+        return
+    expected, name = (
+        constant(buffer.layout.elem_offset * buffer.dtype.itemsize),
+        argument_name(call, argument),
+    )
+    for offset in dict.fromkeys(context.points_to.offsets(argument)) or (ZERO,):
+        yield argument_site(call, name, buffer.name, "byte offset", offset, expected, kind="buffer-layout")
+
+
+def _strides(
+    context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+) -> Iterator[Site]:
+    kind, strides = tensor_type(argument), None if buffer.layout is None else buffer.layout.strides
+    if strides is None or kind is None or kind.shape is None or len(kind.shape) != len(strides):
+        return
+    name = argument_name(call, argument)
+    bound = bind_kernel(context.program.kernels[call.kernel], arguments_of(call))
+    for axis, stride in enumerate(strides):
+        if stride is not None and stride.symbols <= bound.keys():
+            actual, expected = product(kind.shape[axis + 1 :]), stride.substitute(bound)
+            if actual != expected:
+                what = f"stride {axis}"
+                yield argument_site(call, name, buffer.name, what, actual, expected, kind="buffer-layout")
+
+
+_RESHAPES = frozenset({"relax.reshape"})
+
+
+@instruction_sites("view", View)
+def views(context: FunctionContext, view: View) -> Iterator[Site]:
+    """The site of a R.memory.view (does it lie in its source?) or of an ensure_zero_offset whose result is
+    only read (is it no copy?).
+    """
+    source = tensor_type(view.source)
+    if view.kind == "reshape" or source is None:
+        return
+    quantities = {"alignment": ALIGNMENT}
+    offset = ZERO if view.kind == "ensure_zero_offset" else view.offset
+    nbytes = _bytes(view, source)
+    absolute = ZERO if view.var in context.written_views else absolute_offset(context, view)
+    known = {"offset": offset, "nbytes": nbytes, "source.nbytes": source.nbytes, "absolute_offset": absolute}
+    quantities.update({name: value for name, value in known.items() if value is not None})
+    yield ConstraintSite(
+        kind="view",
+        instruction=view,
+        quantities=quantities,
+        unknown="the offset or the extents of the view are not known here",
+        texts={"tensor": view.var.name, "source": name_of(view.source), "kind": view.kind},
+        places=places_of(source=context.definition(view.source)),
+    )
+
+
+@instruction_sites("written-view", View)
+def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
+    """The site of an ensure_zero_offset whose result something writes (is it no copy?)."""
+    writer = context.written_views.get(view.var)
+    if writer is None:
+        return
+    absolute = absolute_offset(context, view)
+    yield ConstraintSite(
+        kind="written-view",
+        instruction=view,
+        quantities={"alignment": ALIGNMENT} | ({} if absolute is None else {"absolute_offset": absolute}),
+        unknown="the offset of the view is not known here",
+        texts={"tensor": view.var.name, "source": name_of(view.source), "writer": caller_name(writer)},
+        places=places_of(writer=writer),
+        resolve=partial(_unless_read_alone, context, view),
+    )
+
+
+def _unless_read_alone(
+    context: FunctionContext, view: View, site: ConstraintSite
+) -> Iterator[ConstraintSite]:
+    """The site; no fault where all that is written there is read from the copy itself."""
+    if is_read_besides(context.points_to, context.analysis.effects, view):
+        yield site
+    else:
+        yield replace(site, uncertainty=f"nothing reads it but by the name of the copy, `{view.var.name}`")
+
+
+def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
+    """Bytes from the start of the root to where a handle that is folded into its pointer begins.
+
+    Only ensure_zero_offset folds; what another view's offset is matters to no one before that.  Where a
+    tensor lies on its storage is asked where it is placed, not here again.
+    """
+    if view.kind != "ensure_zero_offset":
+        return ZERO
+    points_to = context.points_to
+    regions = [points_to.regions[target.region] for target in points_to.targets_of(view.source)]
+    offsets = {region.offset if region.kind is RegionKind.VIEW else ZERO for region in regions}
+    return offsets.pop() if len(offsets) == 1 else None
+
+
+@instruction_sites("reshape", View)
+def reshapes(context: FunctionContext, view: View) -> Iterator[Site]:
+    """The site of a vm.builtin.reshape."""
+    if view.kind == "reshape":
+        yield from _reshape(context, view, view.source, view.shape)
+
+
+@instruction_sites("reshape", CallOperator)
+def operator_reshapes(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
+    """The site of a R.reshape that is not lowered yet."""
+    target = tensor_type(call.var)
+    if call.name in _RESHAPES and call.arguments and target is not None:
+        yield from _reshape(context, call, call.arguments[0], target.shape)
+
+
+def _reshape(
+    context: FunctionContext, made: View | CallOperator, source: Operand, shape: tuple[Expr, ...] | None
+) -> Iterator[Site]:
+    kind = tensor_type(source)
+    if kind is None or kind.shape is None or shape is None:
+        return
+    yield ConstraintSite(
+        kind="reshape",
+        instruction=made,
+        quantities={"numel": product(shape), "source.numel": product(kind.shape)},
+        texts={
+            "tensor": made.var.name,
+            "source": name_of(source),
+            "shape": shape_text(shape),
+            "source.shape": shape_text(kind.shape),
+        },
+        places=places_of(source=context.definition(source)),
+    )
+
+
+def _bytes(view: View, source: TensorType) -> Expr | None:
+    if view.kind == "ensure_zero_offset":
+        return source.nbytes
+    shape = source.shape if view.shape is None else view.shape  # a scalar's shape is empty, not absent
+    dtype = view.dtype or source.dtype
+    return None if shape is None or dtype is None else byte_count(shape, dtype)
