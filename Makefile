@@ -63,7 +63,7 @@ bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing
 	$(BIN)/python -m benchmarks.plan_llama
 	$(BIN)/python -m benchmarks.plan_overhead
 	$(BIN)/python -m benchmarks.pack --count 20
-	$(BIN)/python -m benchmarks.ablate_prover
+	$(BIN)/python -m benchmarks.ablate
 	$(BIN)/python -m benchmarks.plan_models
 	$(BIN)/python -m benchmarks.plan_zoo
 	$(BIN)/python -m benchmarks.plan_targets

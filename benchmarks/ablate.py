@@ -1,0 +1,258 @@
+"""Measure what each mechanism is worth: models that get worse without it, seconds, and its lines.
+
+A heuristic, layer, quick path or option of the pool stays in the package only with a row here that shows its
+worth: some model is worse without it, or takes longer.  Worse is a model whose call holds more of the
+unplanned call, whose arenas take more of their floor, or which has more of them.
+
+    planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
+    passes     microseconds of a call of small models built with and without each pass behind the planner
+    prover     decided questions and their times: see `benchmarks.ablate_prover`
+
+    python -m benchmarks.ablate [planner|passes|prover ...] [--model NAME ...] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from statistics import median
+from time import process_time
+from typing import Any
+
+import click
+import tvm
+
+from benchmarks.ablate_prover import main as ablate_prover
+from benchmarks.harness import in_turns, patched, print_table, rounds_option
+from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
+from benchmarks.plan_zoo import chosen
+from benchmarks.zoo_models import case_named
+from symalloc.relax.files.plan_file import memory_reports
+from symalloc.relax.passes.pipeline import lower, pipeline
+from symalloc.relax.passes.plan_pass import plan_lowered
+from tests.models.planned import Case
+
+AREAS = ("planner", "passes", "prover")
+USUAL = (
+    "model/llama_rotary",
+    "model/llama_decode_concat",
+    "model/nested_branches",
+    "onnx_nested_branch",
+    "torch_decode_step",
+    "torch_gemma",
+    "torch_qwen3",
+    "torch_t5_encoder",
+    "llama_32_layers",
+    "symbols_4",
+)
+"""The models that are planned where none are named: one for each mechanism that is known to need it."""
+
+SLIGHTLY = 0.005  # of a ratio, which is no difference
+_BUFFERS, _SEARCH = "symalloc.planner.buffers", "symalloc.planner.search"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """A mechanism, what stands in for it by dotted name, and the dotted names of its `code`."""
+
+    stand_ins: Mapping[str, object]
+    code: Sequence[str] = field(default=())
+
+    @property
+    def lines(self) -> int:
+        """The lines of its code, docstrings included."""
+        return sum(len(inspect.getsource(_named(name)).splitlines()) for name in self.code)
+
+
+def _named(name: str) -> Any:
+    """The module, class or function of a dotted name."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        above, _, last = name.rpartition(".")
+        return getattr(_named(above), last)
+
+
+def _none(*_args: object, **_options: object) -> None:
+    return None
+
+
+def _false(*_args: object, **_options: object) -> bool:
+    return False
+
+
+PLANNER: Mapping[str, Mechanism] = {
+    "an arena that ends before results": Mechanism(
+        stand_ins={f"{_BUFFERS}.arena_attempts.early_arena": _none}, code=[f"{_BUFFERS}.early_arena"]
+    ),
+    "memory of results": Mechanism(
+        stand_ins={f"{_BUFFERS}.arena_attempts.relieved": _none}, code=[f"{_BUFFERS}.result_memory"]
+    ),
+    "few arenas": Mechanism(
+        stand_ins={f"{_BUFFERS}.arena_attempts.few_arenas": _none}, code=[f"{_BUFFERS}.first_fit.few_arenas"]
+    ),
+    "arenas one by one": Mechanism(
+        stand_ins={f"{_BUFFERS}.arena_attempts.first_fit": _none}, code=[f"{_BUFFERS}.first_fit"]
+    ),
+    "folded layers": Mechanism(
+        stand_ins={f"{_SEARCH}.stacking_search.folded": _none}, code=[f"{_SEARCH}.repetition"]
+    ),
+    "local search": Mechanism(
+        stand_ins={f"{_SEARCH}.stacking_search._StackingSearch.improve": _false},
+        code=[f"{_SEARCH}.local_search"],
+    ),
+}
+"""The heuristics and quick paths of planning."""
+
+
+# -- plans ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A planned model: seconds, the worst call over unplanned and arena over floor, and its arenas."""
+
+    seconds: float
+    call: float
+    floor: float
+    arenas: int
+
+    def worse_than(self, other: Planned) -> bool:
+        """Whether it holds more, or has more arenas."""
+        more = self.call > other.call + SLIGHTLY or self.floor > other.floor + SLIGHTLY
+        return more or self.arenas > other.arenas
+
+
+def planned(case: Case, lowered: tvm.IRModule, rounds: int) -> Planned:
+    """A model planned `rounds` times, the quickest of them counted."""
+    taken = []
+    for _ in range(rounds):
+        started = process_time()
+        made = plan_lowered(lowered)
+        taken.append(process_time() - started)
+    reports = memory_reports(made, lowered, TARGET)
+    samples = [sample for report in reports for sample in report.samples]
+    return Planned(
+        seconds=min(taken),
+        call=max((s.call_ratio or 1.0 for s in samples), default=1.0),
+        floor=max((s.ratio or 1.0 for s in samples), default=1.0),
+        arenas=sum(len(plan.arenas) for plan in made.plans.values()),
+    )
+
+
+def planner_rows(models: Sequence[str], rounds: int) -> Iterator[dict[str, Any]]:
+    """A row for all mechanisms of the planner together, and one without each."""
+    cases = {name: case_named(name) for name in models}
+    lowered = {name: lower(case.build(), TARGET) for name, case in cases.items()}
+    usual: dict[str, Planned] = {}
+    everything = Mechanism(stand_ins={})
+    for without, mechanism in {"-": everything, **PLANNER}.items():
+        with patched(mechanism.stand_ins):
+            found = {name: planned(case, lowered[name], rounds) for name, case in cases.items()}
+        usual = usual or found
+        worse = [name for name, one in found.items() if one.worse_than(usual[name])]
+        yield {
+            "without": without,
+            "lines": mechanism.lines,
+            "worse": len(worse),
+            "call": max(one.call for one in found.values()),
+            "floor": max(one.floor for one in found.values()),
+            "arenas": sum(one.arenas for one in found.values()),
+            "seconds": sum(one.seconds for one in found.values()),
+            "which": "  " + ", ".join(worse[:3]),
+        }
+
+
+PLANNER_COLUMNS = {
+    "without": "36",
+    "lines": ">7",
+    "worse": ">7",
+    "call": ">8.3f",
+    "floor": ">8.3f",
+    "arenas": ">8",
+    "seconds": ">9.2f",
+    "which": "",
+}
+
+
+# -- passes --------------------------------------------------------------------------------------------------
+
+
+@tvm.transform.module_pass(opt_level=0, name="Nothing")
+class _Nothing:
+    """The pass that stands in for another."""
+
+    def transform_module(self, module: tvm.IRModule, _context: object) -> tvm.IRModule:
+        """The module as it is."""
+        return module
+
+
+def _pass(name: str, module: str) -> Mechanism:
+    where = "symalloc.relax.passes"
+    return Mechanism(stand_ins={f"{where}.pipeline.{name}": _Nothing}, code=[f"{where}.{module}"])
+
+
+PASSES: Mapping[str, Mechanism] = {
+    "TrimCalls": _pass("TrimCalls", "trim_calls"),
+    "PromiseNoAlias": _pass("PromiseNoAlias", "promise_no_alias"),
+}
+"""The passes behind the planner."""
+
+
+def pass_rows(rounds: int) -> Iterator[dict[str, Any]]:
+    """A row for each pass: by how much a call takes longer without it, at worst and in the median."""
+    ratios: dict[str, list[float]] = {name: [] for name in PASSES}
+    for build in MODELS.values():
+        for dynamic in (True, False):
+            found = _call_times(build(dynamic), rounds)
+            for name in PASSES:
+                ratios[name].append(median(a / b for a, b in zip(found[name], found["-"], strict=True)))
+    for name, of in ratios.items():
+        yield {
+            "without": name,
+            "lines": PASSES[name].lines,
+            "worse": sum(ratio > 1.02 for ratio in of),
+            "worst": max(of),
+            "median": median(of),
+        }
+
+
+def _call_times(module: tvm.IRModule, rounds: int) -> dict[str, list[float]]:
+    """Microseconds of a call of `module`, built with all passes (`-`) and without each, in turns."""
+    given = arguments(module)
+    measures: dict[str, Callable[[], float]] = {}
+    for name, mechanism in {"-": Mechanism(stand_ins={}), **PASSES}.items():
+        with patched(mechanism.stand_ins):
+            built = tvm.relax.build(module, TARGET, relax_pipeline=pipeline(TARGET))
+        function = tvm.relax.VirtualMachine(built, tvm.cpu())["forward"]
+        measures[name] = partial(call_us, function, given, 100)
+    in_turns(1, measures)
+    return in_turns(3 * rounds, measures)
+
+
+PASS_COLUMNS = {"without": "36", "lines": ">7", "worse": ">7", "worst": ">8.3f", "median": ">8.3f"}
+
+
+# -- the tables ----------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("areas", nargs=-1, type=click.Choice(AREAS))
+@click.option("--model", "models", multiple=True, help="A model of the zoo to plan, in place of the usual.")
+@rounds_option
+def main(areas: tuple[str, ...], models: tuple[str, ...], rounds: int) -> None:
+    """Print a table for each area, all where none is named."""
+    wanted = areas or AREAS
+    if "planner" in wanted:
+        print_table(PLANNER_COLUMNS, planner_rows(chosen(models, ()) if models else USUAL, rounds))
+    if "passes" in wanted:
+        print_table(PASS_COLUMNS, pass_rows(rounds))
+    if "prover" in wanted:
+        ablate_prover(args=[], standalone_mode=False)
+
+
+if __name__ == "__main__":
+    main()
