@@ -15,7 +15,6 @@ from typing import Any
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
 from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
 from symalloc.analysis.dataflow import DataflowProblem, forward
-from symalloc.analysis.plain_bounds import is_nonnegative
 from symalloc.program.casts import read_cast
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import (
@@ -35,6 +34,7 @@ from symalloc.program.operands import TypeNumbering
 from symalloc.program.types import extents_of
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, negate
 from symalloc.size.expr import Expr
+from symalloc.size.sign import is_nonnegative
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr, round_up
-from symalloc.size.undominated import undominated
+from symalloc.size.sign import undominated
 
 KnownAt: TypeAlias = Callable[[str, PathCondition, Var | None], Sequence[Condition]]
 """The conditions that hold in a function, on a path, in front of the instruction that binds a variable; where

@@ -8,11 +8,12 @@ from functools import partial
 from itertools import chain
 
 from symalloc.analysis.loop_elimination import Extremes, extremes
-from symalloc.analysis.plain_bounds import is_below, is_nonnegative
+from symalloc.analysis.plain_bounds import is_below
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
 from symalloc.program.kernel_access import KernelAccess
 from symalloc.size.condition import Condition, ge
 from symalloc.size.expr import Expr, product
+from symalloc.size.sign import is_nonnegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class IndexBound:
 def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
     """The indices of `kernel` that are not inside by sight; those that depend on data are left out."""
     scalars = scalars_of(kernel)
-    nonnegative = partial(is_nonnegative, scalars=scalars)
+    nonnegative = partial(is_nonnegative, signed=scalars)
     buffers = (*kernel.parameters, *kernel.own_buffers)
     for access in chain(kernel.accesses, kernel.own_accesses):
         buffer = buffers[access.parameter]
@@ -73,7 +74,7 @@ def place_in_memory(kernel: Kernel, bound: IndexBound) -> IndexBound | None:
     place = known[0]
     for index, extent in zip(known[1:], shape[1:], strict=True):
         place = place * extent + index
-    nonnegative = partial(is_nonnegative, scalars=scalars_of(kernel))
+    nonnegative = partial(is_nonnegative, signed=scalars_of(kernel))
     counters = tuple(loop.symbol for loop in access.loops)
     found = extremes(place, access.domain, counters, nonnegative)
     return replace(bound, index=place, extent=product(shape), range=found)

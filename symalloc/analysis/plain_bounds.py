@@ -7,34 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from symalloc.size.choice import Max, Min
 from symalloc.size.condition import Condition, lt
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Symbol
+from symalloc.size.sign import is_nonnegative
 
 _DEEPEST = 8
-
-
-def is_nonnegative(expr: Expr, scalars: Collection[str]) -> bool:
-    """Return whether `expr` is plainly >= 0, where every symbol is but `scalars`."""
-    return all(
-        coefficient > 0 and all(_is_nonnegative_atom(atom, scalars) for atom, _ in monomial)
-        for monomial, coefficient in expr.terms.items()
-    )
-
-
-def _is_nonnegative_atom(atom: Atom, scalars: Collection[str]) -> bool:
-    match atom:
-        case Symbol(name=name):
-            return name not in scalars
-        case Mod():
-            return True
-        case FloorDiv(numerator=numerator):
-            return is_nonnegative(numerator, scalars)
-        case Min(parts=parts):
-            return all(is_nonnegative(part, scalars) for part in parts)
-        case Max(parts=parts):
-            return any(is_nonnegative(part, scalars) for part in parts)
-    return False
 
 
 def is_below(

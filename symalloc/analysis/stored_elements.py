@@ -15,10 +15,11 @@ from math import gcd
 from typing import NamedTuple
 
 from symalloc.analysis.loop_elimination import extremes, factor_of
-from symalloc.analysis.plain_bounds import divided, is_below, is_nonnegative
+from symalloc.analysis.plain_bounds import divided, is_below
 from symalloc.program.kernel_access import KernelAccess
 from symalloc.size.condition import Condition, Relation, conjunction, eq, ge, le, lt
 from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, floordiv, mod, symbol
+from symalloc.size.sign import is_nonnegative
 
 _MOST_STEPS = 32
 """Equations that are solved for one store."""
@@ -198,7 +199,7 @@ class _Solution:
         """That the values of `index` over the loops reach into `low` to `high`."""
         domain = [condition.substitute(self.solved) for condition in self.access.domain]
         names = [name for name in self.passes if name not in self.solved]
-        found = extremes(index, domain, names, partial(is_nonnegative, scalars=self.scalars))
+        found = extremes(index, domain, names, partial(is_nonnegative, signed=self.scalars))
         if not self.unsolved(found.least):
             yield le(found.least, high)
         if not self.unsolved(found.greatest):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from symalloc.analysis.plain_bounds import divided, is_below, is_nonnegative
+from symalloc.analysis.plain_bounds import divided, is_below
 from symalloc.size.condition import lt
 from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, symbol
+from symalloc.size.sign import is_nonnegative
 from tests.scale import tries
 
 A, B, N, M = map(symbol, "abnm")

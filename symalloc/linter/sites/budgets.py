@@ -15,7 +15,7 @@ from symalloc.size.choice import maximum
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import evaluated
 from symalloc.size.expr import ZERO, Expr, constant
-from symalloc.size.undominated import undominated
+from symalloc.size.sign import undominated
 
 _TYPICAL = 1024  # the value of every symbol where moments are compared to point at one
 _MOST_SUMS = 64  # of a formula that the prover is asked about

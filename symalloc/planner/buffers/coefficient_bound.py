@@ -17,7 +17,7 @@ from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import SizeTable
 from symalloc.planner.search.grid import EXACT, Grid, Truths, Values
 from symalloc.prover.domain import Domain
-from symalloc.prover.syntactic import SyntacticOrder
+from symalloc.prover.ordering import SyntacticOrder
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr, Monomial
 

@@ -16,8 +16,8 @@ from symalloc.program.declared_bounds import DeclaredBound
 from symalloc.program.ir import Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ALIGNMENT, ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
-from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.prover.verdict import Verdict
 from symalloc.size.cached_property import cached_property
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select

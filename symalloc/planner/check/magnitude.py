@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, lcm
 from typing import TypeAlias
 
-from symalloc.prover.syntactic import SyntacticOrder
+from symalloc.prover.ordering import SyntacticOrder
 from symalloc.size.choice import Max, Min, Select, maximum
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom
 from symalloc.size.polynomial import multiply

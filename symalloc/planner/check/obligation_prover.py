@@ -10,8 +10,8 @@ from symalloc.planner.check.obligations import Obligation, Side
 from symalloc.planner.memory_plan import Plan
 from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.ordering import SyntacticOrder, alternatives, candidates
 from symalloc.prover.prover import Prover
-from symalloc.prover.syntactic import SyntacticOrder, alternatives, candidates
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Max, Select
 from symalloc.size.condition import Condition, Relation, disjunction, le, negate

@@ -12,8 +12,8 @@ from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.search.domain_grid import sample_grid
 from symalloc.planner.search.grid import Columns, Grid, Values
 from symalloc.prover.domain import Domain
+from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
-from symalloc.prover.syntactic import SyntacticOrder
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, eq, le
 from symalloc.size.expr import Expr, Monomial, round_up

@@ -21,7 +21,7 @@ from symalloc.program.ir import Function, Origin, Var
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import combined, evaluated, highest, total
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.undominated import undominated
+from symalloc.size.sign import undominated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

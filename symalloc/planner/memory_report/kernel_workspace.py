@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.undominated import undominated
+from symalloc.size.sign import undominated
 
 PAGE = 4096  # bytes; the pool rounds every request up to it
 MOST_CALLS = 16  # after so many calls of a function its pool is taken as settled

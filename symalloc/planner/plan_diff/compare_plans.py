@@ -17,7 +17,7 @@ from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import ZERO, Expr
-from symalloc.size.undominated import reaches
+from symalloc.size.sign import is_nonnegative
 
 MOST_SUMS = 64  # of a formula that the prover is asked about
 
@@ -166,7 +166,7 @@ def _never_more(
     old: Sequence[Expr], new: Sequence[Expr], after: FunctionRecord, prover: Prover
 ) -> Proof | None:
     """Prove that the largest of `new` is at most that of `old`; None where there are too many sums."""
-    left = [one for one in new if not any(reaches(other, one, after.signed) for other in old)]
+    left = [one for one in new if not any(is_nonnegative(other - one, after.signed) for other in old)]
     if len(left) > MOST_SUMS or len(old) > MOST_SUMS:
         return None
     before = maximum(*old) if old else ZERO

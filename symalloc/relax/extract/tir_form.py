@@ -14,7 +14,7 @@ from tvm.ir.prim import expr as prim
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.relax.ir_types import PrimNode
 from symalloc.size.bits import masked
-from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
     TRUE,
@@ -31,7 +31,8 @@ from symalloc.size.condition import (
     negate,
 )
 from symalloc.size.discarded import owing
-from symalloc.size.expr import ONE, ZERO, Atom, Expr, FloorDiv, Mod, Symbol, constant, floordiv, mod
+from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod
+from symalloc.size.sign import Signs
 
 
 class NotASizeError(ValueError):
@@ -125,26 +126,7 @@ class TirForm:
 
     def is_nonnegative(self, expr: Expr) -> bool:
         """Return whether every value of `expr` is >= 0, seen from its form; False where that is not plain."""
-        return all(
-            coefficient > 0 and all(power % 2 == 0 or self._atom_is_nonnegative(a) for a, power in monomial)
-            for monomial, coefficient in expr.terms.items()
-        )
-
-    def _atom_is_nonnegative(self, atom: Atom) -> bool:
-        match atom:
-            case Symbol(name=name):
-                return self._nonnegative(name)
-            case FloorDiv(numerator=numerator, denominator=denominator):
-                return self.is_nonnegative(numerator) and self.is_nonnegative(denominator)
-            case Mod(denominator=denominator):
-                return self.is_nonnegative(denominator)
-            case Min(operands=operands):
-                return all(map(self.is_nonnegative, operands))
-            case Max(operands=operands):
-                return any(map(self.is_nonnegative, operands))
-            case Select(then=then, otherwise=otherwise):
-                return self.is_nonnegative(then) and self.is_nonnegative(otherwise)
-        return False
+        return Signs(self._nonnegative).expr(expr)
 
     # -- truncating division --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from symalloc.program.ir import AllocFresh, Ownership, Var
 from symalloc.program.types import TensorType
 from symalloc.size.expr import ZERO
 from symalloc.size.parse import parse_expr
-from symalloc.size.undominated import undominated
+from symalloc.size.sign import undominated
 from tests.program.build import U8, Body, param, shape, tensor_of
 
 

@@ -14,8 +14,9 @@ from math import comb, gcd, inf, lcm, prod
 
 from symalloc.prover.domain import Domain
 from symalloc.prover.values_at import ValuesAt
-from symalloc.size.choice import Max, Min, Select
-from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, Symbol, symbol
+from symalloc.size.choice import Max
+from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, Monomial, symbol
+from symalloc.size.sign import Signs
 
 MOST_ALTERNATIVES = 256
 MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
@@ -30,12 +31,12 @@ class SyntacticOrder:
     `compared` counts the differences that were looked at closely; beyond `most` of them only terms are.
     """
 
-    __slots__ = ("_atoms", "_domain", "_most", "_points", "_products", "_values", "compared")
+    __slots__ = ("_domain", "_most", "_points", "_products", "_signs", "_values", "compared")
 
     def __init__(self, domain: Domain, most: float = inf) -> None:
         self._domain, self._most = domain, most
         self.compared = 0
-        self._atoms: dict[Atom, bool] = {}
+        self._signs = Signs(lambda name: domain.lower_of(name) >= 0)
         self._points = ValuesAt([_Point(domain, extents) for extents in EXTENTS])
         self._values: dict[Expr, Sequence[int | None]] = {}
         self._products: dict[Monomial, Sequence[int | None]] = {}
@@ -112,12 +113,13 @@ class SyntacticOrder:
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Return whether each term of `high - low` is >= 0."""
+        seen = self._signs.monomial
         for monomial, coefficient in low.items():
             rest = high.get(monomial, 0) - coefficient
-            if rest < 0 or (rest and not self.never_negative(monomial)):
+            if rest < 0 or (rest and not seen(monomial)):
                 return False
         for monomial, coefficient in high.items():
-            if monomial not in low and (coefficient < 0 or not self.never_negative(monomial)):
+            if monomial not in low and (coefficient < 0 or not seen(monomial)):
                 return False
         return True
 
@@ -159,36 +161,11 @@ class SyntacticOrder:
 
     def never_negative(self, monomial: Monomial) -> bool:
         """Return whether a product of atoms is seen to be >= 0 at every point."""
-        for atom, power in monomial:  # noqa: SIM110 - a generator takes as long as what it looks at
-            if power % 2 and not self._atom(atom):
-                return False
-        return True
-
-    def _atom(self, atom: Atom) -> bool:
-        found = self._atoms.get(atom)
-        if found is None:
-            found = self._atoms[atom] = self._never_negative(atom)
-        return found
+        return self._signs.monomial(monomial)
 
     def adds_up(self, expr: Expr) -> bool:
         """Return whether no term of `expr` is ever negative, as far as that is seen."""
-        return all(c >= 0 and self.never_negative(m) for m, c in expr.terms.items())
-
-    def _never_negative(self, atom: Atom) -> bool:
-        match atom:
-            case Symbol(name=name):
-                return self._domain.lower_of(name) >= 0
-            case FloorDiv(numerator=above, denominator=below):
-                return (below.as_constant or 0) > 0 and self.adds_up(above)
-            case Mod(denominator=below):
-                return (below.as_constant or 0) > 0
-            case Max(operands=operands):
-                return any(map(self.adds_up, operands)) or any(-operand in operands for operand in operands)
-            case Min(operands=operands):
-                return all(map(self.adds_up, operands))
-            case Select(then=then, otherwise=otherwise):
-                return self.adds_up(then) and self.adds_up(otherwise)
-        return False
+        return self._signs.expr(expr)
 
 
 class _Point(dict[str, int]):

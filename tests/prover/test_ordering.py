@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.prover.domain import Domain
-from symalloc.prover.syntactic import SyntacticOrder, alternatives, candidates
+from symalloc.prover.ordering import SyntacticOrder, alternatives, candidates
 from symalloc.prover.z3_form import Z3Terms
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import le
