@@ -35,8 +35,6 @@ from symalloc.pool.observing.prometheus import prometheus_text as prometheus_tex
 from symalloc.prover.verdict import Proof as Proof
 from symalloc.prover.verdict import Verdict as Verdict
 from symalloc.relax.passes.device_memory import DeviceMemoryError as DeviceMemoryError
-from symalloc.relax.passes.externalize_storage import ExternalizeStorage as ExternalizeStorage
-from symalloc.relax.passes.externalize_storage import register_pool as register_pool
 from symalloc.relax.passes.name_tensors import NameTensors as NameTensors
 from symalloc.relax.passes.plan_pass import PlanMemory as PlanMemory
 from symalloc.relax.passes.verify_pass import VerificationError as VerificationError

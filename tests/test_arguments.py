@@ -120,7 +120,6 @@ def models() -> Mapping[str, Case]:
 @cache
 def passes() -> Mapping[str, Case]:
     """What makes passes, and connects them with pools."""
-    pool = symalloc.Pool("64MiB")
     return {
         "pipeline": Case(
             function=symalloc.pipeline, sense={"target": OPTIONAL, "seed": WHOLE, "names": {"true"}}
@@ -130,10 +129,6 @@ def passes() -> Mapping[str, Case]:
         ),
         "VerifyMemory": Case(function=symalloc.VerifyMemory),
         "PlanMemory": Case(function=lambda options: symalloc.PlanMemory(options)),
-        "ExternalizeStorage": Case(
-            function=lambda name: symalloc.ExternalizeStorage(name), sense={"name": TEXT}
-        ),
-        "register_pool": Case(function=symalloc.register_pool, given={"pool": pool}, sense={"name": TEXT}),
         "memory_cfg": Case(function=symalloc.memory_cfg),
     }
 

@@ -1,4 +1,4 @@
-// Reading and writing Relax modules: symalloc/native/native_functions.pyi has the types of these functions.
+// Reading Relax modules: symalloc/native/native_functions.pyi has the types of these functions.
 //
 // TVM's headers are not installed with it, so fields are found by their names, through tvm-ffi's reflection.
 #include <tvm/ffi/any.h>
@@ -32,7 +32,7 @@ using Field = ffi::reflection::FieldGetter;
 using ffi::TypeIndex;
 using Row = std::vector<int64_t>;
 
-constexpr char kWhat[] = "reading or writing a module";  // that memory is for
+constexpr char kWhat[] = "reading a module";  // that memory is for
 
 int64_t AddressOf(const ffi::Object* object) { return reinterpret_cast<int64_t>(object); }
 
@@ -74,7 +74,7 @@ struct Schema {
   const ObjectField bound{"relax.expr.Binding", "var"}, value{"relax.expr.VarBinding", "value"}, type{"ir.Expr", "ty"},
       op{"ir.Call", "op"}, args{"ir.Call", "args"}, extents{"relax.expr.ShapeExpr", "values"},
       tensor_shape{"relax.TensorType", "shape"}, tensor_dtype{"relax.TensorType", "dtype"},
-      tensor_device{"relax.TensorType", "vdevice"}, fields{"ir.TupleType", "fields"}, span{"ir.Expr", "span"};
+      tensor_device{"relax.TensorType", "vdevice"}, fields{"ir.TupleType", "fields"};
   const Field name{"ir.Var", "name"}, content{"ir.GenericConst", "value"}, letters{"ir.StringImm", "value"},
       number{"ir.IntImm", "value"}, tensor_ndim{"relax.TensorType", "ndim"}, prim_dtype{"ir.PrimType", "dtype"};
 
@@ -309,89 +309,10 @@ ffi::Array<ffi::Any> ReadBindings(ffi::Array<ffi::Any> bindings, ffi::ObjectRef 
   return Translated(read, kWhat);
 }
 
-ffi::Bytes Addresses(ffi::Array<ffi::Any> items) {
-  const auto read = [&] {
-    Row addresses;
-    for (const ffi::Any& item : items) addresses.push_back(AddressOf(ObjectIn(item)));
-    return packer::BytesOf(addresses);
-  };
-  return Translated(read, kWhat);
-}
-
-// What is written in place of the old bindings [begin, end): the fresh ones from the number `first` up to the number
-// `second`, or the one there, an allocation, as a tensor in the storage `first` at the offset `second`.
-struct Step {
-  enum Kind : int64_t { kFresh, kPlaced };
-
-  int64_t kind, begin, end, first, second;
-};
-
-class Writer {
- public:
-  Writer(ffi::Array<ffi::Any> old, ffi::Array<ffi::Any> fresh, ffi::Array<ffi::Any> storages,
-         ffi::Array<ffi::Any> offsets, ffi::ObjectRef allocates, ffi::ObjectRef places)
-      : old_(std::move(old)), fresh_(std::move(fresh)), storages_(std::move(storages)), offsets_(std::move(offsets)),
-        allocates_(std::move(allocates)), places_(std::move(places)) {}
-
-  // What no step speaks of stays.
-  ffi::Array<ffi::Any> Write(const std::vector<Step>& steps) const {
-    ffi::Array<ffi::Any> written;
-    written.reserve(static_cast<int64_t>(old_.size() + fresh_.size()));
-    int64_t next = 0;
-    for (const Step& step : steps) {
-      Add(old_, next, step.begin, &written);
-      if (step.kind == Step::kPlaced) {
-        written.push_back(Placed(old_[step.begin], storages_[step.first], offsets_[step.second]));
-      } else {
-        Add(fresh_, step.first, step.second, &written);
-      }
-      next = step.end;
-    }
-    Add(old_, next, static_cast<int64_t>(old_.size()), &written);
-    return written;
-  }
-
- private:
-  static void Add(const ffi::Array<ffi::Any>& source, int64_t begin, int64_t end, ffi::Array<ffi::Any>* written) {
-    for (int64_t index = begin; index < end; ++index) written->push_back(source[index]);
-  }
-
-  // The binding of an allocation as one of a tensor at `offset` in `storage`.
-  ffi::Any Placed(const ffi::Any& binding, const ffi::Any& storage, const ffi::Any& offset) const {
-    const ffi::Object* node = ObjectIn(binding);
-    const ffi::Object* call = Is(node, schema_.binding) ? schema_.value(node) : nullptr;
-    if (!Is(call, schema_.call) || schema_.op(call) != allocates_.get()) {
-      throw ffi::Error("ValueError", "a tensor is placed that nothing allocates", "");
-    }
-    const ffi::ArrayObj& args = ItemsOf(schema_.args(call));
-    const ffi::Array<ffi::Any> given{storage, offset, args.at(0), args.at(1), args.at(2)};
-    const ffi::Any placed = call_(Owned(schema_.type(call)), places_, given, nullptr, no_types_, Owned(schema_.span(call)));
-    return binding_(Owned(schema_.bound(node)), placed, nullptr);
-  }
-
-  const Schema schema_;
-  const ffi::Function call_ = ffi::Function::GetGlobalRequired("ir.Call"),
-                      binding_ = ffi::Function::GetGlobalRequired("relax.VarBinding");
-  const ffi::Array<ffi::Any> old_, fresh_, storages_, offsets_, no_types_;
-  const ffi::ObjectRef allocates_, places_;
-};
-
-ffi::Array<ffi::Any> WriteBindings(ffi::Array<ffi::Any> old, ffi::Array<ffi::Any> fresh, ffi::Array<ffi::Any> storages,
-                                   ffi::Array<ffi::Any> offsets, ffi::Bytes steps, ffi::ObjectRef allocates,
-                                   ffi::ObjectRef places) {
-  const auto write = [&] {
-    return Writer(old, fresh, storages, offsets, allocates, places).Write(packer::Numbers<Step>(steps));
-  };
-  return Translated(write, kWhat);
-}
-
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  ffi::reflection::GlobalDef()
-      .def("symalloc.module.read_bindings", ReadBindings)
-      .def("symalloc.module.addresses", Addresses)
-      .def("symalloc.module.write_bindings", WriteBindings);
+  ffi::reflection::GlobalDef().def("symalloc.module.read_bindings", ReadBindings);
 }
 
 }  // namespace symalloc::module

@@ -154,7 +154,6 @@ class _PoolFunctions:
     ) -> None: ...
     def clear_on_oom(self, pool: PoolObject, /) -> None: ...
     def clear_callbacks(self, pool: PoolObject, /) -> None: ...
-    def serve(self, pool: PoolObject, name: str, /) -> None: ...
     def granted(self, pool: PoolObject, /) -> Sequence[int]:
         """Capacity of a range, page, limit."""
 
@@ -301,27 +300,6 @@ class _ModuleFunctions:
         """Rows as symalloc/relax/extract/plain_bindings.py describes them, int64, of the bindings of a block;
         `allocates` is the operator R.builtin.alloc_tensor.  Then the names of variables, a line each, and
         the first of each kind of type, of allocation, of callee, and of other argument.
-        """
-
-    def addresses(self, items: object, /) -> bytes:
-        """int64: the addresses of the objects in an array."""
-
-    def write_bindings(
-        self,
-        old: object,
-        fresh: Sequence[object],
-        storages: Sequence[object],
-        offsets: Sequence[object],
-        steps: bytes,
-        allocates: object,
-        places: object,
-        /,
-    ) -> Any:
-        """An array of bindings: the old ones, but for those that a step replaces.  Steps are five int64 each,
-        the second and the third of which say from where to where: 0 writes fresh ones, from the fourth number
-        to in front of the fifth; 1 places the one allocation there in a storage at an offset, both by number.
-        The last two are R.builtin.alloc_tensor and R.memory.alloc_tensor.  Raises ValueError where there is
-        no allocation.
         """
 
 pool_functions: _PoolFunctions

@@ -26,8 +26,7 @@ ROOMS = {
 }
 # registered under the same prefix: called by compiled programs alone, and one of Python's
 OTHERS = {
-    *("symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.take"),
-    "symalloc.pool.deliver_interrupt",
+    *("symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor", "symalloc.pool.deliver_interrupt"),
 }
 
 

@@ -22,7 +22,6 @@ from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, first_uses, reserved
-from symalloc.relax.emit.block_writer import BlockWriter, writes_natively
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.emit.taken_apart import taken_apart
@@ -199,12 +198,8 @@ class _FunctionWriter(BindingRewriter):
         blocks = elements(seq.blocks)
         if any(isinstance(block, relax.DataflowBlock) for block in blocks):
             raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
-        written: Node | list[relax.Binding]
-        if len(blocks) == 1 and writes_natively(blocks[0].bindings):
-            written = self.at_once(blocks[0].bindings, entry)
-        else:
-            written = [*entry, *(new for block in blocks for new in self.one_by_one(block))]
-        rebuilt = [relax.BindingBlock(written)] if len(written) else []
+        written = [*entry, *(new for block in blocks for new in self.one_by_one(block))]
+        rebuilt = [relax.BindingBlock(written)] if written else []
         return of_type(relax.SeqExpr(rebuilt, seq.body, seq.span), seq.ty)  # all in it is in normal form
 
     def one_by_one(self, block: relax.BindingBlock) -> Iterator[relax.Binding]:
@@ -218,48 +213,6 @@ class _FunctionWriter(BindingRewriter):
                 yield binding
             else:
                 yield from self.stand_in(binding, instruction)
-
-    def at_once(self, bindings: Node, entry: Sequence[relax.Binding]) -> Node:
-        """The same, less a call of TVM's for each binding that stays, and several for each that is placed."""
-        known, touched, writer = self.instructions, self.touched, BlockWriter(bindings)
-        writer.add(entry, 0, 0)
-        for index, address in enumerate(writer.addresses):
-            instruction = known.get(address)
-            if instruction is None or instruction.var in touched:
-                writer.add(list(self.rewrite(bindings[index])), index, index + 1)
-            elif type(instruction) in _LEFT_ALONE:
-                continue
-            elif type(instruction) is ir.AllocFresh and (found := self.plain_place(instruction.var)):
-                self.written.add(instruction.var)
-                self.place(writer, index, *found)
-            else:
-                writer.add(list(self.stand_in(bindings[index], instruction)), index, index + 1)
-        storages = [self.arenas[i].var if i in self.arenas else None for i in range(len(self.plan.arenas))]
-        try:
-            return writer.written(storages)
-        except ValueError:
-            raise self.other_tensors() from None
-
-    def plain_place(self, var: ir.Var) -> tuple[int, Placement] | None:
-        """The arena of an allocation, by index, and its place there, where nothing stands in between."""
-        if var not in self.places or var in self.context.needs_zero_offset:
-            return None
-        (found,) = self.places[var]
-        return None if self.arenas[found[0]].brought else found
-
-    def place(self, writer: BlockWriter, index: int, arena: int, placement: Placement) -> None:
-        """Have the allocation that is the binding `index` placed."""
-        number = writer.numbers.get(id(placement.offset))
-        if number is None:
-            bound: list[relax.Binding] = []
-            number = writer.number(self.offset(placement.offset, bound))
-            writer.numbers[id(placement.offset)] = number
-            if bound:
-                writer.add(bound, index, index)
-        writer.place(index, arena, number)
-
-    def other_tensors(self) -> EmissionError:
-        return EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """One side of an If: what it binds is not known outside of it."""
@@ -337,7 +290,7 @@ class _FunctionWriter(BindingRewriter):
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
         value = binding.value
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
-            raise self.other_tensors()
+            raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
         shape, dtype, device = first_three(value.args)
         written: list[relax.Binding] = []

@@ -6,16 +6,30 @@ something was overrun, calls it as its author does.  Such a program needs the po
 
 from __future__ import annotations
 
-import tvm
-from tvm import relax
-from tvm.ir import Call, Op, StringImm
+import re
+from collections.abc import Iterable
 
+import tvm
+from tvm import DataType, relax
+from tvm.ir import Call, GenericConst, Op, StringImm
+
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
+from symalloc.program.ir import Alias, AllocTensor, Var
+from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, CallNode, Node
-from symalloc.relax.passes.storage_rewriter import StorageRewriter, builtin_arguments, rewrite_storages
+from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
+from symalloc.relax.source_spans import source_of
 
 NAMED_TENSOR = "symalloc.pool.alloc_tensor"
 NAMED_STORAGE = relax.ExternFunc("symalloc.pool.alloc_storage")
 WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
+
+_VM_STORAGE = Op.get("relax.vm.alloc_storage")
+_STORAGES = (Op.get("relax.memory.alloc_storage"), _VM_STORAGE)
+_TENSORS = tuple(Op.get(f"relax.{room}.alloc_tensor") for room in ("memory", "vm"))
+_BYTE = GenericConst(DataType("uint8"), relax.AnyType())
+_LITERAL = re.compile(r"T\.int64\((-?\d+)\)")
 
 
 @tvm.transform.module_pass(opt_level=0, name="NameTensors")
@@ -29,28 +43,99 @@ class NameTensors:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its tensors named; nothing else changes."""
-        return rewrite_storages(module, _Namer)
+        analyses = analyse(extract(module, name="module", handles=True, open_shapes=True))
+
+        def named(name: str, function: relax.Function) -> relax.Function | None:
+            if not isinstance(function.body, relax.SeqExpr):
+                return None
+            return with_body(function, _Namer(function, analyses[name]).sequence(function.body))
+
+        return map_functions(module, named)
 
 
-class _Namer(StorageRewriter):
-    """Names what one function allocates."""
+class _Namer(BindingRewriter):
+    """Names what one function allocates.
 
-    def storage(self, binding: BindingNode, call: CallNode) -> list[Node]:
-        # a call that brings the machine counts as impure
-        if not self.late:
-            return [binding]
-        var = binding.var
-        told = [StringImm(self.tag(binding)), relax.prim_value(int(self.escapes(binding)))]
-        arguments = [*builtin_arguments(call), *told]
-        named = Call(WITH_MACHINE, [NAMED_STORAGE, relax.Tuple(arguments)], ty_args=[var.ty])
-        return [relax.VarBinding(var, named)]
+    `late`: packed calls may stand in the function as they are, for it is impure, or behind
+    RemovePurityChecking.
+    """
 
-    def tensor(self, binding: BindingNode, call: CallNode) -> list[Node]:
-        var = binding.var
-        args = [*call.args[:4], StringImm(self.tag(binding))]
+    def __init__(self, function: relax.Function, analysis: FunctionAnalysis) -> None:
+        super().__init__()
+        self.name = analysis.cfg.function.name
+        self.late = not function.is_pure or bool(
+            function.attrs and function.attrs.get("relax.force_pure", False)
+        )
+        self.instructions = by_binding(analysis.cfg)
+        self.origins = tensor_origins(analysis)
+        self.names: dict[Var, str] = {}
+        self.tensors: dict[Var, list[AllocTensor]] = {}
+        for _, instruction in analysis.cfg.instructions:
+            match instruction:
+                case Alias(var=var, source=Var() as source):
+                    self.names.setdefault(source, var.name)
+                case AllocTensor(storage=Var() as storage):
+                    self.tensors.setdefault(storage, []).append(instruction)
+        self.escaping = {analysis.points_to.regions[root].var for root in analysis.escapes}
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        """`binding`, or what stands for an allocation."""
+        value = binding.value
+        if isinstance(value, Call) and value.op in _STORAGES and self.late:
+            return [self.storage(binding, value)]
+        if isinstance(value, Call) and value.op in _TENSORS:
+            return [self.tensor(binding, value)]
+        return super().rewrite(binding)
+
+    def storage(self, binding: BindingNode, call: CallNode) -> relax.VarBinding:
+        """The allocation of a storage with its name; a call that brings the machine counts as impure."""
+        escapes = self.instructions[binding.__chandle__()].var in self.escaping
+        told = [StringImm(self.tag(binding)), relax.prim_value(int(escapes))]
+        arguments = relax.Tuple([*_builtin_arguments(call), *told])
+        named = Call(WITH_MACHINE, [NAMED_STORAGE, arguments], ty_args=[binding.var.ty])
+        return relax.VarBinding(binding.var, named)
+
+    def tensor(self, binding: BindingNode, call: CallNode) -> relax.VarBinding:
+        """The allocation of a tensor with its name."""
+        arguments = [*call.args[:4], StringImm(self.tag(binding))]
         if self.late:
-            named = Call(relax.ExternFunc(NAMED_TENSOR), args, ty_args=[call.ty])
-        else:
-            # RemovePurityChecking lowers it
-            named = relax.op.call_pure_packed(NAMED_TENSOR, *args, ty_args=[call.ty])
-        return [relax.VarBinding(var, named)]
+            named = Call(relax.ExternFunc(NAMED_TENSOR), arguments, ty_args=[call.ty])
+        else:  # RemovePurityChecking lowers it
+            named = relax.op.call_pure_packed(NAMED_TENSOR, *arguments, ty_args=[call.ty])
+        return relax.VarBinding(binding.var, named)
+
+    def tag(self, binding: BindingNode) -> str:
+        """`function.variable (operator, place)`; for a storage with one tensor that one's name and shape."""
+        found = self.instructions[binding.__chandle__()].var
+        tensors = self.tensors.get(found, [])
+        if len(tensors) != 1:
+            return f"{self.shown(found)}{'' if tensors else self.origin(found, binding)}"
+        (tensor,) = tensors
+        return f"{self.shown(tensor.var)} {_shape_text(tensor)}{self.origin(tensor.var, tensor.handle)}"
+
+    def shown(self, var: Var) -> str:
+        return f"{self.name}.{self.names.get(var, var.name)}"
+
+    def origin(self, var: Var, binding: object) -> str:
+        """The operator that writes `var` first, and the place that its binding comes from."""
+        origin = self.origins.get(var, NO_ORIGIN)
+        known = [text for text in (origin.operator, source_of(binding)) if text]
+        return f" ({', '.join(known)})" if known else ""
+
+
+def _builtin_arguments(call: CallNode) -> list[Node]:
+    """The arguments of the virtual machine's builtin for a storage: extents, device, element type, scope."""
+    if call.op == _VM_STORAGE:
+        return list(call.args)
+    size, device, scope, _ = call.args  # bytes, whatever the type
+    return [size, device, _BYTE, scope]
+
+
+def _shape_text(tensor: AllocTensor) -> str:
+    """`float32[n, 16]`; the element type alone where the shape is a variable."""
+    handle: BindingNode = tensor.handle  # type: ignore[assignment]
+    shape = handle.value.args[2]
+    if not isinstance(shape, relax.ShapeExpr):
+        return tensor.dtype.name
+    extents = ", ".join(_LITERAL.sub(r"\1", str(extent)) for extent in shape.values)
+    return f"{tensor.dtype.name}[{extents}]"

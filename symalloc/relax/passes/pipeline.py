@@ -11,7 +11,6 @@ from tvm.target import Target
 
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
-from symalloc.relax.passes.fold_checks import FoldChecks
 from symalloc.relax.passes.keep_conditions import KeepConditions
 from symalloc.relax.passes.keep_places import keeping_places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
@@ -26,7 +25,6 @@ from symalloc.relax.passes.pass_sequence import (
 )
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.promise_no_alias import PromiseNoAlias
-from symalloc.relax.passes.storage_shapes import StorageShapes
 from symalloc.relax.passes.trim_calls import TrimCalls
 
 STORAGES_MADE = "LowerAllocTensor"
@@ -123,11 +121,8 @@ def beside(one: Pass, before: str) -> Iterator[Pass]:
         yield LowerGuards()
     elif name == "VMShapeLower" and before != "ComputePrimValue":
         yield from (LowerGuards(), ComputePrimValue())
-    if name == "VMShapeLower":
-        yield StorageShapes()
     yield one
     if name == "VMShapeLower":
         yield KillOnPaths()
-        yield FoldChecks()
         yield TrimCalls()
         yield PromiseNoAlias()

@@ -23,7 +23,7 @@ from symalloc.relax.workers.child import call_in_child
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
 LONGEST = 120  # seconds for an unknown version to be tried out
-ELSEWHERE = "the pool works with {known}; what ExternalizeStorage makes of a program runs elsewhere, too"
+ELSEWHERE = "the pool works with {known}"
 
 
 LATER = "load the library that has registered `DeviceAllocator.` before the first symalloc.memory_cfg"
