@@ -34,7 +34,7 @@ from symalloc.editor.to_protocol import (
     touches,
 )
 from symalloc.errors import UsageError
-from symalloc.linter.allowing import allow_finding
+from symalloc.linter.suppressions import allow_finding
 from symalloc.linter.user_script import UserScript, parse_user_script
 
 Made = TypeVar("Made")

@@ -8,9 +8,8 @@ from dataclasses import replace
 from lsprotocol import types
 
 from symalloc.editor.text_positions import TextPosition, TextPositions
-from symalloc.linter.allowing import enclosing_definition
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
-from symalloc.linter.suppressions import UNUSED_SUPPRESSION
+from symalloc.linter.suppressions import UNUSED_SUPPRESSION, enclosing_definition
 from symalloc.linter.user_script import UserScript
 from symalloc.linting import LintedText
 from symalloc.program.span import Span

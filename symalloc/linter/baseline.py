@@ -6,24 +6,52 @@ A finding is known again by its fingerprint.  One that got worse counts as new, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Report, Severity
-from symalloc.linter.fingerprint import fingerprints
+from symalloc.program.span import split_lines
 from symalloc.prover.verdict import Verdict
+
+
+def fingerprints(report: Report) -> list[str]:
+    """The key of each finding: of its rule, function and the text of its line, not of the line's number.
+
+    Findings of one file that agree in all of that are numbered.  The file's name is no part of a key.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for diagnostic in report:
+        text = _text(diagnostic, report)
+        seen[diagnostic.file, text] += 1
+        found.append(hashlib.sha256(f"{text}\0{seen[diagnostic.file, text]}".encode()).hexdigest()[:32])
+    return found
+
+
+def _text(d: Diagnostic, report: Report) -> str:
+    return "\0".join((d.rule, d.module, d.function, d.stage or "", _line_of(d, report) or d.message))
+
+
+def _line_of(d: Diagnostic, report: Report) -> str:
+    source = report.sources.get(d.span.file) if d.span else None
+    lines = split_lines(source.text) if source else []
+    return lines[d.span.line - 1].strip() if d.span and d.span.line <= len(lines) else ""
+
 
 VERSION = 1
 Key: TypeAlias = tuple[str, str]  # the file, and the fingerprint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownFinding:
+class KnownFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding of a baseline; `file` is relative to the baseline's folder."""
 
     file: str
@@ -58,7 +86,17 @@ class Baseline:
             )
         folder = file.parent.resolve()
         found = zip(report, fingerprints(report), strict=True)
-        known = (_known(d, key, _relative(d.file, folder)) for d, key in found)
+        known = (
+            KnownFinding(
+                file=_relative(d.file, folder),
+                rule=d.rule,
+                function=d.function,
+                severity=d.severity,
+                verdict=d.verdict,
+                fingerprint=key,
+            )
+            for d, key in found
+        )
         return cls(folder=folder, known={(one.file, one.fingerprint): one for one in known})
 
     @classmethod
@@ -76,7 +114,7 @@ class Baseline:
     def text(self) -> str:
         """The baseline as JSON: sorted, a line for each finding."""
         order = sorted(self.known.values(), key=lambda k: (k.file, k.rule, k.function, k.fingerprint))
-        lines = ",\n".join(f"  {json.dumps(asdict(one))}" for one in order)
+        lines = ",\n".join(f"  {msgspec.json.encode(one).decode()}" for one in order)
         findings = f"[\n{lines}\n]" if lines else "[]"
         return f'{{"version": {VERSION}, "findings": {findings}}}\n'
 
@@ -122,17 +160,6 @@ def _relative(file: str, folder: Path) -> str:
     return Path(os.path.relpath(path.parent.resolve() / path.name, folder)).as_posix()
 
 
-def _known(d: Diagnostic, fingerprint: str, file: str) -> KnownFinding:
-    return KnownFinding(
-        file=file,
-        rule=d.rule,
-        function=d.function,
-        severity=d.severity,
-        verdict=d.verdict,
-        fingerprint=fingerprint,
-    )
-
-
 def _parsed(file: Path, document: Any) -> list[KnownFinding]:
     version = document.get("version") if isinstance(document, dict) else None
     if type(version) is not int or not isinstance(document.get("findings"), list):
@@ -143,12 +170,7 @@ def _parsed(file: Path, document: Any) -> list[KnownFinding]:
 
 
 def _finding(file: Path, number: int, entry: Any) -> KnownFinding:
-    texts = ("file", "rule", "function", "fingerprint")
     try:
-        if not all(isinstance(entry[name], str) for name in texts):
-            raise TypeError
-        verdict = None if entry["verdict"] is None else Verdict(entry["verdict"])
-        severity = Severity(entry["severity"])
-        return KnownFinding(severity=severity, verdict=verdict, **{name: entry[name] for name in texts})
-    except (KeyError, TypeError, ValueError):
-        raise UsageError(f"baseline {file}: finding {number} is not understood") from None
+        return msgspec.convert(entry, KnownFinding)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"baseline {file}: finding {number} is not understood: {error}") from None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from symalloc.linter.baseline import fingerprints
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
-from symalloc.linter.fingerprint import fingerprints
 from symalloc.program.span import Span
 
 if TYPE_CHECKING:

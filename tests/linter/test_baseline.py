@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from symalloc.errors import UsageError
-from symalloc.linter.baseline import Baseline
+from symalloc.linter.baseline import Baseline, fingerprints
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Report, Severity
-from symalloc.linter.fingerprint import fingerprints
 from symalloc.prover.verdict import Verdict
 from tests.report import samples
 
@@ -72,7 +72,9 @@ def test_what_could_not_be_read_is_never_known(tmp_path: Path) -> None:
     honest = _baseline(_report(FINDING), tmp_path)
     ((file, key),) = honest.known
     (forged,) = fingerprints(_report(unread))
-    known = {(file, forged): replace(honest.known[file, key], rule=CANNOT_BE_READ, fingerprint=forged)}
+    known = {
+        (file, forged): structs.replace(honest.known[file, key], rule=CANNOT_BE_READ, fingerprint=forged)
+    }
     assert len(replace(honest, known=known).applied(_report(unread), RULES)) == 1
 
 
