@@ -21,9 +21,9 @@ from symalloc.linter.fixes import tried_fixes
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile, Linter, report_of
 from symalloc.linter.rewriting import Rewrite, rewrite
-from symalloc.program.collector import no_collections
 from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, ReadProblem
+from symalloc.program.record import no_collections
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.program import ir
-from symalloc.program.casts import extent_pairs
-from symalloc.program.operands import tensor_type, type_of
+from symalloc.program.operands import extent_pairs, tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType, Type
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr, symbol

@@ -7,21 +7,231 @@ handing on a handle and killing one read nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.effects import Effect
-from symalloc.analysis.gaps import Stretch
-from symalloc.analysis.kernel_calls import NO_NEEDS, KernelCalls, KernelCoverages, Needs, surely_meant
-from symalloc.analysis.kernel_coverage import Elements
+from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
+from symalloc.analysis.kernels.gaps import Stretch
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import Pointees, RegionKind, leaves_of
-from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members
+from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, RegionKind, leaves_of, pointees_of
+from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
+from symalloc.program.operands import tensor_type
+from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
+from symalloc.program.types import TensorType
 from symalloc.size.cached_property import cached_property
+from symalloc.size.condition import Condition, Relation
+from symalloc.size.expr import ZERO, Symbol
+
+# -- calls of kernels --------------------------------------------------------------------------------------
+
+
+KernelCall = ir.CallKernel | ir.CallTIR
+
+
+class _Parameter(NamedTuple):
+    """A buffer parameter: what is read of it as it was, and what is written (all of it, if that is None)."""
+
+    position: int
+    reads: tuple[Elements, ...]
+    surely: bool
+    writes: tuple[Elements, ...] | None
+
+
+class _Plan(NamedTuple):
+    """The parameters that a kernel reads or writes, and the positions to look at whatever the call.
+
+    `surely` are those that it reads, `doubtful` those that it may read, `partly` those that it writes, but
+    perhaps not in full.  `unknown`: nothing is known of what it writes.
+    """
+
+    parameters: tuple[_Parameter, ...]
+    surely: tuple[int, ...]
+    doubtful: tuple[int, ...]
+    partly: tuple[int, ...]
+    unknown: bool
+
+
+class KernelCoverages:
+    """The coverage of the kernels of a program, each made when it is first asked for."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.kernels = program.kernels
+        self._made: dict[str, _Plan] = {}
+
+    def of(self, name: str) -> _Plan:
+        """The parameters of a kernel that it reads or writes; none if there is no such kernel."""
+        found = self._made.get(name)
+        if found is None:
+            kernel = self.kernels.get(name)
+            found = self._made[name] = _plan({} if kernel is None else kernel_coverage(kernel))
+        return found
+
+
+def _plan(known: Mapping[int, ParameterCoverage]) -> _Plan:
+    return _Plan(
+        parameters=tuple(_Parameter(i, *c) for i, c in known.items()),
+        surely=tuple(i for i, c in known.items() if c.reads and c.surely),
+        doubtful=tuple(i for i, c in known.items() if c.reads and not c.surely),
+        partly=tuple(i for i, c in known.items() if c.writes),
+        unknown=not any(c.reads or c.writes is not None for c in known.values()),
+    )
+
+
+class Needs(NamedTuple):
+    """The regions whose content one point reads as it was before.
+
+    `doubtful` are those that it may not read after all.  `partly` are regions that it writes, but not all of
+    them whatever the shapes.  `given` are regions that count as written behind the point, whatever its effect
+    says: something that is not understood was handed them, or a kernel of which that is not known.
+    """
+
+    surely: RegionSet = NO_REGIONS
+    doubtful: RegionSet = NO_REGIONS
+    partly: RegionSet = NO_REGIONS
+    given: RegionSet = NO_REGIONS
+
+
+NO_NEEDS = Needs()
+
+
+class KernelCalls:
+    """The calls of kernels in one function."""
+
+    def __init__(self, points_to: PointsTo, coverages: KernelCoverages) -> None:
+        self.points_to, self.coverages = points_to, coverages
+        self.extents = frozenset(
+            name
+            for name, origin in points_to.cfg.function.symbols.items()
+            if origin in (ir.Origin.DIMENSION, ir.Origin.CAST)
+        )
+
+    def needs(self, call: KernelCall) -> Needs:
+        """The needs of a call, over all of its arguments."""
+        plan, values = self.coverages.of(call.kernel), self.values(call)
+        surely = self.read(plan.surely, values)
+        doubtful = self.read(plan.doubtful, values) if plan.doubtful else NO_REGIONS
+        if not plan.partly and not plan.unknown:
+            return from_fields(Needs, (surely, doubtful, NO_REGIONS, NO_REGIONS))
+        partly = whole = NO_REGIONS
+        for position, _, _, writes in plan.parameters:
+            if position >= len(values):
+                continue
+            regions = pointees_of(values[position])[0] & ~self.points_to.storages
+            if writes is None:
+                whole |= regions
+            elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
+                partly |= regions
+        return Needs(surely, doubtful, partly & ~whole, whole)
+
+    def read(self, positions: Sequence[int], values: Sequence[AbstractValue]) -> RegionSet:
+        """The tensors that some of the arguments surely are."""
+        found = NO_REGIONS
+        for position in positions:
+            value = values[position] if position < len(values) else NO_POINTEES
+            if type(value) is Pointees:
+                found |= surely_meant(self.points_to, value)
+                continue
+            for leaf in leaves_of(value):
+                found |= surely_meant(self.points_to, leaf)
+        return found & ~self.points_to.storages if found else found
+
+    def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
+        """The parts of a region that a call reads, or may write; empty where they are not known."""
+        found: list[Stretch] = []
+        values = self.values(call)
+        for position, reads, _, writes in self.coverages.of(call.kernel).parameters:
+            if position >= len(values):
+                continue
+            value = values[position]
+            if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
+                continue
+            region, kind = self.points_to.regions[number], self.types(call)[position]
+            boxes = writes if stores else reads
+            if boxes is None:
+                return [Stretch(region)]
+            found += (Stretch(region, kind, one) for one in self.at_call(call, position, boxes))
+        return found
+
+    def loads(self, call: KernelCall, number: int) -> list[Stretch] | None:
+        """The parts that hold all that a call may read of a region; None where that may be everything."""
+        kernel, found = self.coverages.kernels.get(call.kernel), list[Stretch]()
+        points_to, kinds = self.points_to, self.types(call)
+        family = points_to.ancestors[number] | points_to.descendants[number]
+        for position, value in enumerate(self.values(call)):
+            must, may = pointees_of(value)
+            named = points_to.resolve(must | may) & ~points_to.storages
+            if not named & family:
+                continue
+            boxes = may_load(kernel, position) if kernel and position < len(kernel.parameters) else None
+            if boxes is None or only_member(named) != number:
+                return None
+            region = points_to.regions[number]
+            found += (Stretch(region, kinds[position], one) for one in self.at_call(call, position, boxes))
+        return found or None
+
+    def values(self, call: KernelCall) -> Sequence[AbstractValue]:
+        """The values of the arguments, as the kernel sees them."""
+        value_of, known = self.points_to.value_of, self.points_to.values
+        if isinstance(call, ir.CallKernel):
+            return [known[a] if type(a) is ir.Var and a in known else value_of(a) for a in call.arguments]
+        made = list(leaves_of(self.points_to.values[call.var]))
+        donors = (*call.inplace, *(None for _ in call.outputs))
+        fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]
+        return [*map(value_of, call.inputs), *fresh]
+
+    def types(self, call: KernelCall) -> Sequence[TensorType | None]:
+        """The types of the arguments, as the kernel sees them."""
+        return [tensor_type(argument) for argument in arguments_of(call)]
+
+    def at_call(self, call: KernelCall, position: int, boxes: Sequence[Elements]) -> Iterator[Elements]:
+        """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so."""
+        arguments = arguments_of(call)
+        kind = tensor_type(arguments[position])
+        bound = bind_kernel(self.coverages.kernels[call.kernel], arguments)
+        shape = () if kind is None or kind.shape is None else kind.shape
+        for box in boxes:
+            if not box.symbols <= bound.keys() or len(box.ranges) != len(shape):
+                yield Elements((), exact=False)
+                continue
+            known = box.substitute(bound)
+            guards = tuple(c for c in known.guards if not self.is_plain(c))
+            runs = tuple(c for c in known.runs if not self.is_plain(c))
+            pairs = zip(known.ranges, shape, strict=True)
+            ranges = tuple(None if found == (ZERO, extent) else found for found, extent in pairs)
+            yield known._replace(ranges=ranges, guards=guards, runs=runs)
+
+    def is_plain(self, condition: Condition) -> bool:
+        """True for a condition that plainly holds wherever no extent is 0."""
+        if condition.as_bool is not None:
+            return condition.as_bool
+        if not isinstance(condition, Relation) or condition.operator != "<=":
+            return False
+        return all(self.is_negative(m, c) for m, c in condition.expr.terms.items()) and (
+            sum(condition.expr.terms.values()) <= 0
+        )
+
+    def is_negative(self, monomial: Sequence[tuple[object, int]], coefficient: int) -> bool:
+        if not monomial:
+            return True
+        atoms = (atom for atom, _ in monomial)
+        return coefficient < 0 and all(isinstance(a, Symbol) and a.name in self.extents for a in atoms)
+
+
+def surely_meant(points_to: PointsTo, leaf: Pointees) -> RegionSet:
+    """The regions of one handle, each on its branch; none where it may as well be another."""
+    if not leaf.must or (not leaf.may and only_member(leaf.must) is not None):
+        return leaf.must
+    paths = (points_to.regions[number].path for number in members(leaf.must))
+    return leaf.must if not leaf.may and all(paths) else NO_REGIONS
+
+
+# -- all points --------------------------------------------------------------------------------
 
 
 class Content:

@@ -8,15 +8,19 @@ test of that branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import combinations, count
+from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
-from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
 from symalloc.analysis.dataflow import DataflowProblem, forward
-from symalloc.program.casts import read_cast
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.analysis.effects import Effect
+from symalloc.analysis.paths import consistent, path_conditions
+from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.sets import RegionSet, members
+from symalloc.program import ir
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.ir import (
     AllocFresh,
     AllocStorage,
@@ -30,11 +34,318 @@ from symalloc.program.ir import (
     MatchCast,
     Origin,
 )
-from symalloc.program.operands import TypeNumbering
+from symalloc.program.operands import TypeNumbering, operands_of, read_cast
 from symalloc.program.types import extents_of
-from symalloc.size.condition import Condition, conjunction, disjunction, ge, negate
-from symalloc.size.expr import Expr
+from symalloc.size.condition import (
+    FALSE,
+    TRUE,
+    Condition,
+    Relation,
+    conjunction,
+    disjunction,
+    eq,
+    ge,
+    ne,
+    negate,
+)
+from symalloc.size.expr import Expr, symbol
 from symalloc.size.sign import is_nonnegative
+
+# -- tests of Ifs ------------------------------------------------------------------------------------------
+
+
+_NEGATIONS = frozenset({"relax.logical_not"})
+_PLAIN = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+        *("logical_and", "logical_or", "logical_xor", "logical_not", "abs", "negative"),
+        *("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum"),
+    )
+)
+"""Operators without attributes: equal arguments give equal results."""
+_DEEPEST = 6
+"""The number of computations, one from another, up to which equal ones are told."""
+_WORDS = frozenset({"and", "max", "min", "not", "or"})
+"""The words of conditions, which no symbol is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchTests:
+    """The tests of a function.
+
+    `read` holds by BRANCH those that are no conditions on sizes, as conditions over `opaque` symbols;
+    `sources` what tests are computed from: variables, and the names of symbols.
+    """
+
+    read: Mapping[int, Condition] = field(default_factory=dict)
+    opaque: frozenset[str] = frozenset()
+    sources: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
+
+    def name(self, cfg: ControlFlowGraph, branch: int) -> str:
+        """The test of a BRANCH in a message."""
+        made = cfg.points[branch].instruction
+        assert isinstance(made, ir.If)
+        condition = made.condition
+        if condition is None:
+            return f"`{made.test.name}`" if isinstance(made.test, ir.Var) else "a condition"
+        if isinstance(condition, Relation) and condition.operator == "!=":
+            flag = condition.expr.as_symbol
+            return f"`{flag}`" if flag in self.opaque else f"`{condition}`"
+        return f"`{condition}`"
+
+    def related(self, branches: Sequence[int]) -> tuple[int, int] | None:
+        """Two BRANCHes of which one is computed from what the other is, and nobody knows how."""
+        for one, other in combinations(branches, 2):
+            shared = self.sources.get(one, _NOTHING) & self.sources.get(other, _NOTHING)
+            if shared and not self._same(one, other):
+                return one, other
+        return None
+
+    def _same(self, one: int, other: int) -> bool:
+        """True if the prover knows how the two depend on each other."""
+        a, b = self.read.get(one), self.read.get(other)
+        return (a is None and b is None) or (a is not None and b is not None and a.symbols == b.symbols)
+
+
+_NOTHING: frozenset[Hashable] = frozenset()
+NO_TESTS = BranchTests()
+
+
+def branch_tests(
+    points_to: PointsTo, effects: Sequence[Effect], kernels: Mapping[str, ir.Kernel] | None = None
+) -> BranchTests:
+    """Read the tests of a function."""
+    return _TestReader(points_to, effects, kernels or {}).run() if points_to.cfg.joins else NO_TESTS
+
+
+class _Value(NamedTuple):
+    """A value that a test reads; `negated` where it tests the opposite."""
+
+    key: Hashable
+    name: str
+    negated: bool = False
+
+
+class _TestReader:
+    def __init__(
+        self, points_to: PointsTo, effects: Sequence[Effect], kernels: Mapping[str, ir.Kernel]
+    ) -> None:
+        self.points_to, self.effects, self.cfg = points_to, effects, points_to.cfg
+        self.kernels = kernels
+        self.values: dict[tuple[ir.Var, int], _Value] = {}
+        self.paths = path_conditions(self.cfg)
+        self.symbols: dict[Hashable, str] = {}
+        self.taken = {*self.cfg.function.symbols, *_WORDS}
+
+    def run(self) -> BranchTests:
+        branches = [
+            (number, point.instruction)
+            for number, point in enumerate(self.cfg.points)
+            if point.kind is PointKind.BRANCH and isinstance(point.instruction, ir.If)
+        ]
+        origins = self.cfg.function.symbols.items()
+        flags = frozenset(name for name, origin in origins if origin is ir.Origin.FLAG)
+        read: dict[int, Condition] = {}
+        sources: dict[int, frozenset[Hashable]] = {}
+        for number, made in branches:
+            if made.condition is not None:
+                sources[number] = frozenset(made.condition.symbols)
+            elif isinstance(made.test, ir.Var):
+                read[number] = self.condition(self.value(made.test, number))
+                sources[number] = self.sources(made.test, number)
+        return BranchTests(read, flags | frozenset(self.symbols.values()), sources)
+
+    def condition(self, value: _Value) -> Condition:
+        """The condition that a test of `value` is."""
+        constant = _constant(value)
+        if constant is not None:
+            return TRUE if constant is not value.negated else FALSE
+        name = self.symbols.get(value.key)
+        if name is None:
+            names = (value.name if number == 0 else f"{value.name}_{number}" for number in count())
+            name = self.symbols[value.key] = next(name for name in names if name not in self.taken)
+            self.taken.add(name)
+        return eq(symbol(name), 0) if value.negated else ne(symbol(name), 0)
+
+    def value(self, var: ir.Var, point: int, depth: int = 0) -> _Value:
+        """The value that `var` holds in front of `point`, as far as `depth` computations back."""
+        found = self.values.get((var, point))
+        if found is None:
+            found = self.values[var, point] = self._value(var, point, depth)
+        return found
+
+    def _value(self, var: ir.Var, point: int, depth: int) -> _Value:
+        origin = self.origin(var)
+        made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
+        written = self.last_write(var, point)
+        if isinstance(made, ir.CallOperator) and made.name in _NEGATIONS:
+            start, opposite = self.cfg.starts[made.var], made.arguments[0]
+            if written <= start and isinstance(opposite, ir.Var):
+                inner = self.value(opposite, start, depth)
+                return inner._replace(negated=not inner.negated)
+        writer = self.cfg.points[written].instruction if written >= 0 else None
+        if isinstance(writer, ir.CallKernel) and self.paths[written] <= self.paths[point]:
+            negated = self.negated_by(writer, var)
+            if negated is not None:
+                inner = self.value(negated, written, depth)
+                return inner._replace(negated=not inner.negated)
+            key = self.stored_by(writer, written, var, depth)
+        elif made is not None and written <= self.cfg.starts[made.var]:
+            key = self.made_by(made, depth)
+        else:
+            key = None
+        return _Value((origin, written) if key is None else key, _identifier(var.name))
+
+    def negated_by(self, call: ir.CallKernel, var: ir.Var) -> ir.Var | None:
+        """The flag whose negation a call stores in the memory of `var`, if it does nothing else."""
+        kernel = self.kernels.get(call.kernel)
+        if kernel is None or kernel.negates is None or len(call.arguments) != 2:
+            return None
+        source, target = (call.arguments[i] for i in kernel.negates)
+        alike = isinstance(source, ir.Var) and isinstance(target, ir.Var) and self.is_same(target, var)
+        return source if alike and isinstance(source, ir.Var) else None
+
+    def is_same(self, one: ir.Var, other: ir.Var) -> bool:
+        """True if two variables surely hold one memory."""
+        return self.origin(one) == self.origin(other)
+
+    def stored_by(self, call: ir.CallKernel, point: int, var: ir.Var, depth: int) -> Hashable | None:
+        """A key for what a kernel stores in the memory of `var`; None where it is not known."""
+        kernel = self.kernels.get(call.kernel)
+        if kernel is None or not self.points_to.regions_of(var) & self.effects[point].must_defs:
+            return None
+        inputs: list[ir.Operand] = []
+        outputs: list[int] = []
+        for position, (parameter, argument) in enumerate(
+            zip(kernel.parameters, call.arguments, strict=False)
+        ):
+            if isinstance(parameter, ir.KernelBuffer) and parameter.writes:
+                if parameter.reads:
+                    return None
+                if isinstance(argument, ir.Var) and self.is_same(argument, var):
+                    outputs.append(position)
+            else:
+                inputs.append(argument)
+        keys = self.keys(inputs, point, depth) if len(outputs) == 1 else None
+        return None if keys is None else (call.kernel, outputs[0], keys)
+
+    def made_by(self, made: ir.Instruction, depth: int) -> Hashable | None:
+        """A key for what an operator or kernel makes anew; None where it is not known."""
+        start = self.cfg.starts[made.var]
+        if isinstance(made, ir.CallOperator) and made.name in _PLAIN:
+            keys = self.keys(made.arguments, start, depth)
+            return None if keys is None else (made.name, keys)
+        if isinstance(made, ir.CallTIR) and len(made.outputs) == 1 and set(made.inplace) <= {None}:
+            keys = self.keys(made.inputs, start, depth)
+            return None if keys is None else (made.kernel, made.outputs, keys)
+        return None
+
+    def keys(self, operands: Sequence[ir.Operand], point: int, depth: int) -> tuple[Hashable, ...] | None:
+        """Keys for the values of operands in front of `point`; None where one is not known."""
+        found: list[Hashable] = []
+        for operand in operands if depth < _DEEPEST else ():
+            match operand:
+                case ir.Var():
+                    value = self.value(operand, point, depth + 1)
+                    found.append((value.key, value.negated))
+                case ir.ConstantTensor(values=None):
+                    found.append(id(operand))
+                case ir.ConstantTensor() | ir.ShapeValue():
+                    found.append(operand)
+                case ir.Scalar(value=value) if value is not None:
+                    found.append(value)
+        return tuple(found) if len(found) == len(operands) else None
+
+    def origin(self, var: ir.Var) -> Hashable:
+        """The variable, or the field of one, or the constant, that a variable is another name of."""
+        fields: list[int] = []
+        operand: ir.Operand = var
+        while isinstance(operand, ir.Var):
+            match self.cfg.definitions.get(operand):
+                case ir.Alias(source=source) | ir.MatchCast(source=source):
+                    operand = source
+                case ir.View(kind="reshape" | "ensure_zero_offset", source=source):
+                    operand = source
+                case ir.TakeField(source=source, index=index):
+                    operand = source
+                    fields.append(index)
+                case ir.MakeTuple(fields=items) if fields and fields[-1] < len(items):
+                    operand = items[fields.pop()]
+                case _:
+                    break
+            while isinstance(operand, ir.TupleValue) and fields and fields[-1] < len(operand.items):
+                operand = operand.items[fields.pop()]
+        if isinstance(operand, ir.ConstantTensor):
+            return operand
+        if not isinstance(operand, ir.Var):
+            return var
+        return (operand, tuple(fields)) if fields else operand
+
+    def last_write(self, var: ir.Var, point: int) -> int:
+        """The last point on some path to `point` that may write what `var` holds; -1 where there is none."""
+        family = self.family(var)
+        for earlier in range(point - 1, -1, -1):
+            effect = self.effects[earlier]
+            touched = effect.writes | effect.may_writes | effect.may_defs
+            if not touched or not consistent(self.paths[earlier] | self.paths[point]):
+                continue
+            if self.points_to.resolve(touched) & family:
+                return earlier
+        return -1
+
+    def family(self, var: ir.Var) -> RegionSet:
+        """The regions that share bytes with what `var` holds."""
+        points_to = self.points_to
+        found = own = points_to.regions_of(var)
+        for number in members(own):
+            found |= points_to.ancestors[number] | points_to.descendants[number]
+        return found
+
+    def sources(self, var: ir.Var, point: int) -> frozenset[Hashable]:
+        """All that the value of `var` in front of `point` may depend on."""
+        found: dict[Hashable, None] = {}
+        pending = [var]
+        while pending:
+            one = pending.pop()
+            origin = self.origin(one)
+            if origin in found:
+                continue
+            found[origin] = None
+            inputs = self.inputs(origin, one, point)
+            for operand in inputs:
+                if isinstance(operand, ir.Var):
+                    pending.append(operand)
+                elif isinstance(operand, ir.Scalar) and operand.value is not None:
+                    found.update(dict.fromkeys(operand.value.symbols))
+        return frozenset(found)
+
+    def inputs(self, origin: Hashable, var: ir.Var, point: int) -> Iterator[ir.Operand]:
+        """The operands of what binds `origin`, or writes the memory of its alias `var` before `point`."""
+        made = self.cfg.definitions.get(origin) if isinstance(origin, ir.Var) else None
+        if made is not None and not isinstance(made, ir.AllocTensor):
+            yield from operands_of(made)
+        if isinstance(made, ir.If):
+            yield from (made.then.result, made.otherwise.result)
+        family = self.family(var)
+        for number in range(point):
+            effect, writer = self.effects[number], self.cfg.points[number].instruction
+            touched = effect.writes | effect.may_writes | effect.may_defs
+            if writer is not None and touched and self.points_to.resolve(touched) & family:
+                yield from operands_of(writer)
+
+
+def _constant(value: _Value) -> bool | None:
+    """The truth of a value that is a constant which nothing writes; None for any other."""
+    match value.key:
+        case (ir.ConstantTensor(values=(number,)), -1):
+            return number != 0
+    return None
+
+
+def _identifier(name: str) -> str:
+    plain = "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
+    return plain if plain.isidentifier() else f"_{plain}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from symalloc.analysis.branch_tests import NO_TESTS, BranchTests
-from symalloc.analysis.facts import FunctionFacts
+from symalloc.analysis.facts import NO_TESTS, BranchTests, FunctionFacts
 from symalloc.analysis.paths import PathCondition, consistent, path_conditions
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.size.cached_property import cached_property

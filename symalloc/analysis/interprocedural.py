@@ -6,22 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from symalloc.analysis.call_graph import call_graph, callees_first, recursive
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import Content, needed_parameters, related, unwritten_leaf
+from symalloc.analysis.content import Content, KernelCoverages, needed_parameters, related, unwritten_leaf
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import RETURNED, Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.kernel_calls import KernelCoverages
-from symalloc.analysis.live_ranges import LiveRanges, find_live_ranges
-from symalloc.analysis.liveness import LiveRegions, WrittenRegions, live_regions, written_regions
+from symalloc.analysis.liveness import (
+    LiveRanges,
+    LiveRegions,
+    WrittenRegions,
+    find_live_ranges,
+    live_regions,
+    written_regions,
+)
 from symalloc.analysis.plain_function import PlainFunction, plain_function
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.points_to_builder import find_points_to
+from symalloc.analysis.points_to import PointsTo, find_points_to
 from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
 from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
-from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
+from symalloc.program.control_flow import (
+    ControlFlowGraph,
+    call_graph,
+    callees_first,
+    control_flow_graph,
+    recursive,
+)
 from symalloc.program.ir import AllocFresh, Function, Program, Var
 from symalloc.program.record import from_fields
 from symalloc.program.types import Type

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from symalloc.analysis.live_ranges import Intervals, LiveRange, LiveRanges
-from symalloc.analysis.region_maker import ByteCounts
+from symalloc.analysis.liveness import Intervals, LiveRange, LiveRanges
+from symalloc.analysis.regions import ByteCounts
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import tensor_type

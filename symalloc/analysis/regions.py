@@ -11,13 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
+from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
+from symalloc.analysis.paths import EVERY_PATH, PathCondition
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member, region_set
 from symalloc.program.ir import Instruction, Operand, Var
 from symalloc.program.record import from_fields
-from symalloc.size.expr import ZERO, Expr
+from symalloc.program.types import (
+    DType,
+    FunctionType,
+    OpaqueType,
+    ScalarType,
+    ShapeType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+)
+from symalloc.size.expr import ZERO, Expr, product
 
 
 class RegionKind(StrEnum):
@@ -183,3 +196,208 @@ def resolve(regions: Sequence[Region], numbers: RegionSet) -> RegionSet:
             else:
                 pending.extend(source.must | source.may for source in sources)
     return found
+
+
+# -- making them --------------------------------------------------------------------------------------------
+
+
+_MOST_PLACES = 64
+"""The number of regions up to which a part is told apart from the whole."""
+
+
+@lru_cache(maxsize=4096)
+def byte_count(shape: tuple[Expr, ...], dtype: DType) -> Expr:
+    """The bytes of a tensor, as TVM's planner counts them."""
+    return product(shape) * dtype.itemsize
+
+
+def known_bytes(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
+    """The bytes of a tensor, where its shape and element type are known."""
+    return None if shape is None or dtype is None else byte_count(shape, dtype)
+
+
+def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
+    """The sum, where both are known."""
+    return None if left is None or right is None else left + right
+
+
+_NONE_OF_ANY = dict.fromkeys(RegionKind, NO_REGIONS)
+_CONSTANT = Var("constant", OpaqueType())
+
+
+class ByteCounts:
+    """As known_bytes, for shapes of one function, which are mostly one object where they are equal."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[object, object, Expr | None]] = {}
+
+    def of(self, shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
+        """The bytes of a tensor, where its shape and element type are known."""
+        key = (id(shape), id(dtype))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (shape, dtype, known_bytes(shape, dtype))
+        return found[2]
+
+
+class RegionMaker:
+    """Keeps the regions made so far, the constants first.
+
+    `of_kind` holds the set of those of each kind, `defs` those that the current point makes and fills.
+    `storage_vars` are the variables of opaque values that serve as storages.
+    """
+
+    def __init__(self, storage_vars: frozenset[Var] = frozenset()) -> None:
+        self.storage_vars = storage_vars
+        self.contents: dict[int, RegionSet] = {}
+        self.bytes_of = ByteCounts().of
+        self.regions: list[Region] = []
+        self.of_kind = dict(_NONE_OF_ANY)
+        self.defs = NO_REGIONS
+        made = self.add(RegionKind.CONSTANT, _CONSTANT, instruction=None, external=True)
+        assert made == CONSTANTS.must
+
+    def add(
+        self,
+        kind: RegionKind,
+        var: Var,
+        *,
+        instruction: Instruction | None,
+        parent: Region | None = None,
+        offset: Expr | None = ZERO,
+        nbytes: Expr | None = None,
+        external: bool = False,
+        path: PathCondition = EVERY_PATH,
+        sources: tuple[Pointees, Pointees] | None = None,
+        branch: int = -1,
+    ) -> RegionSet:
+        """Add a region; return the set of it alone."""
+        index = len(self.regions)
+        root, above = (index, None) if parent is None else (parent.root, parent.number)
+        named = (index, kind, var.name, var, instruction, above, root)
+        made = (*named, offset, nbytes, external, path, sources, branch)
+        self.regions.append(from_fields(Region, made))
+        one = RegionSet(1 << index)
+        self.of_kind[kind] |= one
+        return one
+
+    def fresh(
+        self, kind: Type, var: Var, instruction: Instruction | None, *, external: bool = False
+    ) -> AbstractValue:
+        """New memory for a value of type `kind`, one region a leaf."""
+        if isinstance(kind, TupleType):
+            leaves = (self.fresh(field, var, instruction, external=external) for field in kind.fields)
+            return TuplePointees(tuple(leaves))
+        if isinstance(kind, ShapeType | ScalarType | FunctionType):
+            return NO_POINTEES
+        if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
+            return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
+        what = RegionKind.PARAMETER if external else RegionKind.FRESH
+        nbytes = self.bytes_of(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
+        made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
+        if not external:
+            self.defs |= made
+        return Pointees(made)
+
+    def content_of(self, storage: int) -> RegionSet:
+        """The region of unknown place that stands for what functions write and read on a storage."""
+        found = self.contents.get(storage)
+        if found is None:
+            parent = self.regions[storage]
+            assert parent.var is not None
+            found = self.contents[storage] = self.add(
+                RegionKind.TENSOR,
+                parent.var,
+                parent=parent,
+                instruction=parent.instruction,
+                external=parent.external,
+                offset=None,
+            )
+        return found
+
+    def placed(
+        self,
+        kind: RegionKind,
+        source: AbstractValue,
+        instruction: Instruction,
+        offset: Expr | None,
+        nbytes: Expr | None,
+    ) -> tuple[RegionSet, RegionSet]:
+        """A region inside each region that `source` may be: (must, may).
+
+        Where these are very many, `source` itself stands for its part.
+        """
+        alone = only_region(self.regions, source)
+        if alone is not None:
+            return self._part(kind, alone, instruction, offset, nbytes, alone.path), NO_REGIONS
+        must = may = NO_REGIONS
+        found = tuple(targets(self.regions, *pointees_of(source)))
+        if len(found) > _MOST_PLACES:
+            return pointees_of(source)
+        for target in found:
+            parent = self.regions[target.region]
+            made = self._part(kind, parent, instruction, offset, nbytes, target.path)
+            must, may = (must | made, may) if target.certain else (must, may | made)
+        return must, may
+
+    def _part(
+        self,
+        kind: RegionKind,
+        parent: Region,
+        instruction: Instruction,
+        offset: Expr | None,
+        nbytes: Expr | None,
+        path: PathCondition,
+    ) -> RegionSet:
+        return self.add(
+            kind,
+            instruction.var,
+            instruction=instruction,
+            parent=parent,
+            offset=sum_of(parent.offset, offset),
+            nbytes=nbytes,
+            external=parent.external,
+            path=path,
+        )
+
+    def phi(
+        self, then: AbstractValue, otherwise: AbstractValue, branch: int, instruction: Instruction
+    ) -> AbstractValue:
+        """The value of an If."""
+        if isinstance(then, TuplePointees) and isinstance(otherwise, TuplePointees):
+            pairs = zip_longest(then.items, otherwise.items, fillvalue=NO_POINTEES)
+            return TuplePointees(tuple(self.phi(a, b, branch, instruction) for a, b in pairs))
+        a, b = collapsed(then), collapsed(otherwise)
+        offset = a.offset if a.offset == b.offset else None
+        if (a.must, a.may) == (b.must, b.may):
+            return Pointees(a.must, a.may, offset)
+        one = self.add(
+            RegionKind.PHI, instruction.var, instruction=instruction, sources=(a, b), branch=branch
+        )
+        return Pointees(one, NO_REGIONS, offset)
+
+    def no_tensors(self, value: AbstractValue) -> AbstractValue:
+        """`value` without the regions that are no storage; phis are left as they are."""
+        must, may = pointees_of(value)
+        tensors = region_set(i for i in members(must | may) if _is_tensor(self.regions[i]))
+        return Pointees(must & ~tensors, may & ~tensors) if tensors else value
+
+    def relations(self) -> tuple[list[RegionSet], list[RegionSet]]:
+        """For each region its ancestors and its descendants, itself among both."""
+        ancestors: list[RegionSet] = []
+        descendants = [RegionSet(1 << region.number) for region in self.regions]
+        for region in self.regions:
+            one, parent = RegionSet(1 << region.number), region.parent
+            ancestors.append(one if parent is None else one | ancestors[parent])
+            while parent is not None:
+                descendants[parent] |= one
+                parent = self.regions[parent].parent
+        return ancestors, descendants
+
+
+def _is_tensor(region: Region) -> bool:
+    if region.kind in (RegionKind.STORAGE, RegionKind.PHI):
+        return False
+    if region.kind is RegionKind.CONSTANT:
+        return True
+    return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))

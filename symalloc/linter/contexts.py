@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from symalloc.analysis.branch_tests import branch_tests
 from symalloc.analysis.call_expansion import ExpandedFunction, callees_to_write_out, expand_calls
-from symalloc.analysis.call_graph import functions_as_values
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.facts import FunctionFacts, facts_of
+from symalloc.analysis.facts import FunctionFacts, branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths, Possible
 from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
@@ -19,6 +17,7 @@ from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.memory_budget import MemoryBudget
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.linter.unproved_indices import UnprovedIndices
+from symalloc.program.control_flow import functions_as_values
 from symalloc.program.ir import CallFunction, Function, Program, Var
 from symalloc.program.operands import TypeNumbering
 from symalloc.size.condition import Condition

@@ -8,7 +8,6 @@ from functools import partial
 from time import perf_counter
 
 from symalloc.analysis.argument_binding import bind_function
-from symalloc.analysis.call_graph import functions_as_values
 from symalloc.analysis.facts import FunctionFacts
 from symalloc.linter.contexts import FunctionContexts
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
@@ -25,8 +24,7 @@ from symalloc.linter.function_prover import (
 from symalloc.linter.sites.site import FunctionContext, RelationSite
 from symalloc.linter.unproved_indices import UnprovedIndices
 from symalloc.program import ir
-from symalloc.program.casts import extent_pairs
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, functions_as_values
 from symalloc.program.ir import (
     Block,
     CallFunction,
@@ -41,6 +39,7 @@ from symalloc.program.ir import (
     TupleValue,
     Var,
 )
+from symalloc.program.operands import extent_pairs
 from symalloc.program.types import ScalarType, TensorType, TupleType
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict

@@ -24,8 +24,7 @@ from symalloc.linter.sites.site import (
 )
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
 from symalloc.program import ir
-from symalloc.program.declared_bounds import DeclaredBound
-from symalloc.program.ir import Instruction
+from symalloc.program.ir import DeclaredBound, Instruction
 from symalloc.program.operands import type_of
 from symalloc.program.types import TensorType
 from symalloc.prover.verdict import Proof, Verdict

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
 from symalloc.linter.sites.site import ANY_PASS, Passes
-from symalloc.program.declared_bounds import DeclaredBound, declared_bounds
-from symalloc.program.ir import Function, Origin, Var
+from symalloc.program.ir import DeclaredBound, Function, Origin, Var, declared_bounds
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.budget import Budget, excess
 from symalloc.prover.domain import INT64_MIN, Domain

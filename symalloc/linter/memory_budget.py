@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symalloc.analysis.call_graph import functions_as_values
 from symalloc.analysis.held_moments import KnownAt
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.program.control_flow import functions_as_values
 from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction
 
 

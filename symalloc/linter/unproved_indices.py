@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from symalloc.analysis.kernel_bounds import (
+from symalloc.analysis.kernels.index_bounds import (
     IndexBound,
     entry_facts_of,
     index_bounds,

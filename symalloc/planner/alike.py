@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from symalloc.planner.buffers.candidate import Candidate, Memory
 from symalloc.planner.buffers.candidates import FoundCandidates
 from symalloc.planner.memory_plan import Arena, Placement, Plan, Unplanned
-from symalloc.program.declared_bounds import DeclaredBound
-from symalloc.program.ir import Function, Var
+from symalloc.program.ir import DeclaredBound, Function, Var
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

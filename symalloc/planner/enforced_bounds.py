@@ -12,8 +12,7 @@ from itertools import islice, product
 
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import BoundsUse
-from symalloc.program.declared_bounds import DeclaredBound, declared_bounds
-from symalloc.program.ir import Function
+from symalloc.program.ir import DeclaredBound, Function, declared_bounds
 from symalloc.program.types import ALIGNMENT
 from symalloc.prover.bounds import Box, interval
 from symalloc.prover.domain import INT64_MAX, Domain

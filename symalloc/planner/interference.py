@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.liveness import Intervals
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import ZERO, Expr
 

@@ -1,7 +1,7 @@
 """The plan of a function: buffers, where each lies in its arena, and the checks that the arithmetic needs.
 
 Sizes and offsets are in bytes.  A live range is a sorted tuple of half-open intervals [begin, end) of
-positions (`symalloc.analysis.live_ranges`): two buffers may lie in the same place where no position is in
+positions (`symalloc.analysis.liveness`): two buffers may lie in the same place where no position is in
 both, and nothing else may be read from the numbers.  What comes later needs no other types: memory that lives
 inside one kernel is a buffer of that one position; a kernel that may write its output over a dying input
 counts as two positions, so that the two do not meet; another order of the instructions, or a copy left out,
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.program.types import ALIGNMENT

@@ -21,8 +21,7 @@ from symalloc.planner.memory_plan import Buffer, Plan, Rung
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.declared_bounds import DeclaredBound
-from symalloc.program.ir import Program, Var
+from symalloc.program.ir import DeclaredBound, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 

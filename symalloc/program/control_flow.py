@@ -11,14 +11,16 @@ against it solves any dataflow problem (`symalloc.analysis.dataflow`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import takewhile
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from symalloc.program import ir
 from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
-from symalloc.program.operands import variables_in, variables_of
+from symalloc.program.operands import function_references, operands_of, variables_in, variables_of
 from symalloc.program.record import from_fields
 from symalloc.size.cached_property import cached_property
 
@@ -199,3 +201,135 @@ def _close(frame: _Frame, points: list[ProgramPoint], joins: dict[int, tuple[int
     joins[frame.start] = (joins[frame.start][0], here)
     points.append(ProgramPoint(PointKind.JOIN, frame.branch, used, frame.start, result))
     return None
+
+
+# -- blocks within each other ------------------------------------------------------------------------------
+
+
+_Chain: TypeAlias = tuple[tuple[int, bool], ...]
+
+
+class Reservation(NamedTuple):
+    """The points [begin, end) of the block that memory is reserved in, and the one that it is in front of."""
+
+    block: tuple[int, int]
+    point: int
+
+
+@dataclass(slots=True)
+class BlockNesting:
+    """Finds the innermost block that holds some program points, and the point in it in front of them all."""
+
+    cfg: ControlFlowGraph
+    _chains: dict[int, _Chain] = field(default_factory=dict)
+
+    def reservation(self, points: Iterable[int]) -> Reservation:
+        """Return where memory that the instructions at `points` share is reserved.
+
+        That is in front of the first of them, or of the If of that block which the first lies in.
+        """
+        numbers = frozenset(points)
+        first = min(numbers)
+        if not self.cfg.joins:
+            return Reservation(self._range(()), first)
+        chain = self._chain(first)
+        depth = len(chain)
+        for other in numbers if chain else ():
+            depth = min(depth, _common(chain, self._chain(other)))
+        point = chain[depth][0] if depth < len(chain) else first
+        return Reservation(self._range(chain[:depth]), point)
+
+    def around(self, point: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Yield the blocks of Ifs around a point, the outermost first: the BRANCH, and the points of each."""
+        chain = self._chain(point)
+        for depth in range(len(chain)):
+            yield chain[depth][0], self._range(chain[: depth + 1])
+
+    def _range(self, chain: _Chain) -> tuple[int, int]:
+        if not chain:
+            return 0, self.cfg.exit + 1
+        branch, then = chain[-1]
+        middle, join = self.cfg.joins[branch]
+        return (branch + 1, middle) if then else (middle + 1, join)
+
+    def _chain(self, point: int) -> _Chain:
+        """The blocks around a point, the outermost first: the BRANCH of each, True for its then-block."""
+        if not self.cfg.joins:
+            return ()
+        found = self._chains.get(point)
+        if found is None:
+            branch = self.cfg.points[point].branch
+            around = (
+                () if branch < 0 else (*self._chain(branch), (branch, point <= self.cfg.joins[branch][0]))
+            )
+            found = self._chains[point] = around
+        return found
+
+
+def _common(left: _Chain, right: _Chain) -> int:
+    """The number of blocks that both chains begin with."""
+    if left is right:
+        return len(left)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+
+
+# -- the call graph ----------------------------------------------------------------------------------------
+
+
+def call_graph(graphs: Mapping[str, ControlFlowGraph]) -> dict[str, set[str]]:
+    """For each function the functions of the program that it calls, or hands to something that may."""
+    return {name: _called(cfg) & graphs.keys() for name, cfg in graphs.items()}
+
+
+def callees_first(callees: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """The functions so ordered that callees stand before callers, but for recursion."""
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    for root in callees:
+        stack = [(root, iter(sorted(callees[root])))] if root not in entered else []
+        entered.add(root)
+        while stack:
+            name, rest = stack[-1]
+            following = next((n for n in rest if n not in entered), None)
+            if following is None:
+                order[name] = None
+                stack.pop()
+            else:
+                entered.add(following)
+                stack.append((following, iter(sorted(callees[following]))))
+    return tuple(order)
+
+
+def recursive(callees: Mapping[str, set[str]]) -> frozenset[str]:
+    """The functions that are called while they are themselves under way."""
+    return frozenset(name for name in callees if name in _reached(callees, name))
+
+
+def functions_as_values(graphs: Iterable[ControlFlowGraph]) -> set[str]:
+    """The functions that are used other than by calling them: who calls these is not known."""
+    found: set[str] = set()
+    for point in (point for cfg in graphs for point in cfg.points):
+        if point.instruction is not None:
+            found.update(function_references(operands_of(point.instruction)))
+        if point.operand is not None:
+            found.update(function_references((point.operand,)))
+    return found
+
+
+def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
+    reached: set[str] = set()
+    pending = [start]
+    while pending:
+        fresh = callees[pending.pop()] - reached
+        reached |= fresh
+        pending.extend(fresh)
+    return reached
+
+
+def _called(cfg: ControlFlowGraph) -> set[str]:
+    found: set[str] = set()
+    found.update(call.name for _, call in cfg.of_type(ir.CallFunction))
+    others: Sequence[tuple[int, ir.Instruction]] = cfg.of_type(ir.CallPacked, ir.NotUnderstood)
+    for _, instruction in others:  # these may call what they are given
+        found.update(function_references(operands_of(instruction)))
+    return found

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from symalloc.program.kernel_access import BufferLayout, KernelAccess
 from symalloc.program.printed_script import PlaceFinder
 from symalloc.program.record import record
-from symalloc.program.slot_fault import SlotFault
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
-from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
+from symalloc.size.condition import Condition, ge, le
+from symalloc.size.expr import Expr, symbol
 
 
 @record(eq=False, kw_only=False)
@@ -398,3 +396,96 @@ class Program:
     stage: str = "as-is"
     source: Source | PlaceFinder | None = None
     devices: tuple[str, ...] = ()
+
+
+# -- bodies of kernels -------------------------------------------------------------------------------------
+
+
+class BufferLayout(NamedTuple):
+    """The place of a buffer's elements in memory, where it is declared: the first one lies `elem_offset`
+    elements behind the pointer (None: the caller says where), and `strides` are in elements, over the
+    kernel's symbols (None: row-major; a stride that is None, or a symbol of its own, is the caller's).
+    """
+
+    elem_offset: int | None
+    strides: tuple[Expr | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLoop:
+    """A loop of a kernel's body: `symbol` counts its passes, from 0 up to `passes` (not included).
+
+    Each loop of a kernel has a symbol of its own.  `passes` is None where it is not understood.  `parallel`:
+    the passes run side by side (threads, lanes of a vector), in no order.
+    """
+
+    symbol: str
+    passes: Expr | None
+    parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelAccess:
+    """A load or a store of the body of a PrimFunc, to its parameter number `parameter`.
+
+    `indices` are in elements, one for each dimension of the parameter, over the symbols of the kernel and of
+    `loops`, the loops around it from the outside in; None stands for an index that depends on data or was not
+    understood.  `domain` holds at each pass that gets there: the ranges of the loops, and the guards that
+    were understood.  `exact`: it is executed at every point of the domain (provided that no assertion stops
+    the kernel).  `handed`: it is what a callee does that was handed the pointer.  `copies`, of a store: loads
+    whose value it stores, each where its own domain holds.  Two accesses follow each other within each pass
+    of the loops that they share, which is where their `loops` begin alike.
+    """
+
+    parameter: int
+    kind: Literal["load", "store"]
+    indices: tuple[Expr | None, ...]
+    domain: tuple[Condition, ...] = ()
+    exact: bool = True
+    loops: tuple[KernelLoop, ...] = ()
+    handed: bool = False
+    copies: tuple[KernelAccess, ...] = ()
+
+
+# -- wrong uses of the shape heap --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFault:
+    """A slot of a shape heap that is loaded although nothing has written it; with `size`, one that is loaded
+    or `stored` although the heap has so few slots.
+    """
+
+    slot: int
+    builtin: str = ""  # that uses it
+    size: int | None = None
+    stored: bool = False
+
+
+# -- bounds that a function declares, and that nothing checks when it runs ---------------------------------
+
+
+class DeclaredBound(NamedTuple):
+    """One side of what a function declares about a symbol."""
+
+    symbol: str
+    value: int
+    is_upper: bool
+
+    @property
+    def condition(self) -> Condition:
+        """The bound as a condition."""
+        compare = le if self.is_upper else ge
+        return compare(symbol(self.symbol), self.value)
+
+    @property
+    def text(self) -> str:
+        """The bound in words."""
+        return f"at {'most' if self.is_upper else 'least'} {self.value}"
+
+
+def declared_bounds(function: Function) -> tuple[DeclaredBound, ...]:
+    """The bounds that a function declares, upper ones first."""
+    upper = (DeclaredBound(name, value, True) for name, value in function.declared_upper.items())
+    lower = (DeclaredBound(name, value, False) for name, value in function.declared_lower.items())
+    return (*upper, *lower)

@@ -11,8 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.analysis.branch_tests import branch_tests
-from symalloc.analysis.facts import facts_of
+from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.paths import PathCondition

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import AllocFresh, Function, Operand, Ownership, Program, Var
 from symalloc.program.types import TupleType
 from tests.program.build import NOTHING, Body, param, tensor_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from symalloc.analysis.plain_bounds import divided, is_below
+from symalloc.analysis.kernels.index_bounds import divided, is_below
 from symalloc.size.condition import lt
 from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, symbol
 from symalloc.size.sign import is_nonnegative

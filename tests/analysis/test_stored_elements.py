@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from symalloc.analysis.stored_elements import element_index, stored_elements
-from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.analysis.kernels.coverage import element_index, stored_elements
+from symalloc.program.ir import KernelAccess, KernelLoop
 from symalloc.size.condition import Condition, ge, le, lt, ne
 from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, symbol
 from tests.scale import tries

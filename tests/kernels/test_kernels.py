@@ -13,8 +13,7 @@ from tvm import tirx
 
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.engine import check
-from symalloc.program.ir import Kernel, KernelBuffer
-from symalloc.program.kernel_access import KernelAccess
+from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.extract_kernel import extract_kernel

@@ -16,8 +16,7 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import BoundsUse, PlanOptions
 from symalloc.program.control_flow import control_flow_graph
-from symalloc.program.declared_bounds import DeclaredBound
-from symalloc.program.ir import Function
+from symalloc.program.ir import DeclaredBound, Function
 from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover

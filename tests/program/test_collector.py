@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from symalloc.program.collector import no_collections
+from symalloc.program.record import no_collections
 
 
 def test_off_inside_and_on_again_behind_an_error() -> None:

@@ -1,6 +1,6 @@
 import pickle
 
-from symalloc.program.deferred_tuple import DeferredTuple
+from symalloc.program.record import DeferredTuple
 
 
 def test_items_are_made_once_when_they_are_asked_for():

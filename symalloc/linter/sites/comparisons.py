@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from symalloc.analysis.argument_binding import arguments_of, comparisons
-from symalloc.analysis.conflicts import Access
-from symalloc.analysis.inplace import StaleUse, stale_uses
-from symalloc.analysis.kernel_overlap import is_known
+from symalloc.analysis.conflicts import Access, StaleUse, stale_uses
+from symalloc.analysis.kernels.overlap import is_known
 from symalloc.linter.sites.site import (
     ConstraintSite,
     FunctionContext,
@@ -23,7 +22,6 @@ from symalloc.linter.sites.site import (
     places_of,
 )
 from symalloc.program import ir
-from symalloc.program.casts import read_cast
 from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import (
     CallKernel,
@@ -35,7 +33,7 @@ from symalloc.program.ir import (
     Operand,
     Scalar,
 )
-from symalloc.program.operands import inplace_operands, operands_of, tensor_type, type_of
+from symalloc.program.operands import inplace_operands, operands_of, read_cast, tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product

@@ -13,8 +13,8 @@ from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, kernel_facts
-from symalloc.analysis.kernel_bounds import IndexBound
-from symalloc.analysis.kernel_overlap import Conditions, KernelArgument, clashes, is_known
+from symalloc.analysis.kernels.index_bounds import IndexBound
+from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import NO_POINTEES, Region, Target, only_region
@@ -29,9 +29,8 @@ from symalloc.linter.sites.site import (
     instruction_sites,
 )
 from symalloc.program import ir
-from symalloc.program.ir import CallKernel, CallTIR, Kernel, NotUnderstood, Operand
+from symalloc.program.ir import CallKernel, CallTIR, Kernel, NotUnderstood, Operand, SlotFault
 from symalloc.program.operands import tensor_type
-from symalloc.program.slot_fault import SlotFault
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr, constant, symbol
 

@@ -8,7 +8,6 @@ from functools import partial
 from itertools import islice, product
 
 from symalloc.analysis.conflicts import Access, ReuseConflict
-from symalloc.analysis.gaps import Stretch, bytes_of, ends_of
 from symalloc.analysis.handles import (
     HandleFault,
     killed_variables,
@@ -16,10 +15,10 @@ from symalloc.analysis.handles import (
     used_variables,
     uses_after_kill,
 )
-from symalloc.analysis.ranges import Range
+from symalloc.analysis.kernels.coverage import element_index
+from symalloc.analysis.kernels.gaps import Range, Stretch, bytes_of, ends_of
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
-from symalloc.analysis.stored_elements import element_index
 from symalloc.analysis.unwritten_reads import UnwrittenRead
 from symalloc.linter.sites.site import (
     ConstraintSite,

@@ -9,8 +9,7 @@ from functools import partial
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.region_maker import byte_count
-from symalloc.analysis.regions import Region, RegionKind, only_region
+from symalloc.analysis.regions import Region, RegionKind, byte_count, only_region
 from symalloc.analysis.sets import contains
 from symalloc.linter.sites.comparisons import argument_name, argument_site
 from symalloc.linter.sites.site import (

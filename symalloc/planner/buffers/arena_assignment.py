@@ -49,7 +49,7 @@ from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, samp
 from symalloc.planner.buffers.shape_search import ShapeSearch
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.search.domain_grid import sample_grid
-from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.control_flow import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.prover.domain import Domain
 from symalloc.size.cached_property import cached_property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from symalloc.planner.search.grid import Values
-from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.control_flow import BlockNesting
 
 
 def least_on_paths(need: Values, steps: Sequence[int], nesting: BlockNesting) -> Values:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.liveness import Intervals
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.planner.buffers.tenant import Tenant
-from symalloc.program.block_nesting import BlockNesting, Reservation
+from symalloc.program.control_flow import BlockNesting, Reservation
 from symalloc.program.record import from_fields
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from symalloc.analysis.live_ranges import LiveRange
+from symalloc.analysis.liveness import LiveRange
 from symalloc.planner.buffers.sizing import SymbolDefinition
 from symalloc.planner.buffers.tenant import Tenant
 from symalloc.planner.memory_plan import Buffer, Unplanned

@@ -21,7 +21,7 @@ from symalloc.planner.buffers.sample_shapes import ExtentBounds
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.control_flow import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 from symalloc.program.record import from_fields
 

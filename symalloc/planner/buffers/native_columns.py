@@ -12,7 +12,7 @@ from symalloc.native.library import has_native
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.tenant import Tenant
-from symalloc.program.block_nesting import BlockNesting
+from symalloc.program.control_flow import BlockNesting
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import ColumnsObject

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
-from symalloc.analysis.live_ranges import Intervals, LiveRange
+from symalloc.analysis.liveness import Intervals, LiveRange
 from symalloc.analysis.paths import enumerate_paths
 from symalloc.analysis.plain_paths import PlainPath, plain_paths
 from symalloc.analysis.regions import Region

@@ -12,8 +12,7 @@ from functools import lru_cache
 from symalloc.planner.enforced_bounds import greatest, within
 from symalloc.planner.value_bounds import ValueBounds
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.program.declared_bounds import DeclaredBound
-from symalloc.program.ir import Instruction, MatchCast, Origin, Var
+from symalloc.program.ir import DeclaredBound, Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ALIGNMENT, ScalarType, TensorType, Type, extents_of, type_leaves
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.ordering import SyntacticOrder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.analysis.live_ranges import Intervals
+from symalloc.analysis.liveness import Intervals
 from symalloc.program.record import record
 from symalloc.size.expr import Expr
 

@@ -16,12 +16,11 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 
-from symalloc.analysis.call_graph import call_graph
 from symalloc.analysis.donation import Donation, function_meant
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import GuardKind
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, call_graph
 from symalloc.program.ir import CallKernel, Instruction, Program, Var
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import DonatedAlias, Overlay, donated_aliases

@@ -13,8 +13,7 @@ from tvm.ir import GenericConst, Op, StringImm
 
 from symalloc.planner.memory_plan import Plan
 from symalloc.program import ir
-from symalloc.program.block_nesting import BlockNesting
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import BlockNesting, ControlFlowGraph
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,

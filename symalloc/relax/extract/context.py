@@ -11,7 +11,7 @@ from tvm import relax, runtime
 from tvm.ir.prim import expr as prim
 
 from symalloc.program import ir
-from symalloc.program.slot_fault import SlotFault
+from symalloc.program.ir import SlotFault
 from symalloc.program.span import Span
 from symalloc.program.types import (
     OpaqueType,

@@ -9,9 +9,8 @@ from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
-from symalloc.program.deferred_tuple import DeferredTuple
-from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Origin
-from symalloc.program.kernel_access import BufferLayout
+from symalloc.program.ir import BufferLayout, Kernel, KernelBuffer, KernelScalar, Origin
+from symalloc.program.record import DeferredTuple
 from symalloc.program.types import DType
 from symalloc.relax.extract.buffer_accesses import BufferAccesses, buffer_accesses
 from symalloc.relax.extract.covers import constant_extent, covered

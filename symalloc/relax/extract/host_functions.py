@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from tvm import tirx
 from tvm.tirx.buffer import BufferType
 
-from symalloc.program.slot_fault import SlotFault
+from symalloc.program.ir import SlotFault
 from symalloc.relax.extract.buffer_accesses import buffer_accesses
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, PrimNode

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from tvm import s_tir, tirx
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.kernel_access import KernelLoop
+from symalloc.program.ir import KernelLoop
 from symalloc.relax.extract.covers import constant_extent
 from symalloc.relax.extract.kernel_exits import LoopFrame, UnknownExit, leaving, without_skipped
 from symalloc.relax.extract.kernel_expressions import KernelExpressions

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tvm import ir, tirx
 
-from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.program.ir import KernelAccess, KernelLoop
 from symalloc.relax.extract.kernel_scope import KernelScope
 from symalloc.relax.ir_types import Node
 from symalloc.size.choice import maximum

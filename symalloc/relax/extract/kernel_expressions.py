@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from tvm import ir
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.program.ir import KernelAccess, KernelLoop
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.buffer_places import BufferPlaces
 from symalloc.relax.extract.kernel_scope import KernelScope

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from symalloc.program.ir import KernelBuffer
-from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt
 from symalloc.size.expr import symbol
 

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
-from symalloc.analysis.call_graph import callees_first, recursive
+from symalloc.program.control_flow import callees_first, recursive
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, of_type, visit
 from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_body, without
 

@@ -21,7 +21,7 @@ from tvm.ir import Call, Op, PrimType
 from tvm.relax.analysis import free_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.live_handles import LiveHandles, live_handles
+from symalloc.analysis.liveness import LiveHandles, live_handles
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind

@@ -15,8 +15,8 @@ from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
-from symalloc.program.collector import no_collections
 from symalloc.program.ir import Function, Origin, Program, Var
+from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.accepts_offset import OffsetKernels

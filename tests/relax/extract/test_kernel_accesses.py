@@ -7,8 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from symalloc.program.ir import Kernel, Program
-from symalloc.program.kernel_access import KernelAccess
+from symalloc.program.ir import Kernel, KernelAccess, Program
 
 Read = Callable[[str], Program]
 

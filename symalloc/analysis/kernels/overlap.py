@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from symalloc.program.ir import Kernel, KernelBuffer
-from symalloc.program.kernel_access import KernelAccess, KernelLoop
+from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelLoop
 from symalloc.size.condition import Condition, conjunction, eq, lt, negate
 from symalloc.size.expr import ZERO, Expr, symbol
 

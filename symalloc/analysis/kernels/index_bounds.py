@@ -1,0 +1,311 @@
+"""Indices of a kernel's body that are not inside by sight, each with the extent that it must stay below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelScalar
+from symalloc.size.choice import maximum, minimum
+from symalloc.size.condition import Condition, Relation, ge, le, lt
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Symbol, floordiv, product, symbol
+from symalloc.size.sign import is_nonnegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexBound:
+    """Index number `axis` of an access, and the extent of the buffer there; in elements, over the kernel's
+    symbols.
+
+    `range` are its extremes over the loops.  `in_memory`: whatever it is, the element lies in the memory of
+    the buffer, because the other indices make up for it.
+    """
+
+    access: KernelAccess
+    buffer: KernelBuffer
+    axis: int
+    index: Expr
+    extent: Expr
+    range: Extremes
+    in_memory: bool = False
+
+    @property
+    def certain_range(self) -> tuple[Expr, Expr]:
+        """The least and the greatest index that must be inside.
+
+        Where it is not known which passes are executed, these are the ends swapped: some pass must be inside.
+        """
+        ends = self.range.least, self.range.greatest
+        return ends if self.access.exact else (ends[1], ends[0])
+
+
+def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
+    """The indices of `kernel` that are not inside by sight; those that depend on data are left out."""
+    scalars = scalars_of(kernel)
+    nonnegative = partial(is_nonnegative, signed=scalars)
+    buffers = (*kernel.parameters, *kernel.own_buffers)
+    for access in chain(kernel.accesses, kernel.own_accesses):
+        buffer = buffers[access.parameter]
+        if not isinstance(buffer, KernelBuffer) or buffer.shape is None:
+            continue
+        if len(buffer.shape) != len(access.indices):
+            continue
+        counters = tuple(loop.symbol for loop in access.loops)
+        for axis, (index, extent) in enumerate(zip(access.indices, buffer.shape, strict=True)):
+            if index is None or _is_inside(access, index, extent, scalars):
+                continue
+            found = extremes(index, access.domain, counters, nonnegative)
+            yield IndexBound(access=access, buffer=buffer, axis=axis, index=index, extent=extent, range=found)
+
+
+def place_in_memory(kernel: Kernel, bound: IndexBound) -> IndexBound | None:
+    """The number of the element that an access is at, counted row by row, and that of all elements.
+
+    None where these are not known, and for a buffer of one dimension.
+    """
+    access, shape = bound.access, bound.buffer.shape
+    known = [index for index in access.indices if index is not None]
+    if shape is None or len(shape) < 2 or len(known) < len(shape) or bound.buffer.layout is not None:
+        return None
+    place = known[0]
+    for index, extent in zip(known[1:], shape[1:], strict=True):
+        place = place * extent + index
+    nonnegative = partial(is_nonnegative, signed=scalars_of(kernel))
+    counters = tuple(loop.symbol for loop in access.loops)
+    found = extremes(place, access.domain, counters, nonnegative)
+    return replace(bound, index=place, extent=product(shape), range=found)
+
+
+def entry_facts_of(kernel: Kernel) -> tuple[Condition, ...]:
+    """The facts on entry to a kernel: the extents of its buffers are not negative."""
+    extents = (e for p in kernel.parameters if isinstance(p, KernelBuffer) for e in p.shape or ())
+    facts = dict.fromkeys(ge(extent, 0) for extent in extents if extent.as_symbol is None)
+    return tuple(fact for fact in facts if fact.as_bool is None)
+
+
+def unknown_indices(kernel: Kernel) -> int:
+    """Count the indices that depend on data, or were not understood."""
+    accesses = chain(kernel.accesses, kernel.own_accesses)
+    return sum(index is None for access in accesses for index in access.indices)
+
+
+def _is_inside(access: KernelAccess, index: Expr, extent: Expr, scalars: frozenset[str]) -> bool:
+    """Return whether an index is plainly inside: mostly the symbol of a loop that ends at the extent."""
+    name = index.as_symbol
+    if name is not None and any(loop.symbol == name and loop.passes == extent for loop in access.loops):
+        return True
+    return is_nonnegative(index, scalars) and is_below(index, extent, access.domain, scalars)
+
+
+def scalars_of(kernel: Kernel) -> frozenset[str]:
+    """The symbols of a kernel that may be negative: no extent is one of them."""
+    bare = {e.as_symbol for p in kernel.parameters if isinstance(p, KernelBuffer) for e in p.shape or ()}
+    names = {p.name for p in kernel.parameters if isinstance(p, KernelScalar)}
+    return frozenset(names - bare)
+
+
+# -- extremes over loops -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extremes:
+    """The least and the greatest value of an expression where `where` holds.
+
+    `counters` are the loop symbols that are left in `least`, `greatest` and `where`, all >= 0.
+    """
+
+    least: Expr
+    greatest: Expr
+    where: tuple[Condition, ...]
+    counters: tuple[str, ...] = ()
+
+
+def extremes(
+    expr: Expr, where: Iterable[Condition], counters: Sequence[str], nonnegative: Callable[[Expr], bool]
+) -> Extremes:
+    """The extremes of `expr` at the points of `where`, over sizes and `counters` (from the outside in).
+
+    `nonnegative` tells which expressions over sizes are known to be >= 0.
+    """
+    found = Extremes(least=expr, greatest=expr, where=tuple(dict.fromkeys(where)), counters=tuple(counters))
+    for counter in reversed(counters):
+        found = _without(found, counter, nonnegative) or found
+    return found
+
+
+def _without(found: Extremes, counter: str, nonnegative: Callable[[Expr], bool]) -> Extremes | None:
+    """The extremes with `counter` eliminated; None where its ends are not plain."""
+    others = frozenset(found.counters) - {counter}
+    low, high = factor_of(found.least, counter), factor_of(found.greatest, counter)
+    about = [condition for condition in found.where if counter in condition.symbols]
+    bounds = _Bounds.of(about, counter, others)
+    if low is None or high is None or bounds is None:
+        return None
+    least = _at_end(found.least, low, counter, bounds.lower, bounds.upper, nonnegative)
+    greatest = _at_end(found.greatest, high, counter, bounds.upper, bounds.lower, nonnegative)
+    if least is None or greatest is None:
+        return None
+    kept = [condition for condition in found.where if counter not in condition.symbols]
+    runs = [le(a, b) for a in bounds.lowers for b in bounds.uppers]
+    held = (c for c in dict.fromkeys((*kept, *runs)) if c.as_bool is not True)
+    return Extremes(
+        least=least,
+        greatest=greatest,
+        where=tuple(held),
+        counters=tuple(c for c in found.counters if c in others),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The bounds of one symbol, each over sizes, or over symbols of other loops where it is the only one."""
+
+    lowers: tuple[Expr, ...]
+    uppers: tuple[Expr, ...]
+
+    @property
+    def lower(self) -> Expr | None:
+        return maximum(*self.lowers) if self.lowers else None
+
+    @property
+    def upper(self) -> Expr | None:
+        return minimum(*self.uppers) if self.uppers else None
+
+    @classmethod
+    def of(cls, conditions: Iterable[Condition], counter: str, others: frozenset[str]) -> _Bounds | None:
+        """None where a condition is no bound, or where two bounds on a side hang on other loops."""
+        lowers: dict[Expr, None] = {}
+        uppers: dict[Expr, None] = {}
+        for condition in conditions:
+            read = _bound(condition, counter, others)
+            if read is None:
+                return None
+            lower, upper = read
+            if lower is not None:
+                lowers[lower] = None
+            if upper is not None:
+                uppers[upper] = None
+        for side in (lowers, uppers):
+            if len(side) > 1 and any(bound.symbols & others for bound in side):
+                return None
+        return cls(tuple(lowers), tuple(uppers))
+
+
+def _bound(
+    condition: Condition, counter: str, others: frozenset[str]
+) -> tuple[Expr | None, Expr | None] | None:
+    """The lower and the upper bound that a relation sets; None for what is no bound."""
+    if not isinstance(condition, Relation) or condition.operator == "!=":
+        return None
+    factor = factor_of(condition.expr, counter)
+    number = None if factor is None else factor.as_constant
+    if not number:
+        return None
+    rest = condition.expr - symbol(counter) * number  # number * counter + rest <= 0, or == 0
+    if abs(number) != 1 and (condition.operator == "==" or rest.symbols & others):
+        return None
+    upper = floordiv(-rest, number) if number > 0 else None
+    lower = -floordiv(-rest, -number) if number < 0 else None
+    if condition.operator == "==":
+        return (upper, upper) if lower is None else (lower, lower)
+    return lower, upper
+
+
+def factor_of(expr: Expr, counter: str) -> Expr | None:
+    """The factor of the symbol `counter` in `expr`; None where `expr` is not linear in it."""
+    if counter not in expr.symbols:
+        return ZERO
+    found = ZERO
+    for monomial, coefficient in expr.terms.items():
+        powers = [p for atom, p in monomial if isinstance(atom, Symbol) and atom.name == counter]
+        hidden = any(counter in atom.symbols for atom, _ in monomial if not isinstance(atom, Symbol))
+        if hidden or powers not in ([], [1]):
+            return None
+        if powers:
+            rest = tuple(part for part in monomial if part[0].key != counter)
+            found = found + Expr({rest: coefficient})
+    return found
+
+
+def _at_end(
+    expr: Expr,
+    factor: Expr,
+    counter: str,
+    towards: Expr | None,
+    away: Expr | None,
+    nonnegative: Callable[[Expr], bool],
+) -> Expr | None:
+    """`expr` at the end of a loop that it grows towards; None where that end is not known."""
+    if not factor.terms:
+        return expr
+    end = towards if nonnegative(factor) else away if nonnegative(-factor) else None
+    return None if end is None else expr.substitute({counter: end})
+
+
+# -- bounds plain from the form ----------------------------------------------------------------------------
+
+
+_DEEPEST = 8
+
+
+def is_below(
+    expr: Expr, end: Expr, facts: Collection[Condition], scalars: Collection[str], depth: int = 0
+) -> bool:
+    """Return whether `expr < end` plainly follows from `facts`."""
+    below = lt(expr, end)
+    if below.as_bool is not None:
+        return below.as_bool
+    if below in facts:
+        return True
+    if depth >= _DEEPEST:
+        return False
+    atom = expr.as_atom
+    if isinstance(atom, Mod):
+        return is_nonnegative(end - atom.denominator, scalars)
+    if isinstance(atom, FloorDiv):
+        return is_below(atom.numerator, end * atom.denominator, facts, scalars, depth + 1)
+    rows = (a for a in expr.atoms if isinstance(a, FloorDiv | Symbol))
+    return any(_is_below_in_rows(expr, row, end, facts, scalars, depth + 1) for row in rows)
+
+
+def _is_below_in_rows(
+    expr: Expr,
+    atom: FloorDiv | Symbol,
+    end: Expr,
+    facts: Collection[Condition],
+    scalars: Collection[str],
+    depth: int,
+) -> bool:
+    """`row * width + column` is below `rows * width`, where the row and the column are below theirs."""
+    width, column = _taken_out(expr, atom)
+    if not is_nonnegative(width, scalars):
+        return False
+    rows = divided(end, width)
+    row = Expr({((atom, 1),): 1})
+    if rows is None or (isinstance(atom, Symbol) and lt(row, rows) not in facts):
+        return False
+    return is_below(column, width, facts, scalars, depth) and is_below(row, rows, facts, scalars, depth)
+
+
+def _taken_out(expr: Expr, atom: Atom) -> tuple[Expr, Expr]:
+    """The factor of `atom` in `expr`, and what is left; no factor where it stands in a power."""
+    factor, rest = ZERO, ZERO
+    for monomial, coefficient in expr.terms.items():
+        if (atom, 1) in monomial:
+            factor = factor + Expr({tuple(part for part in monomial if part[0] != atom): coefficient})
+        else:
+            rest = rest + Expr({monomial: coefficient})
+    return factor, rest
+
+
+def divided(expr: Expr, width: Expr) -> Expr | None:
+    """`expr / width`; None where it does not come out even, or `width` is a sum."""
+    if len(width.terms) != 1:
+        return None
+    ((monomial, coefficient),) = width.terms.items()
+    found = expr.over(monomial)
+    if found is None or any(c % coefficient for c in found.terms.values()):
+        return None
+    return Expr({m: c // coefficient for m, c in found.terms.items()})
