@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
-from symalloc.analysis.kernels.gaps import Stretch
+from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, RegionKind, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
@@ -46,14 +46,14 @@ class _Parameter(NamedTuple):
 class _Plan(NamedTuple):
     """The parameters that a kernel reads or writes, and the positions to look at whatever the call.
 
-    `surely` are those that it reads, `doubtful` those that it may read, `partly` those that it writes, but
+    `must` are those that it reads, `may` those that it may read, `partial` those that it writes, but
     perhaps not in full.  `unknown`: nothing is known of what it writes.
     """
 
     parameters: tuple[_Parameter, ...]
-    surely: tuple[int, ...]
-    doubtful: tuple[int, ...]
-    partly: tuple[int, ...]
+    must: tuple[int, ...]
+    may: tuple[int, ...]
+    partial: tuple[int, ...]
     unknown: bool
 
 
@@ -76,28 +76,28 @@ class KernelCoverages:
 def _plan(known: Mapping[int, ParameterCoverage]) -> _Plan:
     return _Plan(
         parameters=tuple(_Parameter(i, *c) for i, c in known.items()),
-        surely=tuple(i for i, c in known.items() if c.reads and c.surely),
-        doubtful=tuple(i for i, c in known.items() if c.reads and not c.surely),
-        partly=tuple(i for i, c in known.items() if c.writes),
+        must=tuple(i for i, c in known.items() if c.reads and c.surely),
+        may=tuple(i for i, c in known.items() if c.reads and not c.surely),
+        partial=tuple(i for i, c in known.items() if c.writes),
         unknown=not any(c.reads or c.writes is not None for c in known.values()),
     )
 
 
-class Needs(NamedTuple):
+class RequiredContents(NamedTuple):
     """The regions whose content one point reads as it was before.
 
-    `doubtful` are those that it may not read after all.  `partly` are regions that it writes, but not all of
-    them whatever the shapes.  `given` are regions that count as written behind the point, whatever its effect
-    says: something that is not understood was handed them, or a kernel of which that is not known.
+    `may` are those that it may not read after all.  `partial` are regions that it writes, but not all of
+    them whatever the shapes.  `assumed` are regions that count as written behind the point, whatever its
+    effect says: something that is not understood was handed them, or a kernel of which that is not known.
     """
 
-    surely: RegionSet = NO_REGIONS
-    doubtful: RegionSet = NO_REGIONS
-    partly: RegionSet = NO_REGIONS
-    given: RegionSet = NO_REGIONS
+    must: RegionSet = NO_REGIONS
+    may: RegionSet = NO_REGIONS
+    partial: RegionSet = NO_REGIONS
+    assumed: RegionSet = NO_REGIONS
 
 
-NO_NEEDS = Needs()
+NOTHING_REQUIRED = RequiredContents()
 
 
 class KernelCalls:
@@ -111,14 +111,14 @@ class KernelCalls:
             if origin in (ir.Origin.DIMENSION, ir.Origin.CAST)
         )
 
-    def needs(self, call: KernelCall) -> Needs:
+    def needs(self, call: KernelCall) -> RequiredContents:
         """The needs of a call, over all of its arguments."""
         plan, values = self.coverages.of(call.kernel), self.values(call)
-        surely = self.read(plan.surely, values)
-        doubtful = self.read(plan.doubtful, values) if plan.doubtful else NO_REGIONS
-        if not plan.partly and not plan.unknown:
-            return from_fields(Needs, (surely, doubtful, NO_REGIONS, NO_REGIONS))
-        partly = whole = NO_REGIONS
+        must = self.read(plan.must, values)
+        may = self.read(plan.may, values) if plan.may else NO_REGIONS
+        if not plan.partial and not plan.unknown:
+            return from_fields(RequiredContents, (must, may, NO_REGIONS, NO_REGIONS))
+        partial = whole = NO_REGIONS
         for position, _, _, writes in plan.parameters:
             if position >= len(values):
                 continue
@@ -126,8 +126,8 @@ class KernelCalls:
             if writes is None:
                 whole |= regions
             elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
-                partly |= regions
-        return Needs(surely, doubtful, partly & ~whole, whole)
+                partial |= regions
+        return RequiredContents(must, may, partial & ~whole, whole)
 
     def read(self, positions: Sequence[int], values: Sequence[AbstractValue]) -> RegionSet:
         """The tensors that some of the arguments surely are."""
@@ -141,9 +141,9 @@ class KernelCalls:
                 found |= surely_meant(self.points_to, leaf)
         return found & ~self.points_to.storages if found else found
 
-    def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[Stretch]:
+    def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[MemoryRange]:
         """The parts of a region that a call reads, or may write; empty where they are not known."""
-        found: list[Stretch] = []
+        found: list[MemoryRange] = []
         values = self.values(call)
         for position, reads, _, writes in self.coverages.of(call.kernel).parameters:
             if position >= len(values):
@@ -154,13 +154,13 @@ class KernelCalls:
             region, kind = self.points_to.regions[number], self.types(call)[position]
             boxes = writes if stores else reads
             if boxes is None:
-                return [Stretch(region)]
-            found += (Stretch(region, kind, one) for one in self.at_call(call, position, boxes))
+                return [MemoryRange(region)]
+            found += (MemoryRange(region, kind, one) for one in self.at_call(call, position, boxes))
         return found
 
-    def loads(self, call: KernelCall, number: int) -> list[Stretch] | None:
+    def loads(self, call: KernelCall, number: int) -> list[MemoryRange] | None:
         """The parts that hold all that a call may read of a region; None where that may be everything."""
-        kernel, found = self.coverages.kernels.get(call.kernel), list[Stretch]()
+        kernel, found = self.coverages.kernels.get(call.kernel), list[MemoryRange]()
         points_to, kinds = self.points_to, self.types(call)
         family = points_to.ancestors[number] | points_to.descendants[number]
         for position, value in enumerate(self.values(call)):
@@ -172,7 +172,9 @@ class KernelCalls:
             if boxes is None or only_member(named) != number:
                 return None
             region = points_to.regions[number]
-            found += (Stretch(region, kinds[position], one) for one in self.at_call(call, position, boxes))
+            found += (
+                MemoryRange(region, kinds[position], one) for one in self.at_call(call, position, boxes)
+            )
         return found or None
 
     def values(self, call: KernelCall) -> Sequence[AbstractValue]:
@@ -249,33 +251,33 @@ class Content:
         self._reader = _NeedReader(program, points_to, summaries, self._calls)
 
     @cached_property
-    def needs(self) -> Sequence[Needs]:
+    def needs(self) -> Sequence[RequiredContents]:
         """An entry for each point; nothing that plans memory asks for it."""
         return [self._reader.needs(point) for point in self.points_to.cfg.points]
 
-    def reads(self, point: int, number: int) -> Sequence[Stretch]:
+    def reads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which needs it reads."""
-        return self._stretches(point, number, stores=False) or (Stretch(self.points_to.regions[number]),)
+        return self._stretches(point, number, stores=False) or (MemoryRange(self.points_to.regions[number]),)
 
-    def loads(self, point: int, number: int) -> Sequence[Stretch]:
+    def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts that hold all that a point may read of a region."""
         call = self.points_to.cfg.points[point].instruction
         found = self._calls.loads(call, number) if isinstance(call, ir.CallKernel | ir.CallTIR) else None
         if found is None or any(one.is_whole for one in found):
-            return (Stretch(self.points_to.regions[number]),)
+            return (MemoryRange(self.points_to.regions[number]),)
         return found
 
-    def writes(self, point: int, number: int) -> Sequence[Stretch]:
+    def writes(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which writes it may write."""
-        found = self._stretches(point, number, stores=True) if self.needs[point].partly else ()
+        found = self._stretches(point, number, stores=True) if self.needs[point].partial else ()
         if not found or any(one.is_whole for one in found):
-            return (Stretch(self.points_to.regions[number]),)
+            return (MemoryRange(self.points_to.regions[number]),)
         return found
 
-    def _stretches(self, point: int, number: int, *, stores: bool) -> Sequence[Stretch]:
+    def _stretches(self, point: int, number: int, *, stores: bool) -> Sequence[MemoryRange]:
         call = self.points_to.cfg.points[point].instruction
         if isinstance(call, ir.CallOperator) and call.name in READS_SOME:
-            return (Stretch(self.points_to.regions[number], elements=Elements((), exact=False)),)
+            return (MemoryRange(self.points_to.regions[number], elements=Elements((), exact=False)),)
         if not isinstance(call, ir.CallKernel | ir.CallTIR):
             return ()
         return self._calls.stretches(call, number, stores=stores)
@@ -292,13 +294,15 @@ class _NeedReader:
         self.program, self.points_to, self.summaries, self.calls = program, points_to, summaries, calls
         self.tensors = ~points_to.storages
 
-    def needs(self, point: ProgramPoint) -> Needs:
+    def needs(self, point: ProgramPoint) -> RequiredContents:
         if point.kind is PointKind.INSTRUCTION:
             handler = _NEEDS.get(type(point.instruction))
-            return NO_NEEDS if handler is None else handler(self, point.instruction)
+            return NOTHING_REQUIRED if handler is None else handler(self, point.instruction)
         if point.kind is PointKind.EXIT:
-            return Needs(self.content((point.operand,)))
-        return Needs(self.content(point.uses)) if point.kind is PointKind.BRANCH else NO_NEEDS
+            return RequiredContents(self.content((point.operand,)))
+        return (
+            RequiredContents(self.content(point.uses)) if point.kind is PointKind.BRANCH else NOTHING_REQUIRED
+        )
 
     def content(self, operands: Sequence[ir.Operand | None]) -> RegionSet:
         """The tensors that operands surely point to, each on its branch."""
@@ -308,20 +312,20 @@ class _NeedReader:
                 found |= surely_meant(self.points_to, leaf)
         return found & self.tensors
 
-    def call_packed(self, call: ir.CallPacked) -> Needs:
+    def call_packed(self, call: ir.CallPacked) -> RequiredContents:
         known = packed_function(call.name)
         if known.looks:
-            return NO_NEEDS
+            return NOTHING_REQUIRED
         if known.reads_only or known.writes:
             read = [a for index, a in enumerate(call.arguments) if index not in known.fills]
-            return Needs(self.content(read))
-        return Needs(doubtful=self.content(call.arguments)) if call.pure else NO_NEEDS
+            return RequiredContents(self.content(read))
+        return RequiredContents(may=self.content(call.arguments)) if call.pure else NOTHING_REQUIRED
 
-    def call_operator(self, call: ir.CallOperator) -> Needs:
+    def call_operator(self, call: ir.CallOperator) -> RequiredContents:
         looked_at = SHAPE_ARGUMENTS.get(call.name, frozenset())
-        return Needs(self.content([a for i, a in enumerate(call.arguments) if i not in looked_at]))
+        return RequiredContents(self.content([a for i, a in enumerate(call.arguments) if i not in looked_at]))
 
-    def call_function(self, call: ir.CallFunction) -> Needs:
+    def call_function(self, call: ir.CallFunction) -> RequiredContents:
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
             return self.not_understood(call.arguments)
@@ -329,17 +333,17 @@ class _NeedReader:
         for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call.arguments, callee)):
             if contains(summary.needs, number):
                 found |= surely_meant(self.points_to, leaf)
-        return Needs(found & self.tensors)
+        return RequiredContents(found & self.tensors)
 
-    def not_understood(self, operands: Sequence[ir.Operand]) -> Needs:
+    def not_understood(self, operands: Sequence[ir.Operand]) -> RequiredContents:
         given = NO_REGIONS
         for operand in operands:
             given |= self.points_to.regions_of(operand)
-        return Needs(given=given)
+        return RequiredContents(assumed=given)
 
 
-_NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
-    ir.Assert: lambda reader, i: Needs(reader.content(i.reads)) if i.reads else NO_NEEDS,
+_NEEDS: dict[type, Callable[[_NeedReader, Any], RequiredContents]] = {
+    ir.Assert: lambda reader, i: RequiredContents(reader.content(i.reads)) if i.reads else NOTHING_REQUIRED,
     ir.CallFunction: _NeedReader.call_function,
     ir.CallKernel: lambda reader, i: reader.calls.needs(i),
     ir.CallOperator: _NeedReader.call_operator,
@@ -352,12 +356,14 @@ _NEEDS: dict[type, Callable[[_NeedReader, Any], Needs]] = {
 # -- for the summary of a function -------------------------------------------------------------------------
 
 
-def needed_parameters(points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[Needs]) -> LeafSet:
+def needed_parameters(
+    points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[RequiredContents]
+) -> LeafSet:
     """The leaves of the parameters that some point reads before any point has written to them."""
     early = written = NO_REGIONS
     for effect, need in zip(effects, needs, strict=True):
-        early |= points_to.resolve(need.surely) & ~written
-        made = effect.written | need.given
+        early |= points_to.resolve(need.must) & ~written
+        made = effect.written | need.assumed
         if made & ~written:
             written |= related(points_to, made)
     found = NO_LEAVES

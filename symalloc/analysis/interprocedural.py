@@ -211,7 +211,7 @@ def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
     for effect in effects[:-1]:  # the last point returns
         reads |= effect.reads | effect.may_reads
     for effect, need in zip(effects, content.needs, strict=True):
-        written |= effect.written | need.given
+        written |= effect.written | need.assumed
         writes |= effect.writes
         may_writes |= effect.may_writes
         captures |= effect.captures

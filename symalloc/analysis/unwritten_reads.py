@@ -13,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from symalloc.analysis.content import NO_NEEDS, Content
+from symalloc.analysis.content import NOTHING_REQUIRED, Content
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.kernels.gaps import Gap, Range, Stretch, gaps
+from symalloc.analysis.kernels.coverage import Range
+from symalloc.analysis.kernels.uninitialized import (
+    MemoryRange,
+    UninitializedRange,
+    uninitialized_ranges,
+)
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Region, RegionKind, Target
@@ -39,7 +44,7 @@ class UnwrittenRead(NamedTuple):
     reader: int
     region: int
     path: PathCondition
-    gap: Gap
+    gap: UninitializedRange
     doubtful: bool
     decided: bool
     left_by: Region | None = None
@@ -49,7 +54,7 @@ class _Write(NamedTuple):
     """A point that writes a region, or the part `stretch` of it, on the branches `path`."""
 
     point: int
-    stretch: Stretch
+    stretch: MemoryRange
     path: PathCondition
 
 
@@ -65,7 +70,7 @@ class UnwrittenReads:
         """Reads of what some path to them may not have written: (point, what it reads, doubtful)."""
         before = forward(_Filled(self.points_to, self.effects, self.content), self.given).before
         for point, need in enumerate(self.content.needs):
-            for wanted, doubtful in ((need.surely, False), (need.doubtful, True)):
+            for wanted, doubtful in ((need.must, False), (need.may, True)):
                 missing = wanted & ~before[point]
                 for target in self.points_to.targets(missing) if missing else ():
                     if target.certain and not contains(before[point], target.region):
@@ -94,7 +99,7 @@ class UnwrittenReads:
                 continue
             taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
             for wanted in self.content.reads(point, target.region):
-                for found in gaps(wanted, taken, self.apart):
+                for found in uninitialized_ranges(wanted, taken, self.apart):
                     yield UnwrittenRead(point, target.region, free.path, found, doubtful, free.decided)
 
     def apart(self, one: Range, other: Range) -> bool:
@@ -122,7 +127,7 @@ class UnwrittenReads:
         """The writes of the function, in order, by root."""
         found: dict[int, list[_Write]] = {}
         for point, (effect, need) in enumerate(zip(self.effects, self.content.needs, strict=True)):
-            must = effect.writes | effect.may_defs | effect.defs | need.given
+            must = effect.writes | effect.may_defs | effect.defs | need.assumed
             if not (must or effect.may_writes):
                 continue
             for target in self.points_to.targets(must, effect.may_writes):
@@ -150,7 +155,7 @@ class UnwrittenReads:
         """The regions that something in the function reads, and those that they are views of."""
         found = NO_REGIONS
         for need in self.content.needs:
-            found |= self.points_to.resolve(need.surely | need.doubtful)
+            found |= self.points_to.resolve(need.must | need.may)
         for view in members(found & self.points_to.views):
             found |= self.points_to.ancestors[view]
         return found
@@ -194,9 +199,9 @@ class _Filled(DataflowProblem[RegionSet]):
 
     def transfer(self, point: int, state: RegionSet) -> RegionSet:
         effect, need = self.effects[point], self.needs[point]
-        if effect is NO_EFFECT and need is NO_NEEDS:
+        if effect is NO_EFFECT and need is NOTHING_REQUIRED:
             return state
-        written = effect.written & ~need.partly | need.given
+        written = effect.written & ~need.partial | need.assumed
         return state | self.with_parts(written) if written & ~state else state
 
     def with_parts(self, written: RegionSet) -> RegionSet:
@@ -294,7 +299,7 @@ class Leftovers:
         """The regions that something reads."""
         found = NO_REGIONS
         for need in self.content.needs:
-            found |= self.points_to.resolve(need.surely)
+            found |= self.points_to.resolve(need.must)
         return found
 
     @cached_property

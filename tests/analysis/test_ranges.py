@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.analysis.kernels.gaps import Range, WrittenRange, left_out
+from symalloc.analysis.kernels.uninitialized import Range, WrittenRange, left_out
 from symalloc.size.condition import ge
 from symalloc.size.expr import Expr, constant, symbol
 from tests.scale import tries

@@ -13,7 +13,6 @@ from functools import partial
 from math import gcd
 from typing import NamedTuple
 
-from symalloc.analysis.kernels.gaps import Range
 from symalloc.analysis.kernels.index_bounds import (
     divided,
     extremes,
@@ -27,6 +26,13 @@ from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import TRUE, Condition, Relation, conjunction, eq, ge, le, lt
 from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, floordiv, mod, symbol
 from symalloc.size.sign import is_nonnegative
+
+
+class Range(NamedTuple):
+    """The numbers from `begin` up to `end`, which is not one of them."""
+
+    begin: Expr
+    end: Expr
 
 
 class Elements(NamedTuple):

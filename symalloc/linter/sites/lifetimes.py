@@ -15,8 +15,8 @@ from symalloc.analysis.handles import (
     used_variables,
     uses_after_kill,
 )
-from symalloc.analysis.kernels.coverage import element_index
-from symalloc.analysis.kernels.gaps import Range, Stretch, bytes_of, ends_of
+from symalloc.analysis.kernels.coverage import Range, element_index
+from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, ends_of
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.unwritten_reads import UnwrittenRead
@@ -111,7 +111,7 @@ def _in_part(
         )
 
 
-def _ranges(parts: Iterable[Stretch]) -> Iterator[tuple[Range | None, bool]]:
+def _ranges(parts: Iterable[MemoryRange]) -> Iterator[tuple[Range | None, bool]]:
     """The bytes of each part of a region, or None for all of it; True where each of them is surely accessed.
 
     Where a part is no range of bytes, it is what lies between its ends, and its ends for sure; what is no box
@@ -131,14 +131,14 @@ def _ranges(parts: Iterable[Stretch]) -> Iterator[tuple[Range | None, bool]]:
             yield _if_run(part, found), sure
 
 
-def _if_run(part: Stretch, found: Range) -> Range:
+def _if_run(part: MemoryRange, found: Range) -> Range:
     """The range, empty for the sizes for which the part is not accessed."""
     return Range(
         found.begin, found.begin + select(conjunction(part.conditions), found.end - found.begin, ZERO)
     )
 
 
-def _is_exact(stretch: Stretch) -> bool:
+def _is_exact(stretch: MemoryRange) -> bool:
     return stretch.elements is None or stretch.elements.exact
 
 

@@ -1,4 +1,4 @@
-"""Gaps: the bytes of a tensor that are read although nothing wrote them, where parts of it were written.
+"""The bytes of a tensor that are read although nothing wrote them, where parts of it were written.
 
 Parts are held against what is read along one dimension, where all are parts of one tensor of one shape, or as
 ranges of bytes from the start of the memory, where each is one; element by element where they are no boxes.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.kernels.coverage import Elements, element_index
+from symalloc.analysis.kernels.coverage import Elements, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import TensorType
 from symalloc.size.choice import maximum, select
@@ -18,13 +18,6 @@ from symalloc.size.expr import ONE, ZERO, Expr, constant, product, symbol
 
 _MOST_RANGES = 2
 """The number of ranges, none of them plainly next to another, up to which the order is told."""
-
-
-class Range(NamedTuple):
-    """The numbers from `begin` up to `end`, which is not one of them."""
-
-    begin: Expr
-    end: Expr
 
 
 class WrittenRange(NamedTuple):
@@ -75,7 +68,7 @@ def _merged(ranges: Sequence[WrittenRange]) -> list[WrittenRange]:
         found.append((one[0], one[1] | other[1], one[2]))
 
 
-class Stretch(NamedTuple):
+class MemoryRange(NamedTuple):
     """A part of a region that a point reads or writes: `elements` of a tensor of type `type` that is it.
 
     All of the region where `elements` is None.
@@ -128,7 +121,7 @@ class AtElements(NamedTuple):
     exact: bool
 
 
-class Gap(NamedTuple):
+class UninitializedRange(NamedTuple):
     """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words.
 
     `idle`: there is one only where some loop of a kernel that fills all is not run at all.  `elements`: the
@@ -146,7 +139,9 @@ Apart: TypeAlias = Callable[[Range, Range], bool]
 """Return True if two ranges are proved to have nothing in common."""
 
 
-def gaps(wanted: Stretch, parts: Sequence[Stretch], apart: Apart = lambda _, __: False) -> Iterator[Gap]:
+def uninitialized_ranges(
+    wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart = lambda _, __: False
+) -> Iterator[UninitializedRange]:
     """The gaps that `parts` leave in `wanted`, as far as they are known.
 
     Where the place of what is written hangs on data, one is what it leaves wherever that is, the other what
@@ -162,20 +157,22 @@ def gaps(wanted: Stretch, parts: Sequence[Stretch], apart: Apart = lambda _, __:
             yield _if_wanted(without, wanted, others)._replace(by_data=True)
 
 
-def _is_by_data(part: Stretch) -> bool:
+def _is_by_data(part: MemoryRange) -> bool:
     return part.elements is not None and part.elements.by_data
 
 
-def _if_wanted(found: Gap, wanted: Stretch, parts: Sequence[Stretch]) -> Gap:
+def _if_wanted(
+    found: UninitializedRange, wanted: MemoryRange, parts: Sequence[MemoryRange]
+) -> UninitializedRange:
     lacking = select(conjunction(wanted.conditions), found.lacking, ZERO)
     return found._replace(lacking=lacking, idle=any(part.is_all_if_run for part in parts))
 
 
-def _gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
+def _gap(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> UninitializedRange | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
     if not parts:
-        return Gap(_nbytes(wanted))
+        return UninitializedRange(_nbytes(wanted))
     if wanted.elements is not None and not wanted.elements.exact:
         return None
     if any(part.is_scattered for part in parts):
@@ -183,14 +180,14 @@ def _gap(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
     return _along_axis(wanted, parts) or _in_bytes(wanted, parts, apart)
 
 
-def _fits(stretch: Stretch) -> bool:
+def _fits(stretch: MemoryRange) -> bool:
     """False where a kernel indexes other dimensions than its argument has: it stops when it is called."""
     elements, kind = stretch.elements, stretch.type
     known = elements is not None and kind is not None and kind.shape is not None
     return not known or len(elements.ranges) == len(kind.shape)  # type: ignore[union-attr,arg-type]
 
 
-def _nbytes(stretch: Stretch) -> Expr:
+def _nbytes(stretch: MemoryRange) -> Expr:
     """The bytes of a stretch; 1 where they are not known, for there are some."""
     elements, kind = stretch.elements, stretch.type
     if elements is None or not elements.exact or kind is None or kind.shape is None or kind.dtype is None:
@@ -202,7 +199,7 @@ def _nbytes(stretch: Stretch) -> Expr:
 # -- along one dimension -------------------------------------------------------------------------------------
 
 
-def _along_axis(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+def _along_axis(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> UninitializedRange | None:
     kind = next((part.type for part in parts if part.axes), wanted.type)
     if kind is None or kind.shape is None or kind.dtype is None:
         return None
@@ -220,15 +217,15 @@ def _along_axis(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
         return None
     others = product(extent for i, extent in enumerate(kind.shape) if i != axis)
     words = _words([part._replace(end=part.end - 1) for part in written], "indices ", f" of dimension {axis}")
-    return Gap(left * others * kind.dtype.itemsize, words)
+    return UninitializedRange(left * others * kind.dtype.itemsize, words)
 
 
-def _range(stretch: Stretch, axis: int, extent: Expr) -> Range:
+def _range(stretch: MemoryRange, axis: int, extent: Expr) -> Range:
     found = stretch.elements.ranges[axis] if stretch.axes and stretch.elements is not None else None
     return Range(ZERO, extent) if found is None else found
 
 
-def _written(part: Stretch, axis: int, extent: Expr) -> WrittenRange:
+def _written(part: MemoryRange, axis: int, extent: Expr) -> WrittenRange:
     conditions = () if part.elements is None else part.elements.conditions
     return WrittenRange(*_range(part, axis, extent), conjunction(conditions))
 
@@ -240,7 +237,7 @@ _MOST_SYMBOLS = 3
 """Symbols in the extents of a tensor, where some are sums, up to which gaps are looked for at elements."""
 
 
-def _at_elements(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
+def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> UninitializedRange | None:
     kind = next(part.type for part in parts if part.is_scattered)
     if kind is None or kind.shape is None:
         return None
@@ -256,10 +253,12 @@ def _at_elements(wanted: Stretch, parts: Sequence[Stretch]) -> Gap | None:
     exact = all(part.elements is None or part.elements.exact for part in parts)
     written = disjunction(_elements(part) for part in parts)
     among = AtElements(shape, (*conditions, *_elements(wanted).conjuncts), exact)
-    return Gap(select(written, ZERO, ONE), _elements_in_words(written, len(shape)), elements=among)
+    return UninitializedRange(
+        select(written, ZERO, ONE), _elements_in_words(written, len(shape)), elements=among
+    )
 
 
-def _elements(stretch: Stretch) -> Condition:
+def _elements(stretch: MemoryRange) -> Condition:
     """The condition that an element is one of a stretch."""
     if stretch.elements is None:
         return TRUE
@@ -281,7 +280,7 @@ def _elements_in_words(where: Condition, rank: int) -> str:
 # -- in bytes ------------------------------------------------------------------------------------------------
 
 
-def _in_bytes(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | None:
+def _in_bytes(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> UninitializedRange | None:
     target = bytes_of(wanted)
     ranges = [bytes_of(part) for part in parts]
     known = [
@@ -299,10 +298,10 @@ def _in_bytes(wanted: Stretch, parts: Sequence[Stretch], apart: Apart) -> Gap | 
     if left is None:
         return None
     if not known:
-        return Gap(_nbytes(wanted))
+        return UninitializedRange(_nbytes(wanted))
     begin = wanted.region.offset or ZERO
     shown = [WrittenRange(one.begin - begin, one.end - begin, one.condition) for one in known]
-    return Gap(left, _words(shown, "bytes ", ""))
+    return UninitializedRange(left, _words(shown, "bytes ", ""))
 
 
 def _apart(one: WrittenRange, other: Range) -> bool:
@@ -310,7 +309,7 @@ def _apart(one: WrittenRange, other: Range) -> bool:
     return le(other.end, one.begin).as_bool is True or le(one.end, other.begin).as_bool is True
 
 
-def bytes_of(stretch: Stretch) -> Range | None:
+def bytes_of(stretch: MemoryRange) -> Range | None:
     """The bytes of a stretch from the start of its root; None where they are not known, or no range."""
     begin, end = stretch.region.offset, sum_of(stretch.region.offset, stretch.region.nbytes)
     if begin is None or end is None:
@@ -329,7 +328,7 @@ def bytes_of(stretch: Stretch) -> Range | None:
     return Range(begin + found.begin * step, begin + found.end * step)
 
 
-def ends_of(stretch: Stretch) -> tuple[Range, Range, Range] | None:
+def ends_of(stretch: MemoryRange) -> tuple[Range, Range, Range] | None:
     """The bytes from the first to the last element of a stretch, those of the first, and those of the last.
 
     All are empty where it has no elements; None where they are not known.
