@@ -70,7 +70,7 @@ def measure(layers: int, rounds: int) -> dict[str, Any]:
     mod = decoder_of(layers)
     plan = planned(mod)
     imports, _ = timed(
-        lambda: (import_module("symalloc.api"), import_module("symalloc.relax.workers.programs"))
+        lambda: (import_module("symalloc.session.api"), import_module("symalloc.relax.workers.programs"))
     )
     lint = partial(symalloc.lint, plan, stage="as-is")
     started = process_time()

@@ -1,12 +1,6 @@
 # The public names, once: type checkers read them here, and `symalloc.__getattr__` imports them from there.
 
 from symalloc import pool as pool
-from symalloc.api import diff as diff
-from symalloc.api import lint as lint
-from symalloc.api import plan as plan
-from symalloc.api import prove as prove
-from symalloc.api import run as run
-from symalloc.api import save_program as save_program
 from symalloc.errors import RunError as RunError
 from symalloc.errors import SymallocError as SymallocError
 from symalloc.errors import UsageError as UsageError
@@ -14,9 +8,7 @@ from symalloc.linter.diagnostic import Diagnostic as Diagnostic
 from symalloc.linter.diagnostic import Fix as Fix
 from symalloc.linter.diagnostic import Report as Report
 from symalloc.linter.diagnostic import Severity as Severity
-from symalloc.linting import VerifyMemory as VerifyMemory
 from symalloc.native.library import cmake_dir as cmake_dir
-from symalloc.packing import pack as pack
 from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
 from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
@@ -42,6 +34,14 @@ from symalloc.relax.passes.verify_pass import VerificationWarning as Verificatio
 from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
 from symalloc.report.pool_use import pool_report as pool_report
-from symalloc.testing import assert_memory_safe as assert_memory_safe
+from symalloc.session.api import diff as diff
+from symalloc.session.api import lint as lint
+from symalloc.session.api import plan as plan
+from symalloc.session.api import prove as prove
+from symalloc.session.api import run as run
+from symalloc.session.api import save_program as save_program
+from symalloc.session.linting import VerifyMemory as VerifyMemory
+from symalloc.session.packing import pack as pack
+from symalloc.session.testing import assert_memory_safe as assert_memory_safe
 
 __version__: str

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from symalloc.arguments import require_text
 from symalloc.errors import UsageError
-from symalloc.lint_cache import package_sum
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.model_file import ModelKind, kind_of
 from symalloc.relax.workers.worker_pool import Watch
 from symalloc.rulebook.book import rule_files
+from symalloc.session.lint_cache import package_sum
 
 if TYPE_CHECKING:
-    from symalloc.linting import LintSession
+    from symalloc.session.linting import LintSession
 
 Made = TypeVar("Made")
 PREFIX = "dask://"
@@ -290,7 +290,7 @@ def _own_address() -> str:
 
 def _session(setup: bytes) -> tuple[LintSession, bool]:
     """The session of this thread: it keeps its worker process, and what was proved, for the next file."""
-    from symalloc.linting import LintSession
+    from symalloc.session.linting import LintSession
 
     if getattr(_HERE, "setup", None) != setup:
         if hasattr(_HERE, "session"):

@@ -242,7 +242,12 @@ def test_the_public_names_are_there_and_documented() -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["symalloc.linter.diagnostic", "symalloc.prover.prover", "symalloc.planner.memory_plan", "symalloc.api"],
+    [
+        "symalloc.linter.diagnostic",
+        "symalloc.prover.prover",
+        "symalloc.planner.memory_plan",
+        "symalloc.session.api",
+    ],
 )
 def test_functions_win_over_rooms_of_the_same_name(first: str) -> None:
     code = (

@@ -17,10 +17,10 @@ from symalloc.dask_scheduler import DaskScheduler, Setup, _answer, installed_ver
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile
-from symalloc.linting import LintSession
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
+from symalloc.session.linting import LintSession
 from tests.scale import NIGHTLY
 
 Run = Callable[..., tuple[int, str, str]]

@@ -18,8 +18,8 @@ import pytest
 import tvm  # noqa: F401 (for register_pipelines)
 
 from symalloc.cli.main import main
-from symalloc.config import load_config
 from symalloc.pipelines import register_pipelines
+from symalloc.session.config import load_config
 from tests.pool.library import need_native
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]

@@ -22,21 +22,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "linter": {"analysis", "program", "prover", "rulebook", "size"},
     "relax": {"analysis", "native", "planner", "pool", "program", "prover", "size"},
     "report": {"analysis", "linter", "planner", "pool", "program", "prover", "rulebook", "size"},
-    "editor": {"analysis", "linter", "program", "relax", "report", "rulebook", "size", ""},
+    "session": {
+        *("analysis", "linter", "planner", "pool", "program", "prover", "relax", "report", "rulebook"),
+        *("native", "size", ""),
+    },
+    "editor": {"analysis", "linter", "program", "relax", "report", "rulebook", "session", "size"},
     "cli": {
-        *(
-            "analysis",
-            "editor",
-            "linter",
-            "native",
-            "planner",
-            "pool",
-            "program",
-            "prover",
-            "relax",
-            "report",
-        ),
-        *("rulebook", "size", ""),
+        *("analysis", "editor", "linter", "native", "planner", "pool", "program", "prover", "relax"),
+        *("report", "rulebook", "session", "size", ""),
     },
 }
 # within planning; what judges a plan knows nothing of how plans are made
@@ -102,12 +95,12 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
 FOR_ALL = {"symalloc.arguments", "symalloc.errors", "symalloc.shown"}
 """Errors that any room may raise, checks of arguments, and how results show themselves."""
 ONLY_IN = {
-    "tvm": {"relax"},
+    "tvm": {"relax", "session"},  # the session names the types of what users give, and imports none
     "tvm_ffi": {"native", "pool", "relax"},
-    "onnx": {"relax"},
-    "torch": {"relax"},
+    "onnx": {"relax", "session"},
+    "torch": {"relax", "session"},
     "z3": {"prover"},
-    "sympy": {"size"},
+    "sympy": {"session", "size"},
     "click": {"cli"},
     "pygls": {"editor"},
     "lsprotocol": {"editor"},

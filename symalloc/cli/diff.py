@@ -47,9 +47,9 @@ def diff_command(
     Each is the JSON of `symalloc plan --format json`, or a model, which is planned: TVMScript (.py), JSON of
     TVM, ONNX (.onnx), torch.export (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.comparing import diff_plans, plans_in
     from symalloc.report.diff_json import plan_diff_json
     from symalloc.report.diff_text import plan_diff_text
+    from symalloc.session.comparing import diff_plans, plans_in
 
     if str(before) == str(after) == "-":
         raise UsageError("standard input can be one of the two, not both")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from symalloc.amounts import parse_amount
 from symalloc.cli.output import (
     OneOf,
     PathName,
@@ -21,24 +20,25 @@ from symalloc.cli.output import (
     terminal_width,
     wrote,
 )
-from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
-from symalloc.files import read_source
-from symalloc.lint_cache import LintCache, default_folder
-from symalloc.lint_files import found_files
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, PipelineName, is_stage
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.read.model_file import STDIN_ARGUMENT
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
+from symalloc.session.amounts import parse_amount
+from symalloc.session.config import find_config, load_config
+from symalloc.session.files import read_source
+from symalloc.session.lint_cache import LintCache, default_folder
+from symalloc.session.lint_files import found_files
 from symalloc.shown import counted
 
 if TYPE_CHECKING:
     from symalloc.dask_scheduler import DaskScheduler
     from symalloc.linter.diagnostic import Report
     from symalloc.linter.rewriting import Rewrite
-    from symalloc.linting import LintSession
+    from symalloc.session.linting import LintSession
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
@@ -258,7 +258,7 @@ def lint_command(
         pool = stack.enter_context(WorkerPool(options.jobs))
         if scheduler is None and not (cache and all(map(cache.has, found.files))):
             pool.start()  # it imports TVM while rules are loaded here
-        from symalloc.linting import LintSession
+        from symalloc.session.linting import LintSession
 
         session = LintSession(options, pool, cache=cache, scheduler=_connected(scheduler, stack))
         return _lint(session, found, shown)

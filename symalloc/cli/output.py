@@ -11,7 +11,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from symalloc.errors import UsageError, meant
-from symalloc.files import write_atomically
+from symalloc.session.files import write_atomically
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

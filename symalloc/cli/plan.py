@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from symalloc.amounts import parse_amount
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.output import OneOf, PathName, format_option, keep_apart, terminal_width
 from symalloc.cli.plan_options import module_options, planner_options, request_of
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.amounts import parse_amount
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.fitting import FunctionFit
@@ -86,10 +86,10 @@ def plan_command(
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.planning import planned_file
     from symalloc.report.fit_text import fit_lines
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import plans_as_text
+    from symalloc.session.planning import planned_file
 
     room, most = parse_amount("--fits", fits), parse_amount("--max-arena", limit)
     request = request_of(file, options)

@@ -24,8 +24,8 @@ from symalloc.planner.planner_options import PlanOptions
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.function_report import FunctionReport
-    from symalloc.planning import Planned
     from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.session.planning import Planned
 
 EPILOG = """\
 The page (.html) is one file that loads nothing: sliders for the symbols, what shares which bytes, the floor
@@ -71,8 +71,8 @@ def report_command(
     file: Path, output: Path, bind: tuple[str, ...], function: str | None, compare: str, **options: Any
 ) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
-    from symalloc.planning import planned_file
     from symalloc.pool.simulating.trace import holds_trace
+    from symalloc.session.planning import planned_file
 
     request, pool = request_of(file, options), _pool(options)
     _check_output(output)

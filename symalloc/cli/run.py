@@ -90,9 +90,9 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.planning import run_file
     from symalloc.report.run_json import run_as_json
     from symalloc.report.run_text import run_as_text
+    from symalloc.session.planning import run_file
 
     if options["plan"] != "symalloc":
         refuse_given(PLANNER_OPTIONS, f"--plan {options['plan']} runs without symalloc's planner")

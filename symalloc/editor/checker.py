@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
-from symalloc.config import find_config, load_config
 from symalloc.editor.server_options import ServerOptions
 from symalloc.errors import SymallocError
 from symalloc.linter.diagnostic import Diagnostic, Fix
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linting import LintedText, LintSession
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.model_file import text_may_hold_modules
 from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.session.config import find_config, load_config
+from symalloc.session.linting import LintedText, LintSession
 
 _PATIENCE = 5.0  # seconds for which a text that is outdated is still read: to start TVM anew takes two
 

@@ -11,13 +11,13 @@ from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.sets import members
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.linter.user_script import UserScript, parse_user_script
-from symalloc.linting import LintedText
 from symalloc.program.ir import AllocStorage, AllocTensor, Function, Instruction, Program, Var
 from symalloc.program.operands import instructions_of
 from symalloc.program.reading import AS_IS
 from symalloc.program.span import Span
 from symalloc.program.types import ScalarType, ShapeType, StorageType, TensorType, TupleType, Type
 from symalloc.report.quantities import human_bytes
+from symalloc.session.linting import LintedText
 from symalloc.size.expr import Expr
 
 _SAMPLES = (1, 16, 128, 1024)  # each symbol takes these values, where no binding is given

@@ -11,10 +11,10 @@ from symalloc.editor.text_positions import TextPosition, TextPositions
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, enclosing_definition
 from symalloc.linter.user_script import UserScript
-from symalloc.linting import LintedText
 from symalloc.program.span import Span
 from symalloc.report.lines import body_of
 from symalloc.rulebook.book import Rulebook
+from symalloc.session.linting import LintedText
 
 SOURCE = "symalloc"
 _SEVERITIES = {

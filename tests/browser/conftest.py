@@ -12,10 +12,10 @@ import pytest
 
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planning import planned_file
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.report.map.page import map_page
 from symalloc.report.map.plan_data import plan_data
+from symalloc.session.planning import planned_file
 from tests.browser.chromium import Opened, chromium_path, running_chromium
 from tests.scale import NIGHTLY
 

@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planning import planned_file
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.report.map.page import map_page
 from symalloc.report.map.plan_data import plan_data
+from symalloc.session.planning import planned_file
 from tests.browser.chromium import Opened, running_chromium
 
 if TYPE_CHECKING:

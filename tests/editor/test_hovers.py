@@ -8,8 +8,8 @@ import pytest
 
 from symalloc.editor.hovers import HoverText, hover_text
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linting import LintedText, LintSession
 from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.session.linting import LintedText, LintSession
 from tests.editor.texts import BRANCHES, FAULTY
 
 LINES = FAULTY.split("\n")

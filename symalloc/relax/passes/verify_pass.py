@@ -1,6 +1,6 @@
 """VerifyMemory's relax side: a pass instrument that has the module checked after every pass.
 
-What a check is comes from outside (`symalloc.linting`): this room knows no rules.
+What a check is comes from outside (`symalloc.session.linting`): this room knows no rules.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from symalloc.linting import VerifyMemory
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.session.linting import VerifyMemory
 from tests.models.measure import ALLOCATOR, compiler, floor, load, measured
 
 ROWS = 7

@@ -10,7 +10,6 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc.linting import VerifyMemory
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.passes.verify_pass import (
@@ -19,6 +18,7 @@ from symalloc.relax.passes.verify_pass import (
     VerificationWarning,
     make_instrument,
 )
+from symalloc.session.linting import VerifyMemory
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
 SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"

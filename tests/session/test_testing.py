@@ -11,7 +11,7 @@ import symalloc
 from symalloc.linter.baseline import Baseline
 from tests.test_api import FAULTY, SOUND
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_fault_fails_with_the_findings(assert_memory_safe: Callable[..., symalloc.Report]) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from symalloc import planning
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planning import planned_file
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.read.json import load_module
 from symalloc.relax.workers.child import call_in_child
+from symalloc.session import planning
+from symalloc.session.planning import planned_file
 
 MODULE = """\
 from tvm.script import ir as I, relax as R

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from symalloc.arguments import require_path
 from symalloc.errors import RunError, UsageError
-from symalloc.files import write_atomically
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
@@ -24,6 +23,7 @@ from symalloc.relax.files.parameter_symbols import require_values, written_symbo
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
+from symalloc.session.files import write_atomically
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

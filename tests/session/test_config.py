@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.config import find_config, load_config
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linting import LintSession
+from symalloc.session.config import find_config, load_config
+from symalloc.session.linting import LintSession
 
 
 def _write(folder: Path, table: str) -> Path:

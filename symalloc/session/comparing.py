@@ -11,10 +11,10 @@ from symalloc.planner.memory_report.sample_bindings import SampleError, check_wa
 from symalloc.planner.plan_diff.compare_plans import PlanDiff, compare_plans
 from symalloc.planner.plan_diff.plan_record import FunctionRecord
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planning import planned_file
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.report.plan_json import plans_as_json
 from symalloc.report.read_plan import is_plan_report, read_plan
+from symalloc.session.planning import planned_file
 
 
 def diff_plans(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from symalloc.api import Model, lint
 from symalloc.linter.diagnostic import Report
+from symalloc.session.api import Model, lint
 
 
 def assert_memory_safe(target: Model | Sequence[Model], **options: Any) -> Report:

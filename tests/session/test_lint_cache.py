@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import pytest
 
-import symalloc.lint_cache as lint_cache
+import symalloc.session.lint_cache as lint_cache
 from symalloc.cli.main import main
-from symalloc.lint_cache import LintCache, default_folder
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile, restored, stored
-from symalloc.linting import LintSession
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
+from symalloc.session.lint_cache import LintCache, default_folder
+from symalloc.session.linting import LintSession
 
 Run = Callable[..., tuple[int, str, str]]
-SOUND = Path(__file__).parents[1] / "examples" / "mlp.py"
-FAULTY = Path(__file__).parents[1] / "examples" / "issue_17322.py"
+SOUND = Path(__file__).parents[2] / "examples" / "mlp.py"
+FAULTY = Path(__file__).parents[2] / "examples" / "issue_17322.py"
 
 
 @pytest.fixture(scope="module")
@@ -385,7 +385,7 @@ def test_the_entries_used_longest_ago_go_first(
 WRITER = """
 import sys
 from pathlib import Path
-from symalloc.lint_cache import LintCache
+from symalloc.session.lint_cache import LintCache
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import restored
 import json

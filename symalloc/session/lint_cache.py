@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from symalloc.errors import UsageError
-from symalloc.files import read_regular, replace_file
 from symalloc.linter.lint_options import LintOptions
 from symalloc.pipelines import REPLACE
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.model_file import STDIN, kind_of, model_function
 from symalloc.rulebook.book import rule_files
+from symalloc.session.files import read_regular, replace_file
 
 if TYPE_CHECKING:
     from symalloc.linter.linter import LintedFile
@@ -221,7 +221,7 @@ def package_sum() -> str:
 
 
 def _package_files() -> Iterator[Path]:
-    root = Path(__file__).parent
+    root = Path(__file__).parent.parent
     for folder in (root, root / "rules", root.parent / "rules"):
         yield from sorted(folder.rglob("*.py" if folder == root else "*.toml"))
 

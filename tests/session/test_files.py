@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.files import read_source, write_atomically
+from symalloc.session.files import read_source, write_atomically
 
 
 @pytest.mark.parametrize(

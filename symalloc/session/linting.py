@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from symalloc.arguments import require_choice, require_texts
 from symalloc.errors import UsageError, nearest
-from symalloc.files import read_source, source_bytes
-from symalloc.lint_cache import LintCache, sendable
-from symalloc.lint_files import Scheduler
 from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.linter.fixes import tried_fixes
@@ -30,6 +27,9 @@ from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.read.model_file import STDIN, may_hold_modules
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
+from symalloc.session.files import read_source, source_bytes
+from symalloc.session.lint_cache import LintCache, sendable
+from symalloc.session.lint_files import Scheduler
 from symalloc.size.condition import FALSE
 
 if TYPE_CHECKING:

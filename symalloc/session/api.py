@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
-from symalloc.amounts import parse_amount
 from symalloc.analysis.donation import parse_donation
 from symalloc.arguments import (
     require_choice,
@@ -21,17 +20,18 @@ from symalloc.arguments import (
 )
 from symalloc.dask_scheduler import DaskScheduler
 from symalloc.errors import RunError, UsageError
-from symalloc.lint_cache import LintCache
-from symalloc.lint_files import found_files
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
-from symalloc.linting import LintSession
 from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind, RunResult
 from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName, UnreadableError
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
+from symalloc.session.amounts import parse_amount
+from symalloc.session.lint_cache import LintCache
+from symalloc.session.lint_files import found_files
+from symalloc.session.linting import LintSession
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 
@@ -193,11 +193,11 @@ def diff(
     Each is what `plan` returns, the path of JSON of `symalloc plan`, or a model as `plan` takes it, which is
     planned with the other arguments.  `bind`: the sizes at which bytes are shown.  Raises SymallocError.
     """
-    from symalloc.comparing import diff_plans, plans_in, records_of
     from symalloc.relax.files.plan_file import memory_reports
     from symalloc.relax.files.requests import PlanRequest
     from symalloc.relax.passes.given_target import target_of
     from symalloc.relax.passes.plan_pass import PlannedModule
+    from symalloc.session.comparing import diff_plans, plans_in, records_of
 
     bindings = _bindings(bind)
     target_of(target)
@@ -282,9 +282,9 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
     loader passes over: the symbols of a module that is read from `path` have these names.  Raises
     UsageError.
     """
-    from symalloc.files import write_atomically
     from symalloc.relax.read.python_object import is_exported_program
     from symalloc.relax.read.torch_program import program_bytes
+    from symalloc.session.files import write_atomically
 
     if not is_exported_program(program):
         raise UsageError(f"cannot save {type(program).__name__} objects: give a torch.export.ExportedProgram")
@@ -326,8 +326,8 @@ def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -
     if module_name is not None:
         require_text("module_name", module_name)
     if isinstance(model, str | Path):
-        from symalloc.planning import load_file
         from symalloc.relax.files.requests import PlanRequest
+        from symalloc.session.planning import load_file
 
         return load_file(PlanRequest(path=Path(model), trust=trust, module=module_name))
     _require_model(model, verb)

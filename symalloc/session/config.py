@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from symalloc.amounts import parse_amount
 from symalloc.errors import UsageError, nearest
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import STAGES, is_stage
+from symalloc.session.amounts import parse_amount
 
 _KEYS = (
     "select",

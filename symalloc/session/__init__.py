@@ -1,0 +1,1 @@
+"""Shared by the command line, Python and the editor: the public functions, sessions, options."""
