@@ -6,9 +6,10 @@ unplanned call, whose arenas take more of their floor, or which has more of them
 
     planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
     passes     microseconds of a call of small models built with and without each pass behind the planner
+    lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
 
-    python -m benchmarks.ablate [planner|passes|prover ...] [--model NAME ...] [--rounds N]
+    python -m benchmarks.ablate [planner|passes|lint|prover ...] [--model NAME ...] [--rounds N]
 """
 
 from __future__ import annotations
@@ -26,16 +27,21 @@ import click
 import tvm
 
 from benchmarks.ablate_prover import main as ablate_prover
-from benchmarks.harness import in_turns, patched, print_table, rounds_option
+from benchmarks.harness import decoder_of, in_turns, patched, print_table, rounds_option
+from benchmarks.lint_llama import planned as planned_by_tvm
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
+from symalloc.linter.engine import check
+from symalloc.prover.prover import Prover
+from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import memory_reports
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.rulebook.book import load_rules
 from tests.models.planned import Case
 
-AREAS = ("planner", "passes", "prover")
+AREAS = ("planner", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -236,6 +242,38 @@ def _call_times(module: tvm.IRModule, rounds: int) -> dict[str, list[float]]:
 PASS_COLUMNS = {"without": "36", "lines": ">7", "worse": ">7", "worst": ">8.3f", "median": ">8.3f"}
 
 
+# -- lint ----------------------------------------------------------------------------------------------------
+
+LINT: Mapping[str, Mechanism] = {
+    "instructions known to be clean": Mechanism(
+        stand_ins={"symalloc.linter.function_check.MemoKeys.of": _none},
+        code=["symalloc.linter.function_check.MemoKeys"],
+    ),
+}
+"""The quick paths of the linter."""
+
+
+def lint_rows(rounds: int) -> Iterator[dict[str, Any]]:
+    """A row for each quick path: the seconds that linting takes without it, and beside building."""
+    module, rules = decoder_of(32), load_rules(())
+    started = process_time()
+    tvm.relax.build(module, TARGET)
+    build = process_time() - started
+    program = extract(planned_by_tvm(module), name="decoder")
+    for without, mechanism in {"-": Mechanism(stand_ins={}), **LINT}.items():
+        taken = []
+        with patched(mechanism.stand_ins):
+            for _ in range(rounds):
+                started = process_time()
+                check(program, rules, Prover())
+                taken.append(process_time() - started)
+        row = {"without": without, "lines": mechanism.lines, "seconds": min(taken)}
+        yield {**row, "of the build": min(taken) / build}
+
+
+LINT_COLUMNS = {"without": "36", "lines": ">7", "seconds": ">9.2f", "of the build": ">14.3f"}
+
+
 # -- the tables ----------------------------------------------------------------------------------------------
 
 
@@ -250,6 +288,8 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], rounds: int) -> None:
         print_table(PLANNER_COLUMNS, planner_rows(chosen(models, ()) if models else USUAL, rounds))
     if "passes" in wanted:
         print_table(PASS_COLUMNS, pass_rows(rounds))
+    if "lint" in wanted:
+        print_table(LINT_COLUMNS, lint_rows(rounds))
     if "prover" in wanted:
         ablate_prover(args=[], standalone_mode=False)
 
