@@ -3,7 +3,7 @@
 A function that is not listed here is judged by its declared result: it may return, capture, and (unless it is
 pure) write whatever it is given.  The rows follow the definitions in TVM's runtime (src/runtime/vm/*.cc,
 relax/op/{base,set}.py).  A function that is an operation of the program itself (a view, a tuple, a storage)
-is translated in `symalloc.relax.extract.packed`, whatever stands here.
+is translated in `symalloc.relax.extract.calls`, whatever stands here.
 """
 
 from __future__ import annotations

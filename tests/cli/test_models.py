@@ -156,7 +156,7 @@ def test_what_cannot_be_imported_is_a_finding_or_an_error(run: Run) -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("symalloc.relax.read.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("symalloc.relax.read.importing.find_spec", lambda name: None)
     with pytest.raises(symalloc.SymallocError, match=r"^reading m.onnx needs onnx: pip install"):
         load_one(Path("m.onnx"))
 

@@ -23,8 +23,7 @@ from symalloc.program.types import (
     filled_in,
     is_open,
 )
-from symalloc.relax.extract.host_functions import HostFunctions
-from symalloc.relax.extract.shape_heap import ShapeHeaps
+from symalloc.relax.extract.shape_heap import HostFunctions, ShapeHeaps
 from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm, truth_value

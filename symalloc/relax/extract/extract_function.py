@@ -17,8 +17,8 @@ from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
-from symalloc.relax.extract.host_functions import slot_fault
 from symalloc.relax.extract.plain_bindings import PlainBindings
+from symalloc.relax.extract.shape_heap import slot_fault
 from symalloc.relax.extract.spans import NO_PLACES, NOWHERE, Places
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, each, elements

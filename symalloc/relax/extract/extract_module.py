@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tvm import ir, relax, tirx
 
-from symalloc.program.ir import Function, Kernel, Program
+from symalloc.analysis.argument_binding import bind_parameters
+from symalloc.program.ir import Function, Kernel, Operand, Program, Var
 from symalloc.program.printed_script import Branches
 from symalloc.program.span import Source
-from symalloc.relax.extract.context import ModuleFacts
+from symalloc.program.types import OpaqueType, Type, substituted
+from symalloc.relax.extract.context import Context, ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function
 from symalloc.relax.extract.extract_kernel import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.extract.module_script import ModuleScript, printed
 from symalloc.relax.extract.numbered_places import NumberedPlaces
-from symalloc.relax.extract.signatures import with_signatures
 from symalloc.relax.extract.spans import NO_PLACES, Places, ScriptText
 from symalloc.relax.ir_types import Node, bindings_in
 
@@ -106,12 +108,34 @@ def _program(
         open_shapes=open_shapes,
         host={n: kinds[n] for n in kernels},
     )
-    facts = with_signatures(module, relax_functions)
+    facts = replace(module, result_of=_result_types(relax_functions, module))
     devices = tuple(str(device.target.kind.name) for device in facts.devices)
     functions: dict[str, Function] = {}
     for function_name, function in relax_functions.items():
         functions[function_name] = extract_function(function_name, function, facts, places(function_name))
     return Program(name=name, functions=functions, kernels=kernels, stage=stage, devices=devices)
+
+
+def _result_types(
+    functions: Mapping[str, Node], module: ModuleFacts
+) -> Callable[[str, Sequence[Operand]], Type]:
+    """The type of what a function returns for arguments, over the caller's symbols: VMShapeLower drops the
+    shapes of what a call returns.
+    """
+
+    @cache
+    def signature(name: str) -> tuple[tuple[Var, ...], Type]:
+        context = Context(module)
+        params = context.declare_parameters(functions[name].params)
+        return params, context.types.of(functions[name].ret_ty)
+
+    def result_of(name: str, arguments: Sequence[Operand]) -> Type:
+        if name not in functions:
+            return OpaqueType()
+        params, result = signature(name)
+        return substituted(result, bind_parameters(params, arguments))
+
+    return result_of
 
 
 def _symbol(function: Node) -> str:

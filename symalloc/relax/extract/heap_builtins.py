@@ -11,7 +11,6 @@ from symalloc.program import ir
 from symalloc.program.record import by_position
 from symalloc.program.types import DType, ShapeType, TensorType
 from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
-from symalloc.relax.extract.host_functions import UnwrittenSlotError
 from symalloc.relax.extract.shape_heap import (
     ALLOCATES,
     MAKE_NUMBER,
@@ -19,6 +18,7 @@ from symalloc.relax.extract.shape_heap import (
     MATCH_SLOT,
     MATCH_STORE,
     Code,
+    UnwrittenSlotError,
     extents_given,
     extents_of_cast,
     is_of_cast,

@@ -6,9 +6,18 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
 
-from symalloc.program.reading import ImportRefusedError
+from symalloc.program.reading import ImportRefusedError, MissingExtraError
 from symalloc.relax.tvm_error import error_text
+
+
+def require_extra(name: Literal["onnx", "torch"], *, reading: Path) -> None:
+    """Raise MissingExtraError where the library `name`, which reading a file needs, is not installed."""
+    if find_spec(name) is None:
+        raise MissingExtraError(f"reading {reading} needs {name}: pip install 'symalloc[{name}]'")
 
 
 @contextlib.contextmanager

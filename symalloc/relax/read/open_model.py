@@ -13,7 +13,7 @@ from symalloc.program.span import Source
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.json import load_module
 from symalloc.relax.read.model_file import SUFFIXES, ModelKind, kind_of, model_function
-from symalloc.relax.read.python_function import load_function
+from symalloc.relax.read.python_object import load_function
 from symalloc.relax.read.script import ModuleRead, ScriptReader
 from symalloc.relax.read.script_file import Script, decode, parse_text, read_bytes
 

@@ -2,25 +2,30 @@
 
 Each decorated class or function is handed to TVM's parser by itself, under the file's own name and line
 numbers.  The parser evaluates the expressions that it meets, so a script has to pass `script_guard` first,
-and is then evaluated inside `script_sandbox`, unless it is trusted.
+and is then evaluated inside `sandbox`, unless it is trusted.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 import tvm
 import tvm.script
+from tvm.relax.script.parser import entry
 from tvm.script.ir_builder import IRBuilder
-from tvm.script.parser.core import doc
+from tvm.script.parser.core import doc, evaluator
 from tvm.script.parser.core.diagnostics import Source as TVMSource
 from tvm.script.parser.core.error import ParserError
 from tvm.script.parser.core.parser import Parser
@@ -28,7 +33,6 @@ from tvm.script.parser.core.parser import Parser
 from symalloc.program.reading import ReadProblem, UnreadableError
 from symalloc.program.span import Span, column_of
 from symalloc.relax.ir_types import Node
-from symalloc.relax.read.script_dialect import dialect_names, faces, takes_type_arguments
 from symalloc.relax.read.script_file import (
     FACES,
     Constant,
@@ -40,10 +44,268 @@ from symalloc.relax.read.script_file import (
     dialect_path,
     is_entry_point,
 )
-from symalloc.relax.read.script_guard import Refusal, refusals
-from symalloc.relax.read.script_repair import drop_type_arguments, separate_symbols
-from symalloc.relax.read.script_sandbox import sandbox
+from symalloc.relax.read.script_guard import SAFE_BUILTINS, Refusal, refusals, text_refusal
 from symalloc.relax.tvm_error import error_text
+
+_IR_NAMES = (
+    "ir_module",
+    "module_attrs",
+    "module_global_infos",
+    "dummy_global_info",
+    "vdevice",
+    "lookup_vdevice",
+    "meta_var",
+    "Range",
+    "StringImm",
+    "StringType",
+)
+_RELAX_NAMES = frozenset(
+    (  # noqa: SIM905
+        "Any Callable ExternFunc Object Prim Shape ShapeExpr Tensor Tuple TupleGetItem call_packed const "
+        "cpu dataflow device dtype emit emit_match_cast emit_with_ty emit_with_type func_attr function "
+        "match_cast output prim_value shape str to_vdevice tuple"
+    ).split()
+)
+_RELAX_PACKAGES = ("builtin", "ccl", "grad", "image", "memory", "nn", "vision", "vm")
+_DISTRIBUTED_NAMES = ("DTensor", "annotate_sharding", "call_tir", "const", "device_mesh", "redistribute")
+_TIR_HOMES = frozenset(
+    {
+        "tvm.ir.prim.op",
+        "tvm.target.codegen",
+        "tvm.tirx.expr",
+        "tvm.tirx.op",
+        "tvm.tirx.script.builder.ir",
+    }
+)
+_TIR_REFUSED = frozenset(
+    (  # noqa: SIM905
+        "LetAnnotation SMEMPool ScopeIdDef TMEMPool add_to_parent block_name_suffix_context device_entry "
+        "meta_class register_script_namespace scalar_wrapper"
+    ).split()
+)
+_TIR_ENTRIES = ("Buffer", "Ptr", "let", "prim_func")
+
+
+# -- the dialect
+#
+# Names of TVM's script packages that a script may use: those that only build IR, as the installed TVM exports
+# them, by where each object is defined.  Left out is what runs Python that the script brings along (macros,
+# `R.emit_te`, `T.meta_class`), loads or compiles code (`T.call_kernel`), or changes TVM itself
+# (`T.register_script_namespace`).
+
+
+@cache
+def faces() -> dict[str, ModuleType]:
+    """The packages that a script reaches as I, R and T."""
+    from tvm.script.parser import ir, relax, tirx
+
+    return {"I": ir, "R": relax, "T": tirx}
+
+
+@cache
+def dialect_names() -> frozenset[str]:
+    """Every allowed path, such as `R.memory.alloc_tensor`; the roots are I, R and T whatever a file calls
+    them.
+    """
+    names = {f"I.{name}" for name in _IR_NAMES if hasattr(faces()["I"], name)}
+    names.update(f"R.{name}" for name in _relax_names(faces()["R"]))
+    names.update(f"T.{name}" for name in _tir_names(faces()["T"]))
+    return frozenset(names)
+
+
+@cache
+def takes_type_arguments(path: str) -> bool:
+    """Return whether the function at `path` (such as `R.call_packed`) has a parameter `ty_args`; true where
+    that is unknown.
+    """
+    root, *names = path.split(".")
+    value: object = faces()[root]
+    for name in names:
+        value = getattr(value, name, None)
+    if not inspect.isfunction(value):
+        return True
+    return "ty_args" in inspect.signature(value).parameters
+
+
+def _relax_names(relax: ModuleType) -> Iterator[str]:
+    for name in relax.__all__:
+        if name in _RELAX_NAMES or _is_operator(getattr(relax, name, None)):
+            yield name
+    for package in _RELAX_PACKAGES:
+        held = vars(getattr(relax, package))
+        yield from (f"{package}.{name}" for name, value in held.items() if _is_operator(value))
+    yield from (f"dist.{name}" for name in _DISTRIBUTED_NAMES if hasattr(relax.dist, name))
+
+
+def _is_operator(value: object) -> bool:
+    is_public = inspect.isfunction(value) and not value.__name__.startswith("_")
+    return is_public and (value.__module__ or "").startswith("tvm.relax.op.")
+
+
+def _tir_names(tirx: ModuleType) -> Iterator[str]:
+    yield from _TIR_ENTRIES
+    for name in tirx.__all__:
+        if name not in _TIR_REFUSED and _builds_tir(getattr(tirx, name, None)):
+            yield name
+    yield from (f"axis.{name}" for name in vars(tirx.axis) if not name.startswith("_"))
+
+
+def _builds_tir(value: object) -> bool:
+    if type(value).__name__ == "DtypeConstructor":
+        return True
+    if inspect.isclass(value):
+        return value.__module__.startswith(("tvm.tirx.", "tvm.ir."))
+    return inspect.isfunction(value) and value.__module__ in _TIR_HOMES
+
+
+# -- repairs of what TVM prints and cannot read back
+
+
+def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
+    """Rename, in each function that declares one of `symbols` anew (`m = T.int32()`), that symbol.
+
+    TVM prints `m = TypeVar("m")` over a module some of whose functions share `m`, and reads the own `m` of
+    another function as a redefinition of it.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for name in _declared_anew(node, symbols):
+                _rename(node, name, _fresh(name, node))
+    return tree
+
+
+def _declared_anew(function: ast.FunctionDef, symbols: Set[str]) -> Iterator[str]:
+    """Symbols that `function` declares in its body and that are not those of the module."""
+    quoted = {str(text.value) for a in function.args.args for text in _strings(a.annotation)}
+    annotations = (a.annotation for a in function.args.args if a.annotation)
+    plain = {n.id for annotation in annotations for n in ast.walk(annotation) if isinstance(n, ast.Name)}
+    theirs = symbols & quoted if _is_kernel(function) else symbols - plain - quoted
+    for statement in ast.walk(function):
+        if isinstance(statement, ast.Assign) and _is_declaration(statement.value):
+            yield from (t.id for t in statement.targets if isinstance(t, ast.Name) and t.id in theirs)
+
+
+def _is_declaration(value: ast.expr) -> bool:
+    """`T.int64()`."""
+    return isinstance(value, ast.Call) and not value.args and isinstance(value.func, ast.Attribute)
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    return any("prim_func" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def _strings(annotation: ast.expr | None) -> Iterator[ast.Constant]:
+    if annotation is not None:
+        yield from (
+            n for n in ast.walk(annotation) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        )
+
+
+def _fresh(name: str, function: ast.FunctionDef) -> str:
+    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+    used.update(argument.arg for argument in function.args.args)
+    while name in used:
+        name += "_"
+    return name
+
+
+def _rename(function: ast.FunctionDef, old: str, new: str) -> None:
+    """Rename a symbol in one function, in place, also where it stands quoted in an annotation."""
+    quoted = (text for argument in function.args.args for text in _strings(argument.annotation))
+    for text in (text for text in quoted if text.value == old):
+        text.value = new
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == old:
+            node.id = new
+
+
+def drop_type_arguments(tree: ast.Module, takes_types: Callable[[ast.expr], bool]) -> ast.Module:
+    """Remove `ty_args=` from calls of what `takes_types` says has no such parameter: TVM prints them for
+    R.builtin.alloc_tensor, and the type follows from the rest.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not takes_types(node.func):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "ty_args"]
+    return tree
+
+
+_REFUSED_EVENTS = frozenset(
+    (  # noqa: SIM905
+        "builtins.breakpoint builtins.input ctypes.dlopen os.chmod os.chown os.exec os.fork os.forkpty "
+        "os.kill os.link os.mkdir os.posix_spawn os.putenv os.remove os.rename os.rmdir os.spawn "
+        "os.symlink os.system os.truncate os.unsetenv os.utime pty.spawn subprocess.Popen "
+        "sys._getframe.f_locals sys.setprofile sys.settrace urllib.Request"
+    ).split()
+)
+_REFUSED_FAMILIES = tuple(
+    "socket. shutil. ftplib. smtplib. http. sqlite3. webbrowser. cpython.run_".split()  # noqa: SIM905
+)
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_state = {"active": False}
+
+
+# -- walls around the evaluation of a script that passed the guard
+
+
+class SandboxError(Exception):
+    """A script tried, while it was evaluated, something that building IR never needs."""
+
+
+@contextmanager
+def sandbox() -> Iterator[Mapping[str, object]]:
+    """Wall TVM's parser in; yields the `__builtins__` that scripts are to be evaluated with.
+
+    The guard alone should suffice; this is for the day that it does not.  Only a handful of builtins exist,
+    strings that stand for shapes are checked again when they would be evaluated, and an audit hook stops what
+    would start a process, write a file or open a connection.  It changes module-level functions of TVM while
+    it is open: it belongs into worker processes only.
+    """
+    _install_hook()
+    builtins = _safe_builtins()
+    saved = evaluator._get_builtin_or_none, entry._eval_shape
+    evaluator._get_builtin_or_none = builtins.get
+    entry._eval_shape = _shape_evaluator(builtins)
+    _state["active"] = True
+    try:
+        yield builtins
+    finally:
+        _state["active"] = False
+        evaluator._get_builtin_or_none, entry._eval_shape = saved
+
+
+def _safe_builtins() -> dict[str, object]:
+    import builtins
+
+    return {name: getattr(builtins, name) for name in SAFE_BUILTINS}
+
+
+def _shape_evaluator(
+    builtins: Mapping[str, object],
+) -> Callable[[object, Mapping[str, object] | None], object]:
+    def evaluate(shape: object, names: Mapping[str, object] | None) -> object:
+        if not isinstance(shape, str):
+            return shape
+        refused = text_refusal(shape, dialect_names())
+        if refused is not None:
+            raise SandboxError(f"the shape {shape!r} is not evaluated: {refused}")
+        return eval(compile(shape, "<shape>", "eval"), {**(names or {}), "__builtins__": builtins})
+
+    return evaluate
+
+
+@cache
+def _install_hook() -> None:
+    """Install the hook once: it stays as long as the process."""
+    sys.addaudithook(_audit)
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if not _state["active"]:
+        return
+    writes = event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & _WRITING)
+    if writes or event in _REFUSED_EVENTS or event.startswith(_REFUSED_FAMILIES):
+        raise SandboxError(f"the script tried to {event} while it was read")
+
 
 _PLACE = re.compile(r"^ --> .*?:(\d+):(\d+)$", re.MULTILINE)
 _MAX_REFUSALS = 10

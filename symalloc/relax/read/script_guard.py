@@ -1,20 +1,331 @@
 """Decides whether a script may be handed to TVM's parser, which evaluates every expression that it meets.
 
-A whitelist over the syntax tree: a statement that is not named here, or an expression that is not named in
-`script_expressions`, is refused.  Imports no TVM.
+A whitelist over the syntax tree: a statement or an expression that is not named here is refused.  Allowed
+expressions are literals, arithmetic, comparisons, subscripts, the names that the script binds, constants of
+its file, the names of the dialect, and calls of the dialect, of the script's own functions and of a few
+builtins.  Imports no TVM.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
+from symalloc.errors import nearest
 from symalloc.program.span import Span
-from symalloc.relax.read.script_expressions import ExpressionGuard, kind_of, short
-from symalloc.relax.read.script_file import Script, ScriptModule, dialect_path
-from symalloc.relax.read.script_scope import function_scope, position
+from symalloc.relax.read.script_file import (
+    Binding,
+    Constant,
+    Imported,
+    Metadata,
+    ModuleSymbol,
+    Opaque,
+    Position,
+    Scope,
+    Script,
+    ScriptModule,
+    dialect_path,
+    function_scope,
+    position,
+)
+
+SAFE_BUILTINS = frozenset({"abs", "bool", "float", "int", "len", "max", "min", "range"})
+_BUILTINS = frozenset(dir(builtins))
+# what is asked of buffers, variables and expressions; none of it leads back to Python's own objects
+_VALUE_ATTRIBUTES = frozenset(
+    "access_ptr astype byte_offset data dtype elem_offset scope shape strides vload vstore".split()  # noqa: SIM905
+)
+_TAKES_LAMBDA = frozenset({"T.index_map", "T.comm_reducer", "R.layout_transform"})
+_INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
+_TEXT = "R.str"
+"""Makes a string of the program of its argument: TVM never takes it for an extent, and evaluates nothing."""
+_INFERENCE_POSITION = 3  # of derive_func among the parameters of R.Callable
+_TRUST_HINT = "write the value into the script; --trust runs the imports and code of a file that you trust"
+
+# expressions about which there is nothing to check but their parts
+_PLAIN_EXPRESSIONS = (
+    *(ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Slice),
+    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred),
+)
+
+Node: TypeAlias = "ast.expr | ast.stmt | ast.arg | ast.keyword"
+
+
+def text_refusal(text: str, dialect: frozenset[str]) -> str | None:
+    """Why a string that TVM would evaluate (a quoted extent) is refused; None where it is harmless.
+
+    A string that is no Python expression is harmless: evaluating it is a syntax error.
+    """
+    return ExpressionGuard({}, dialect)._text_refusal(text)
+
+
+class ExpressionGuard:
+    """Walks expressions; every refusal is recorded and the walk goes on, so that all are reported at once.
+
+    `_CHECKS` is the whitelist: the kinds of nodes that are allowed, each with the method that checks it.
+    """
+
+    def __init__(self, bindings: Mapping[str, Binding], dialect: frozenset[str], module: str = "") -> None:
+        self.found: list[tuple[Node, str, str | None]] = []
+        self.bindings = bindings
+        self.scopes: list[Scope] = []
+        # names that stand for the module itself: its own, and what `cls = Module` binds
+        self.module_names = {"cls", module} if module else set()
+        self._dialect = dialect
+        self._in_text = False
+
+    def refuse(self, node: Node, what: str, hint: str | None = None) -> None:
+        """Record that `node` is not allowed."""
+        self.found.append((node, what, hint))
+
+    def check(self, node: ast.expr | ast.stmt) -> None:
+        """Check a node and all below it."""
+        check = self._CHECKS.get(type(node))
+        if check is None:
+            self.refuse(node, f"{kind_of(node)} is no part of TVMScript")
+        else:
+            check(self, node)
+
+    def _children(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr | ast.stmt):
+                self.check(child)
+
+    def _arithmetic(self, node: ast.BinOp) -> None:
+        """Strings are not put together: what they would say could not be checked beforehand."""
+        if any(self._is_text(side) for side in (node.left, node.right)):
+            self.refuse(node, f"arithmetic on strings, `{short(node)}`")
+        self._children(node)
+
+    def _is_text(self, node: ast.expr) -> bool:
+        value: object = node
+        if isinstance(node, ast.Constant):
+            value = node.value
+        elif isinstance(node, ast.Name):
+            binding = self.bindings.get(node.id)
+            value = binding.value if isinstance(binding, Constant) else None
+        return isinstance(value, str)
+
+    def _constant(self, node: ast.Constant) -> None:
+        """TVM evaluates those strings that stand for extents; which ones do is not told apart."""
+        refused = self._text_refusal(node.value) if isinstance(node.value, str) else None
+        if refused is not None:
+            self.refuse(node, f"the string `{short(node)}`, if it were evaluated: {refused}")
+
+    def _text_refusal(self, text: str) -> str | None:
+        try:
+            inside = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        guard = ExpressionGuard(self.bindings, self._dialect)
+        guard._in_text = True
+        guard.check(inside)
+        return guard.found[0][1] if guard.found else None
+
+    def _name(self, node: ast.Name) -> None:
+        refused = self._name_refusal(node) if isinstance(node.ctx, ast.Load) else self._new_name_refusal(node)
+        if refused is not None:
+            self.refuse(node, *refused)
+
+    def _new_name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
+        if is_reserved(node.id):
+            return f"the name `{node.id}` is reserved", None
+        if dialect_path(node, self.bindings) is not None:
+            return f"`{node.id}` stands for the dialect and cannot be assigned", None
+        return None
+
+    def _name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
+        name = node.id
+        if is_reserved(name):
+            return f"the name `{name}`", None
+        if self._in_text:
+            return None  # a name alone is evaluated to no effect
+        if name in SAFE_BUILTINS or self._is_local(name, position(node)):
+            return None
+        binding = self.bindings.get(name)
+        if isinstance(binding, ModuleSymbol | Metadata):
+            return None
+        if isinstance(binding, Constant):
+            return self._constant_refusal(name, binding.value)
+        if name in _BUILTINS:
+            return f"`{name}` is a Python builtin", None
+        return self._undefined(name) if binding is None else _foreign(name, binding)
+
+    def _undefined(self, name: str) -> tuple[str, str]:
+        """The message for a name that nothing in the file binds."""
+        if name == "metadata":
+            return "the script was printed without its constants", "print it with mod.script(show_meta=True)"
+        known = [*self.bindings, *(local for scope in self.scopes for local in scope)]
+        close = nearest(name, known)
+        if close:
+            hint = f"did you mean `{close}`?"
+        elif "*" in self.bindings:
+            hint = f"import it by name: `import *` may bind it; {_TRUST_HINT}"
+        else:
+            hint = f"define it: `{name} = 16` outside the module, or `{name} = T.int64()` for a symbol"
+        return f"the script does not define `{name}`", hint
+
+    def _constant_refusal(self, name: str, value: object) -> tuple[str, str | None] | None:
+        if isinstance(value, tuple):
+            refused = (self._constant_refusal(name, item) for item in value)
+            return next((refusal for refusal in refused if refusal is not None), None)
+        what = self._text_refusal(value) if isinstance(value, str) else None
+        return None if what is None else (f"the string `{name}`, if it were evaluated: {what}", None)
+
+    def _is_local(self, name: str, here: Position) -> bool:
+        """Return whether the script binds `name`; a builtin's name counts only behind its binding."""
+        for scope in self.scopes:
+            bound = scope.get(name)
+            if bound is not None and (name not in _BUILTINS or bound <= here):
+                return True
+        return False
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        path = self._path(node)
+        if not isinstance(node.ctx, ast.Load):
+            self.refuse(node, f"an assignment to `{short(node)}`")
+        elif is_reserved(node.attr):
+            self.refuse(node, f"the attribute `{node.attr}`")
+        elif path is not None:
+            if path not in self._dialect:
+                self.refuse(node, f"`{short(node)}` is not among the names of the dialect that only build IR")
+        elif not self.is_module(node.value):
+            before = len(self.found)
+            self.check(node.value)
+            is_known = node.attr in _VALUE_ATTRIBUTES or self._in_text
+            if not is_known and len(self.found) == before:
+                self.refuse(node, f"the attribute `{node.attr}` of `{short(node.value)}`")
+
+    def _path(self, node: ast.expr) -> str | None:
+        """The dialect path of `node`, unless its root is a name that the script binds itself."""
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and any(root.id in scope for scope in self.scopes):
+            return None
+        return dialect_path(node, self.bindings)
+
+    def is_module(self, node: ast.expr) -> bool:
+        """Return whether `node` names the module itself, as in `cls.kernel`."""
+        return isinstance(node, ast.Name) and node.id in self.module_names
+
+    def _call(self, node: ast.Call) -> None:
+        path = self._path(node.func)
+        if isinstance(node.func, ast.Name):
+            self._called_name(node.func, path)
+        elif isinstance(node.func, ast.Attribute):
+            if self._in_text and path is None:
+                self.refuse(node, f"a call of `{short(node.func)}`")
+            self.check(node.func)
+        else:
+            self.refuse(node, f"a call of `{short(node.func)}`")
+        takes_lambda = path in _TAKES_LAMBDA
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            if takes_lambda and isinstance(argument, ast.Lambda):
+                self._lambda(argument)
+            elif not (path == _TEXT and isinstance(argument, ast.Constant)):
+                self.check(argument)
+        self._keywords(node, path)
+
+    def _called_name(self, node: ast.Name, path: str | None) -> None:
+        if node.id in SAFE_BUILTINS or path in self._dialect:
+            return
+        if node.id in _BUILTINS or self._in_text:
+            self.refuse(node, f"a call of `{node.id}`")
+        elif node.id not in self.bindings and not self._is_local(node.id, position(node)):
+            hint = f'a function of the module is called as `cls.{node.id}`, others by R.call_packed("…", …)'
+            self.refuse(node, f"the script does not define `{node.id}`", hint)
+        else:
+            self._name(node)
+
+    def _keywords(self, node: ast.Call, path: str | None) -> None:
+        """`derive_func` names a function that TVM calls to infer types: only its own are let through."""
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.refuse(keyword, "`**` in a call")
+            elif keyword.arg == "derive_func" and not _is_own_inference(keyword.value):
+                self.refuse(keyword, f"type inference by `{short(keyword.value)}`")
+        if path == "R.Callable" and len(node.args) > _INFERENCE_POSITION:
+            self.refuse(node, "type inference by a function given by position")
+
+    def _lambda(self, node: ast.Lambda) -> None:
+        self.check_arguments(node.args, star=True)
+        arguments = [*node.args.args, *([node.args.vararg] if node.args.vararg else [])]
+        self.scopes.append({argument.arg: position(node) for argument in arguments})
+        self.check(node.body)
+        self.scopes.pop()
+
+    def check_arguments(self, arguments: ast.arguments, *, star: bool = False) -> None:
+        """Check a parameter list: plain names without default values, and `*names` where `star`."""
+        for default in (*arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)):
+            self.refuse(default, "a default value of a parameter")
+        extras = (*arguments.kwonlyargs, *arguments.posonlyargs, arguments.kwarg)
+        for extra in (*extras, None if star else arguments.vararg):
+            if extra is not None:
+                self.refuse(extra, f"`{extra.arg}` is no plain parameter")
+
+    _CHECKS: ClassVar[Mapping[type[ast.AST], Callable[..., None]]] = {
+        ast.Constant: _constant,
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Call: _call,
+        ast.BinOp: _arithmetic,
+        **dict.fromkeys(_PLAIN_EXPRESSIONS, _children),
+    }
+
+
+def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
+    if isinstance(binding, Imported) and binding.path.split(".")[0] == "tvm":
+        return f"`{name}` leads outside the script dialect, or is no value by itself", None
+    if isinstance(binding, Imported):
+        what = f"`{name}` is imported ({binding.path}), and a file is not run to be read"
+    else:
+        bound_to = binding.what if isinstance(binding, Opaque) else "not a value"
+        what = f"`{name}` is {bound_to}, and a file is not run to be read"
+    return what, _TRUST_HINT
+
+
+def is_reserved(name: str) -> bool:
+    """Names such as `__import__`; TVM itself prints variables called `_` and `__`."""
+    return name.startswith("__") and bool(name.strip("_"))
+
+
+def _is_own_inference(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    return node.value.startswith(_INFERENCE_PREFIXES)
+
+
+def short(node: ast.AST, most: int = 60) -> str:
+    """`node` as text on one line."""
+    text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_PLAIN_NAMES = {
+    "JoinedStr": "an f-string",
+    "Lambda": "a lambda",
+    "ListComp": "a comprehension",
+    "SetComp": "a comprehension",
+    "DictComp": "a comprehension",
+    "GeneratorExp": "a comprehension",
+    "NamedExpr": "an assignment inside an expression",
+    "Import": "an import",
+    "ImportFrom": "an import",
+    "ClassDef": "a class inside a module",
+    "AsyncFunctionDef": "an async function",
+}
+
+
+def kind_of(node: ast.AST) -> str:
+    """The kind of `node`, in words."""
+    kind = type(node).__name__
+    return _PLAIN_NAMES.get(kind, f"`{kind.lower()}`")
+
 
 # statements about which there is nothing to check but their parts
 _PLAIN_STATEMENTS = (

@@ -202,7 +202,7 @@ def test_what_is_no_model_is_said(data: bytes, said: str) -> None:
 
 
 def test_without_onnx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("symalloc.relax.read.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("symalloc.relax.read.importing.find_spec", lambda name: None)
     with pytest.raises(
         MissingExtraError, match=r"^reading m.onnx needs onnx: pip install 'symalloc\[onnx\]'$"
     ):

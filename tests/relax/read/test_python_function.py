@@ -10,7 +10,7 @@ import tvm
 
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.model_file import ModelFunction
-from symalloc.relax.read.python_function import load_function
+from symalloc.relax.read.python_object import load_function
 
 MODEL = """\
 import sys

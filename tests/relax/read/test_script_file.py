@@ -14,12 +14,13 @@ from symalloc.relax.read.script_file import (
     Imported,
     Metadata,
     ModuleSymbol,
+    NotConstantError,
     Opaque,
     dialect_path,
+    evaluate,
     parse_script,
     read_bytes,
 )
-from symalloc.relax.read.script_scope import NotConstantError, evaluate
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 MODULE = "@I.ir_module\nclass M:\n    pass\n"

@@ -8,8 +8,7 @@ import pytest
 
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read import script as read_script
-from symalloc.relax.read.script import ScriptReader
-from symalloc.relax.read.script_dialect import dialect_names
+from symalloc.relax.read.script import ScriptReader, dialect_names
 from symalloc.relax.read.script_file import Script, parse_script
 from symalloc.relax.read.script_guard import refusals
 from symalloc.relax.tvm_error import error_text

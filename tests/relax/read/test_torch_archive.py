@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.torch_archive import guarded
+from symalloc.relax.read.torch_program import guarded
 
 SIZE = "Add(Mul(Integer(2), Symbol('s17', positive=True, integer=True)), Integer(1))"
 NODE = {"target": "torch.ops.aten.add.Tensor", "inputs": []}
