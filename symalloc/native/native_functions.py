@@ -20,4 +20,3 @@ class _Functions:
 pool_functions = _Functions("symalloc.pool.")
 arena_functions = _Functions("symalloc.arenas.")
 packer_functions = _Functions("symalloc.packer.")
-module_functions = _Functions("symalloc.module.")

@@ -4,7 +4,7 @@ A test compares their names with the library's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from typing import Protocol, overload
 
 class NativeTensor(Protocol):
     """A tensor of tvm-ffi."""
@@ -293,16 +293,6 @@ class _ArenaFunctions:
     ) -> bytes:
         """As `first_fit`."""
 
-class _ModuleFunctions:
-    def read_bindings(
-        self, bindings: object, allocates: object, /
-    ) -> tuple[bytes, str, *tuple[Sequence[Any], ...]]:
-        """Rows as symalloc/relax/extract/plain_bindings.py describes them, int64, of the bindings of a block;
-        `allocates` is the operator R.builtin.alloc_tensor.  Then the names of variables, a line each, and
-        the first of each kind of type, of allocation, of callee, and of other argument.
-        """
-
 pool_functions: _PoolFunctions
 arena_functions: _ArenaFunctions
 packer_functions: _PackerFunctions
-module_functions: _ModuleFunctions

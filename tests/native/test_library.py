@@ -22,7 +22,6 @@ ROOMS = {
     "pool": "_PoolFunctions",
     "arenas": "_ArenaFunctions",
     "packer": "_PackerFunctions",
-    "module": "_ModuleFunctions",
 }
 # registered under the same prefix: called by compiled programs alone, and one of Python's
 OTHERS = {

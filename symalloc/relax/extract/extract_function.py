@@ -17,7 +17,6 @@ from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
-from symalloc.relax.extract.plain_bindings import PlainBindings
 from symalloc.relax.extract.shape_heap import slot_fault
 from symalloc.relax.extract.spans import NO_PLACES, NOWHERE, Places
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
@@ -80,19 +79,9 @@ class FunctionExtractor(Context):
         if type(body) is not relax.SeqExpr:
             return self._value_operand(body)
         for block in each(body.blocks):
-            self._bindings(block.bindings)
-        return self._value_operand(body.body)
-
-    def _bindings(self, bindings: Node) -> None:
-        plain = self._plain(bindings) if self.places is NO_PLACES else None
-        if plain is None:
-            for binding in each(bindings):
+            for binding in each(block.bindings):
                 self._binding(binding)
-            return
-        plain.read(elements(bindings), self._binding, handles=self.handles)
-
-    def _plain(self, bindings: Node) -> PlainBindings | None:
-        return PlainBindings.of(self, self._vars, self._unbound, bindings)
+        return self._value_operand(body.body)
 
     def _value_operand(self, node: Node) -> ir.Operand:
         """The value that a block yields; one that is no operand is bound to a variable of its own."""
