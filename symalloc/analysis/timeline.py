@@ -29,7 +29,7 @@ from symalloc.program.types import ALIGNMENT, TensorType, TupleType, Type
 from symalloc.size.cached_property import cached_property
 from symalloc.size.evaluation import evaluated
 from symalloc.size.expr import ZERO, Expr, round_up
-from symalloc.size.undominated import undominated
+from symalloc.size.sign import undominated
 
 MOST_PATHS = 64
 """The number of paths that are told apart; where there are more, some are taken together."""
