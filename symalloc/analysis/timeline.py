@@ -45,7 +45,7 @@ makes, or what the call returns.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Activation:
     """A function that is under way: `values` gives its symbols in those of the outermost function, `caller`
     is the step at which it was called, None for the outermost.
     """
@@ -57,7 +57,7 @@ class Frame:
     @property
     def names(self) -> Iterator[str]:
         """The functions that are under way, innermost first."""
-        frame: Frame | None = self
+        frame: Activation | None = self
         while frame is not None:
             yield frame.name
             frame = None if frame.caller is None else frame.caller.frame
@@ -69,7 +69,7 @@ class Step:
     function took to get there.
     """
 
-    frame: Frame
+    frame: Activation
     var: ir.Var
     path: PathCondition = EVERY_PATH
 
@@ -97,7 +97,7 @@ class Reservation:
     path: PathCondition
     why: Why
     var: ir.Var
-    frame: Frame
+    frame: Activation
     number: int
 
     @property
@@ -227,15 +227,15 @@ def _held_by(value: _Value) -> Iterator[int]:
 
 
 @dataclass(slots=True)
-class _Activation:
+class _Registers:
     """The registers of a function that is under way, the branches that it took, and the outcomes of tests."""
 
     registers: dict[object, _Value] = field(default_factory=dict)
     path: PathCondition = EVERY_PATH
     decided: dict[ir.Operand, bool] = field(default_factory=dict)
 
-    def copy(self) -> _Activation:
-        return _Activation(dict(self.registers), self.path, dict(self.decided))
+    def copy(self) -> _Registers:
+        return _Registers(dict(self.registers), self.path, dict(self.decided))
 
 
 @dataclass(slots=True)
@@ -247,7 +247,7 @@ class _State:
     on.
     """
 
-    frames: list[_Activation] = field(default_factory=list)
+    frames: list[_Registers] = field(default_factory=list)
     returned: _Value = _NOTHING
     holders: dict[int, int] = field(default_factory=dict)
     since: dict[int, int] = field(default_factory=dict)
@@ -317,7 +317,7 @@ class _Machine:
 
     def run(self, function: ir.Function) -> Timeline:
         try:
-            ends = self.call(function, Frame(name=function.name), (), _State())
+            ends = self.call(function, Activation(name=function.name), (), _State())
         except UnknownMemoryError as error:
             return Timeline(problem=str(error))
         results = frozenset(number for end in ends for number in _held_by(end.returned))
@@ -329,13 +329,13 @@ class _Machine:
         )
 
     def call(
-        self, function: ir.Function, frame: Frame, given: Sequence[_Value], state: _State
+        self, function: ir.Function, frame: Activation, given: Sequence[_Value], state: _State
     ) -> list[_State]:
         """Run a function; return the states behind it, each of which must be resumed."""
         if id(function) not in self._lifetimes:
             self._lifetimes[id(function)] = register_lifetimes(function, self.kills)
         run = _Run(self, function, frame, self._lifetimes[id(function)])
-        state.frames.append(_Activation())
+        state.frames.append(_Registers())
         for param, value in zip(function.params, given, strict=False):
             state.bind(param, value)
         ends = run.block(function.body, 0, state)
@@ -350,7 +350,9 @@ class _Machine:
 
     # -- the clock -------------------------------------------------------------------------------------------
 
-    def take(self, state: _State, frame: Frame, var: ir.Var, size: Expr | None, why: Why) -> frozenset[int]:
+    def take(
+        self, state: _State, frame: Activation, var: ir.Var, size: Expr | None, why: Why
+    ) -> frozenset[int]:
         """Take memory at a new step."""
         now, number = len(self.steps), len(self.memory)
         if now >= _MOST_STEPS:
@@ -457,7 +459,7 @@ class _Run:
     """A function that is under way in a frame."""
 
     def __init__(
-        self, machine: _Machine, function: ir.Function, frame: Frame, lifetimes: RegisterLifetimes
+        self, machine: _Machine, function: ir.Function, frame: Activation, lifetimes: RegisterLifetimes
     ) -> None:
         self.machine, self.function, self.frame, self.lifetimes = machine, function, frame, lifetimes
 
@@ -611,7 +613,7 @@ class _Run:
             raise UnknownMemoryError("a call within itself holds more than can be said")
         given = self.given(state, call.arguments)
         values = values_at_call(callee, call)
-        inner = Frame(
+        inner = Activation(
             name=call.name,
             values={name: value.substitute(frame.values) for name, value in values.items()},
             caller=Step(frame=frame, var=call.var, path=state.frames[-1].path),

@@ -209,7 +209,7 @@ def _close(frame: _Frame, points: list[ProgramPoint], joins: dict[int, tuple[int
 _Chain: TypeAlias = tuple[tuple[int, bool], ...]
 
 
-class Reservation(NamedTuple):
+class ReservationPoint(NamedTuple):
     """The points [begin, end) of the block that memory is reserved in, and the one that it is in front of."""
 
     block: tuple[int, int]
@@ -223,7 +223,7 @@ class BlockNesting:
     cfg: ControlFlowGraph
     _chains: dict[int, _Chain] = field(default_factory=dict)
 
-    def reservation(self, points: Iterable[int]) -> Reservation:
+    def reservation(self, points: Iterable[int]) -> ReservationPoint:
         """Return where memory that the instructions at `points` share is reserved.
 
         That is in front of the first of them, or of the If of that block which the first lies in.
@@ -231,13 +231,13 @@ class BlockNesting:
         numbers = frozenset(points)
         first = min(numbers)
         if not self.cfg.joins:
-            return Reservation(self._range(()), first)
+            return ReservationPoint(self._range(()), first)
         chain = self._chain(first)
         depth = len(chain)
         for other in numbers if chain else ():
             depth = min(depth, _common(chain, self._chain(other)))
         point = chain[depth][0] if depth < len(chain) else first
-        return Reservation(self._range(chain[:depth]), point)
+        return ReservationPoint(self._range(chain[:depth]), point)
 
     def around(self, point: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Yield the blocks of Ifs around a point, the outermost first: the BRANCH, and the points of each."""

@@ -17,7 +17,7 @@ from symalloc.analysis.liveness import Intervals
 from symalloc.planner.buffers.held_sums import HeldColumns, Numbers
 from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.planner.buffers.tenant import Tenant
-from symalloc.program.control_flow import BlockNesting, Reservation
+from symalloc.program.control_flow import BlockNesting, ReservationPoint
 from symalloc.program.record import from_fields
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
@@ -88,7 +88,7 @@ class CallColumns:
             self.offsets.append(self.offsets[-1] + len(starts))
         self._sorted = [sorted(steps) for steps in self.steps]
         self._latest = [list(accumulate(steps, max)) for steps in self.steps]
-        self._begins: dict[Reservation, Sequence[tuple[int, int, int]]] = {}
+        self._begins: dict[ReservationPoint, Sequence[tuple[int, int, int]]] = {}
         self._ends: dict[int, Sequence[int]] = {}
         self._past: dict[tuple[tuple[int, tuple[int, int]], ...], Sequence[int]] = {}
         self._where: dict[int, slice | Numbers] = {}
@@ -241,7 +241,7 @@ class CallColumns:
             if begin < end:
                 yield from_fields(Held, (path, begin, end))
 
-    def _begins_of(self, reservation: Reservation) -> Iterator[tuple[int, int, int]]:
+    def _begins_of(self, reservation: ReservationPoint) -> Iterator[tuple[int, int, int]]:
         """Yield the paths on which an arena is reserved, by place and number, and the column it is at."""
         block, point = reservation
         for place, path in enumerate(self.paths):
