@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
+from symalloc.analysis.timeline import UnknownMemoryError
 from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.condition import Condition
@@ -18,10 +19,6 @@ KnownAt: TypeAlias = Callable[[str, PathCondition, Var | None], Sequence[Conditi
 """The conditions that hold in a function, on a path, in front of the instruction that binds a variable; where
 that is None, when the function returns.
 """
-
-
-class UnknownMemoryError(Exception):
-    """The memory of a call is no formula in the symbols of its function; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
