@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.timeline import UnknownMemoryError
+from symalloc.analysis.register_machine import UnknownMemoryError
 from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.condition import Condition

@@ -1,123 +1,45 @@
-"""The memory that a call holds over time, as TVM's virtual machine takes it and lets it go.
+"""The memory that a call holds over time: the one account of it, for plans, reports and budgets.
 
-The machine keeps each value in a register of its frame, and memory goes with the last register that holds it,
-be it within a tuple.  A called function holds what is its own until it returns; what it returns is held by
-the machine besides, until the next function returns.  So registers are followed here, not uses: on every
-path, and into every function that is called.
-
-One clock counts the moments at which something takes memory.  Paths that part come one after the other on it;
-where they meet again with equal things in their registers, they go on as one.
+TVM's machine is followed register by register; see `symalloc.analysis.register_machine`.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from symalloc.analysis.argument_binding import values_at_call
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.register_lifetimes import Kills, RegisterLifetimes, holds_memory, register_lifetimes
+from symalloc.analysis.register_lifetimes import Kills
+from symalloc.analysis.register_machine import (
+    MachineRun,
+    RegisterMachine,
+    Reservation,
+    UnknownMemoryError,
+)
 from symalloc.program import ir
-from symalloc.program.control_flow import control_flow_graph
-from symalloc.program.operands import instructions_of
-from symalloc.program.types import ALIGNMENT, TensorType, TupleType, Type
-from symalloc.size.cached_property import cached_property
+from symalloc.program.types import ALIGNMENT
 from symalloc.size.evaluation import evaluated
-from symalloc.size.expr import ZERO, Expr, round_up
+from symalloc.size.expr import ZERO, Expr
 from symalloc.size.sign import undominated
 
 MOST_PATHS = 64
 """The number of paths that are told apart; where there are more, some are taken together."""
-_MOST_STEPS = 100_000
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 """Bytes, a column for each binding."""
 
-Why: TypeAlias = Literal["storage", "tensor", "packed", "result"]
-"""What memory is held for: a storage, a tensor with memory of its own, what a packed function or an operator
-makes, or what the call returns.
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activation:
-    """A function that is under way: `values` gives its symbols in those of the outermost function, `caller`
-    is the step at which it was called, None for the outermost.
+class Timeline(MachineRun):
+    """The memory that a call of a function holds at each of `steps`.
+
+    `problem` says why that is not known.
     """
 
-    name: str
-    values: Mapping[str, Expr] = field(default_factory=dict)
-    caller: Step | None = None
-
-    @property
-    def names(self) -> Iterator[str]:
-        """The functions that are under way, innermost first."""
-        frame: Activation | None = self
-        while frame is not None:
-            yield frame.name
-            frame = None if frame.caller is None else frame.caller.frame
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A moment at which the instruction that binds `var` takes memory; `path` are the branches that its
-    function took to get there.
-    """
-
-    frame: Activation
-    var: ir.Var
-    path: PathCondition = EVERY_PATH
-
-    @property
-    def outermost(self) -> Step:
-        """The step of the outermost function within which this one is."""
-        step = self
-        while step.frame.caller is not None:
-            step = step.frame.caller
-        return step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Memory of `size` bytes (None where it is not known) that is held from the step `begin` to before `end`.
-
-    `var` is what the instruction binds that takes it, in the function of `frame`, and `path` the branches
-    that the outermost function took.  Memory that is held on several paths, or at the same moments of all,
-    has one for each.
-    """
-
-    size: Expr | None
-    begin: int
-    end: int
-    path: PathCondition
-    why: Why
-    var: ir.Var
-    frame: Activation
-    number: int
-
-    @property
-    def padded(self) -> Expr | None:
-        """The bytes that an allocator gives for it."""
-        return None if self.size is None else round_up(self.size, ALIGNMENT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """What a call of a function holds, at each of `steps`.
-
-    `problem` says why that is not known.  Not `exact`: at some step it may hold less.  `paths` holds for each
-    path that was told apart the steps on it, as ranges.
-    """
-
-    steps: Sequence[Step] = ()
-    reservations: Sequence[Reservation] = ()
-    paths: Sequence[Sequence[tuple[int, int]]] = ()
-    exact: bool = True
     problem: str | None = None
 
     @classmethod
@@ -135,8 +57,12 @@ class Timeline:
 
         `apart`: paths that meet are not taken as one.
         """
-        machine = _Machine(program, kills, apart=apart, most=most)
-        return machine.run(function or program.functions[name])
+        machine = RegisterMachine(program, kills, apart=apart, most=most)
+        try:
+            run = machine.run(function or program.functions[name])
+        except UnknownMemoryError as error:
+            return cls(problem=str(error))
+        return cls(steps=run.steps, reservations=run.reservations, paths=run.paths, exact=run.exact)
 
     def columns(self, sizes: Values) -> Values:
         """The bytes at each step, as rows, where `sizes` has a row for each reservation."""
@@ -147,7 +73,7 @@ class Timeline:
         return found
 
     def at(self, step: int) -> list[Reservation]:
-        """What is held at a step."""
+        """All that is held at a step."""
         return [one for one in self.reservations if one.begin <= step < one.end]
 
     def totals(self, binding: Mapping[str, int], *, results: bool = True) -> list[int] | None:
@@ -201,464 +127,6 @@ class Timeline:
             return None
 
 
-class UnknownMemoryError(Exception):
-    """The memory of a call is no formula in the symbols of its function; the text says why."""
-
-
 def padded(size: int | None) -> int | None:
     """`size` rounded up to 64 bytes, as memory is taken."""
     return None if size is None else -(-size // ALIGNMENT) * ALIGNMENT
-
-
-# -- the machine ---------------------------------------------------------------------------------------------
-
-_Value: TypeAlias = "frozenset[int] | tuple[_Value, ...]"
-"""The numbers of the memory that a value holds, field by field."""
-
-_NOTHING: frozenset[int] = frozenset()
-
-
-def _held_by(value: _Value) -> Iterator[int]:
-    if isinstance(value, frozenset):
-        yield from value
-    else:
-        for one in value:
-            yield from _held_by(one)
-
-
-@dataclass(slots=True)
-class _Registers:
-    """The registers of a function that is under way, the branches that it took, and the outcomes of tests."""
-
-    registers: dict[object, _Value] = field(default_factory=dict)
-    path: PathCondition = EVERY_PATH
-    decided: dict[ir.Operand, bool] = field(default_factory=dict)
-
-    def copy(self) -> _Registers:
-        return _Registers(dict(self.registers), self.path, dict(self.decided))
-
-
-@dataclass(slots=True)
-class _State:
-    """The machine on a path; `returned` is what it keeps of the last function that returned.
-
-    `holders` counts by memory the registers that hold it, `since` tells the step from which on it has been
-    held without a break on the clock, `steps` the ranges of steps on the path, the last one from `resumed`
-    on.
-    """
-
-    frames: list[_Registers] = field(default_factory=list)
-    returned: _Value = _NOTHING
-    holders: dict[int, int] = field(default_factory=dict)
-    since: dict[int, int] = field(default_factory=dict)
-    steps: list[tuple[int, int]] = field(default_factory=list)
-    resumed: int = 0
-
-    def copy(self) -> _State:
-        return replace(
-            self,
-            frames=[frame.copy() for frame in self.frames],
-            holders=dict(self.holders),
-            since=dict(self.since),
-            steps=[*self.steps],
-        )
-
-    def hold(self, value: _Value) -> None:
-        for number in _held_by(value):
-            self.holders[number] = self.holders.get(number, 0) + 1
-
-    def bind(self, register: object, value: _Value) -> None:
-        if value:
-            self.frames[-1].registers[register] = value
-            self.hold(value)
-
-    def join(self, other: _State) -> None:
-        """Hold what either holds."""
-        mine, theirs = self.frames[-1], other.frames[-1]
-        for register, value in theirs.registers.items():
-            mine.registers[register] = _either(mine.registers.get(register, _NOTHING), value)
-        mine.decided = dict(mine.decided.items() & theirs.decided.items())
-        mine.path &= theirs.path
-        self.returned = _either(self.returned, other.returned)
-        self.holders = {}
-        self.hold(self.returned)
-        for frame in self.frames:
-            for value in frame.registers.values():
-                self.hold(value)
-        self.since = dict.fromkeys(self.holders, 0)
-
-
-def _either(one: _Value, other: _Value) -> _Value:
-    """What a value holds that may be either."""
-    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return tuple(_either(a, b) for a, b in zip(one, other, strict=True))
-    return one if one == other else frozenset((*_held_by(one), *_held_by(other)))
-
-
-class _Span(NamedTuple):
-    """Memory is held from the step `begin` to before `end`."""
-
-    number: int
-    begin: int
-    end: int
-    path: PathCondition
-
-
-class _Machine:
-    """Runs functions on sizes; all that paths take and let go is noted on one clock."""
-
-    def __init__(self, program: ir.Program, kills: Kills, *, apart: bool, most: int) -> None:
-        self.program, self.kills, self.apart = program, kills, apart
-        self.spare, self.exact = most - 1, True
-        self.memory: list[Reservation] = []
-        self.steps: list[Step] = []
-        self.held: list[_Span] = []
-        self._lifetimes: dict[int, RegisterLifetimes] = {}
-
-    def run(self, function: ir.Function) -> Timeline:
-        try:
-            ends = self.call(function, Activation(name=function.name), (), _State())
-        except UnknownMemoryError as error:
-            return Timeline(problem=str(error))
-        results = frozenset(number for end in ends for number in _held_by(end.returned))
-        return Timeline(
-            steps=self.steps,
-            reservations=_joined(self.memory, self.held, results),
-            paths=[end.steps for end in ends],
-            exact=self.exact,
-        )
-
-    def call(
-        self, function: ir.Function, frame: Activation, given: Sequence[_Value], state: _State
-    ) -> list[_State]:
-        """Run a function; return the states behind it, each of which must be resumed."""
-        if id(function) not in self._lifetimes:
-            self._lifetimes[id(function)] = register_lifetimes(function, self.kills)
-        run = _Run(self, function, frame, self._lifetimes[id(function)])
-        state.frames.append(_Registers())
-        for param, value in zip(function.params, given, strict=False):
-            state.bind(param, value)
-        ends = run.block(function.body, 0, state)
-        for end in ends:
-            self.resume(end)
-            before, end.returned = end.returned, run.value(end, function.body.result)
-            end.hold(end.returned)
-            for value in (before, *end.frames.pop().registers.values()):
-                self.drop(end, value)
-            self.suspend(end)
-        return ends
-
-    # -- the clock -------------------------------------------------------------------------------------------
-
-    def take(
-        self, state: _State, frame: Activation, var: ir.Var, size: Expr | None, why: Why
-    ) -> frozenset[int]:
-        """Take memory at a new step."""
-        now, number = len(self.steps), len(self.memory)
-        if now >= _MOST_STEPS:
-            raise UnknownMemoryError("more functions are called than can be followed")
-        self.steps.append(Step(frame=frame, var=var, path=state.frames[-1].path))
-        outer = size if size is None or not frame.values else size.substitute(frame.values)
-        self.memory.append(
-            Reservation(
-                size=outer, begin=now, end=now, path=EVERY_PATH, why=why, var=var, frame=frame, number=number
-            )
-        )
-        state.since[number] = now
-        return frozenset((number,))
-
-    def drop(self, state: _State, value: _Value) -> None:
-        """Let go of what one register held."""
-        for number in _held_by(value):
-            state.holders[number] -= 1
-            if not state.holders[number]:
-                self.note(state, number)
-                del state.holders[number], state.since[number]
-
-    def suspend(self, state: _State) -> None:
-        """Let the clock stand still for a path."""
-        for number in state.since:
-            self.note(state, number)
-        if len(self.steps) > state.resumed:
-            state.steps.append((state.resumed, len(self.steps)))
-
-    def resume(self, state: _State) -> None:
-        """Let a path go on."""
-        state.resumed = len(self.steps)
-        state.since = dict.fromkeys(state.since, state.resumed)
-
-    def note(self, state: _State, number: int) -> None:
-        """Note that memory has been held up to now."""
-        begin, end = state.since[number], len(self.steps)
-        if begin < end:
-            self.held.append(_Span(number, begin, end, state.frames[0].path))
-
-    # -- paths that meet -------------------------------------------------------------------------------------
-
-    def met(self, ends: list[_State], known: Collection[object], mark: int) -> list[_State]:
-        """The states with which paths go on where they meet: equal ones as one, and all as one if too many.
-
-        `known` registers, and memory below `mark`, were there where they parted.
-        """
-        if not self.apart:
-            ends = [*{_key(self.memory, end, known, mark): end for end in ends}.values()]
-        first, *others = ends
-        if len(others) <= self.spare:
-            self.spare -= len(others)
-            return ends
-        self.exact = False
-        for other in others:
-            first.join(other)
-        return [first]
-
-
-def _key(memory: Sequence[Reservation], state: _State, known: Collection[object], mark: int) -> object:
-    """All that the future of a path depends on, memory from `mark` on known by its size.
-
-    What registers hold that are not `known` is held until the function is over.
-    """
-    frame = state.frames[-1]
-    names: dict[int, object] = {}
-
-    def named(value: _Value) -> object:
-        if isinstance(value, tuple):
-            return tuple(map(named, value))
-        return frozenset(
-            n if n < mark else names.setdefault(n, (len(names), memory[n].size)) for n in sorted(value)
-        )
-
-    seen = [(register, named(value)) for register, value in frame.registers.items() if register in known]
-    returned = named(state.returned)
-    kept = {n for r, value in frame.registers.items() if r not in known for n in _held_by(value)}
-    old = frozenset(names.get(n, n) for n in kept if n < mark or n in names)
-    new = Counter(memory[n].size for n in kept if n >= mark and n not in names)
-    return tuple(seen), returned, old, frozenset(new.items()), frozenset(frame.decided.items())
-
-
-def _joined(
-    memory: Sequence[Reservation], held: Sequence[_Span], results: Collection[int]
-) -> tuple[Reservation, ...]:
-    """What is held, as one where it is held on from one path to the next; `results` are returned."""
-    kept: list[_Span] = []
-    last: dict[int, int] = {}
-    for one in held:
-        before = last.get(one.number)
-        if before is not None and kept[before].end == one.begin:
-            old = kept[before]
-            kept[before] = _Span(one.number, old.begin, one.end, old.path & one.path)
-            continue
-        last[one.number] = len(kept)
-        kept.append(one)
-    known = {n: replace(memory[n], why="result") for n in results}
-    return tuple(
-        replace(known.get(n, memory[n]), begin=begin, end=end, path=path) for n, begin, end, path in kept
-    )
-
-
-class _Run:
-    """A function that is under way in a frame."""
-
-    def __init__(
-        self, machine: _Machine, function: ir.Function, frame: Activation, lifetimes: RegisterLifetimes
-    ) -> None:
-        self.machine, self.function, self.frame, self.lifetimes = machine, function, frame, lifetimes
-
-    @cached_property
-    def branches(self) -> Mapping[ir.Var, int]:
-        """The program points of Ifs."""
-        return control_flow_graph(self.function).starts
-
-    @cached_property
-    def asked_again(self) -> Collection[ir.Operand]:
-        """The tests of more than one If: all of them go the same way."""
-        tests = Counter(one.test for one in instructions_of(self.function.body) if isinstance(one, ir.If))
-        return {test for test, count in tests.items() if count > 1 and isinstance(test, ir.Var)}
-
-    def block(self, block: ir.Block, first: int, state: _State) -> list[_State]:
-        """Run a block from its instruction `first` on; return the states behind it, all suspended."""
-        for index in range(first, len(block.instructions)):
-            one = block.instructions[index]
-            if isinstance(one, ir.If):
-                states = self.branch(one, state)
-            elif isinstance(one, ir.CallFunction):
-                states = self.call(one, state)
-            else:
-                if one.var not in self.lifetimes.names:
-                    state.bind(one.var, self.made(one, state))
-                self.let_go(state, self.lifetimes.behind.get(one.var, ()))
-                continue
-            if len(states) > 1:
-                return [end for each in states for end in self.resumed(block, index + 1, each)]
-            (state,) = states
-            self.machine.resume(state)
-        self.machine.suspend(state)
-        return [state]
-
-    def resumed(self, block: ir.Block, first: int, state: _State) -> list[_State]:
-        self.machine.resume(state)
-        return self.block(block, first, state)
-
-    def let_go(self, state: _State, registers: Iterable[ir.Var]) -> None:
-        held = state.frames[-1].registers
-        for register in registers:
-            self.machine.drop(state, held.pop(register, _NOTHING))
-
-    # -- values ----------------------------------------------------------------------------------------------
-
-    def value(self, state: _State, operand: ir.Operand | None) -> _Value:
-        """What an operand holds."""
-        if isinstance(operand, ir.Var):
-            register = self.lifetimes.names.get(operand, operand)
-            return state.frames[-1].registers.get(register, _NOTHING)
-        if isinstance(operand, ir.TupleValue):
-            return tuple(self.value(state, item) for item in operand.items)
-        return _NOTHING
-
-    def given(self, state: _State, operands: Iterable[ir.Operand]) -> list[_Value]:
-        """What arguments hold; a tuple that is written there has a register that is never emptied."""
-        values = []
-        for operand in operands:
-            value = self.value(state, operand)
-            if isinstance(operand, ir.TupleValue):
-                state.bind(object(), value)
-            values.append(value)
-        return values
-
-    def made(self, one: ir.Instruction, state: _State) -> _Value:
-        """What an instruction binds its variable to."""
-        match one:
-            case ir.AllocStorage(size=size):
-                return self.machine.take(state, self.frame, one.var, size, "storage")
-            case ir.AllocFresh(shape=shape, dtype=dtype):
-                kind = TensorType(shape=shape, dtype=dtype)
-                return self.machine.take(state, self.frame, one.var, kind.nbytes, "tensor")
-            case ir.AllocTensor(storage=source) | ir.Alias(source=source) | ir.View(source=source):
-                return self.value(state, source)
-            case ir.MatchCast(source=source, target=target, returns=True):
-                return self.cast(self.value(state, source), target)
-            case ir.MakeTuple(fields=items):
-                return tuple(self.given(state, items))
-            case ir.TakeField(source=source, index=index):
-                whole = self.value(state, source)
-                return whole[index] if isinstance(whole, tuple) and 0 <= index < len(whole) else whole
-            case ir.Kill(target=ir.Var() as target) if not self.lifetimes.anew:
-                self.let_go(state, (self.lifetimes.names.get(target, target),))
-            case ir.CallTIR(inputs=inputs, outputs=outputs, inplace=inplace):
-                return self.outputs(state, one.var, inputs, outputs, inplace)
-            case ir.CallPacked() | ir.CallOperator() | ir.NotUnderstood():
-                return self.called(one, state)
-        return _NOTHING
-
-    def cast(self, value: _Value, target: Type) -> _Value:
-        """A value of a type that is told afterwards: what was made without a size has that of it."""
-        if isinstance(target, TensorType) and isinstance(value, frozenset) and len(value) == 1:
-            (number,) = value
-            made = self.machine.memory[number]
-            if made.size is None and target.nbytes is not None:
-                size = target.nbytes.substitute(self.frame.values)
-                self.machine.memory[number] = replace(made, size=size)
-        return value
-
-    def fresh(self, state: _State, var: ir.Var, kind: Type) -> _Value:
-        """New memory for each tensor of a type."""
-        if isinstance(kind, TupleType):
-            return tuple(self.fresh(state, var, one) for one in kind.fields)
-        if isinstance(kind, TensorType):
-            return self.machine.take(state, self.frame, var, kind.nbytes, "packed")
-        return _NOTHING
-
-    def outputs(
-        self,
-        state: _State,
-        var: ir.Var,
-        inputs: Sequence[ir.Operand],
-        kinds: Sequence[Type],
-        inplace: Sequence[int | None],
-    ) -> _Value:
-        """The results of a call that makes some of them in its inputs."""
-        donors = (*inplace, *(None for _ in kinds))
-        found = tuple(
-            self.fresh(state, var, kind) if donor is None else self.value(state, inputs[donor])
-            for kind, donor in zip(kinds, donors, strict=False)
-        )
-        return found[0] if len(found) == 1 else found
-
-    def called(self, one: ir.CallPacked | ir.CallOperator | ir.NotUnderstood, state: _State) -> _Value:
-        """What comes back from code that is not seen."""
-        kind = one.var.type
-        if not holds_memory(kind):
-            return _NOTHING
-        if isinstance(one, ir.CallPacked) and one.inplace:
-            kinds = kind.fields if isinstance(kind, TupleType) else (kind,)
-            return self.outputs(state, one.var, one.arguments, kinds, one.inplace)
-        given = self.given(state, one.reads if isinstance(one, ir.NotUnderstood) else one.arguments)
-        if isinstance(one, ir.CallOperator) or (
-            isinstance(one, ir.CallPacked) and one.ownership is ir.Ownership.FRESH
-        ):
-            return self.fresh(state, one.var, kind)
-        held = frozenset(number for value in given for number in _held_by(value))
-        self.machine.exact = self.machine.exact and not held
-        return held
-
-    # -- control ---------------------------------------------------------------------------------------------
-
-    def call(self, call: ir.CallFunction, state: _State) -> list[_State]:
-        """Run the function that is called; return the states behind the call, all suspended."""
-        machine, frame = self.machine, self.frame
-        callee = machine.program.functions.get(call.name)
-        if callee is None:
-            self.machine.suspend(state)
-            return [state]
-        if call.name in frame.names:
-            raise UnknownMemoryError("a call within itself holds more than can be said")
-        given = self.given(state, call.arguments)
-        values = values_at_call(callee, call)
-        inner = Activation(
-            name=call.name,
-            values={name: value.substitute(frame.values) for name, value in values.items()},
-            caller=Step(frame=frame, var=call.var, path=state.frames[-1].path),
-        )
-        known, mark = set(state.frames[-1].registers), len(machine.memory)
-        ends = machine.met(machine.call(callee, inner, given, state), known, mark)
-        for end in ends:
-            machine.resume(end)
-            end.bind(call.var, end.returned)
-            self.let_go(end, self.lifetimes.behind.get(call.var, ()))
-            machine.suspend(end)
-        return ends
-
-    def branch(self, branch: ir.If, state: _State) -> list[_State]:
-        """Run the sides of an If; return the states behind it, all suspended."""
-        machine, test, path = self.machine, branch.test, state.frames[-1].path
-        known, mark = {*state.frames[-1].registers, branch.var}, len(machine.memory)
-        decided = state.frames[-1].decided.get(test) if isinstance(test, ir.Var) else None
-        sides = (True, False) if decided is None else (decided,)
-        machine.suspend(state)
-        states = [state.copy() for _ in sides[1:]]
-        ends: list[_State] = []
-        for side, entered in zip(sides, (state, *states), strict=True):
-            ends += self.side(branch, entered, side=side)
-        ends = machine.met(ends, known, mark)
-        if len(ends) == 1:
-            ends[0].frames[-1].path = path
-        for end in ends:
-            machine.resume(end)
-            self.let_go(end, self.lifetimes.behind.get(branch.var, ()))
-            machine.suspend(end)
-        return ends
-
-    def side(self, branch: ir.If, state: _State, *, side: bool) -> list[_State]:
-        frame = state.frames[-1]
-        frame.path |= {(self.branches[branch.var], side)}
-        if branch.test in self.asked_again:
-            frame.decided[branch.test] = side
-        self.machine.resume(state)
-        self.let_go(state, self.lifetimes.entering.get((branch.var, side), ()))
-        block = branch.then if side else branch.otherwise
-        ends = self.block(block, 0, state)
-        for end in ends:
-            self.machine.resume(end)
-            end.bind(branch.var, self.given(end, (block.result,))[0])
-            self.let_go(end, self.lifetimes.leaving.get((branch.var, side), ()))
-            self.machine.suspend(end)
-        return ends

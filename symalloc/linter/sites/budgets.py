@@ -9,7 +9,7 @@ from typing import TypeAlias
 from symalloc.analysis.call_memory import call_memory
 from symalloc.analysis.held_moments import HeldMoment, held_moments
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.timeline import UnknownMemoryError
+from symalloc.analysis.register_machine import UnknownMemoryError
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site, function_sites
 from symalloc.program.ir import Origin
 from symalloc.size.choice import maximum
