@@ -55,7 +55,6 @@ fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
 	$(BIN)/python -m benchmarks.fuzz_prove --count $(or $(COUNT),20000)
 
 mutation: $(STAMP) ## planted faults: each real one reported by a fitting rule, no harmless one reported
-	$(BIN)/python -m benchmarks.mutation --tries 3 --seed 1
 	$(BIN)/python -m benchmarks.mutation_vm --tries 1 --seed 1
 
 bench: $(STAMP) ## benchmarks: lint and plan against relax.build, calls, packing, models, the pool

@@ -12,7 +12,7 @@ from symalloc.program.ir import CallKernel, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.rulebook.book import load_rules
-from tests.mutation.subjects import plan_theirs
+from tests.mutation.vm.subjects import planned_by_tvm
 
 MODELS = ("mlp_dynamic_batch", "mlp_residual", "norms", "cross_attention")
 
@@ -33,7 +33,7 @@ def _without_a_call(program: Program) -> Iterator[tuple[str, Program]]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_each_call_is_missed(model: str) -> None:
-    program, prover, rules = extract(plan_theirs(model), name=model), Prover(), load_rules()
+    program, prover, rules = extract(planned_by_tvm(model), name=model), Prover(), load_rules()
     assert not [d for d in check(program, rules, prover).diagnostics if d.rule == "SYM208"]
     changed = list(_without_a_call(program))
     assert changed

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import relax, te
 
 from tests.mutation.editable import EditableFunction, Sequence, Step, inline_sizes
-from tests.mutation.kernels import read_off
+from tests.mutation.kernels import written_parameters
 from tests.mutation.operators.places import (
     ALLOC_TENSOR,
     KILLS,
@@ -153,8 +153,8 @@ def _kernel_calls(function: EditableFunction) -> list[Place]:
 
 def _outputs(function: EditableFunction, step: Step) -> Iterator[int]:
     """The positions of the arguments that a kernel writes."""
-    for position, param in enumerate(read_off(function.kernels[step.operator]).parameters):
-        if param.written and type(step.value.args[position]).__name__ == "Var":
+    for position in written_parameters(function.kernels[step.operator]):
+        if type(step.value.args[position]).__name__ == "Var":
             yield position
 
 

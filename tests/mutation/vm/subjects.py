@@ -129,6 +129,11 @@ def _made(name: str, plan: str) -> tuple[tvm.IRModule, Transformation]:
     return planned, _passes(_rest(ours=options is not None))
 
 
+def planned_by_tvm(name: str) -> tvm.IRModule:
+    """A model with StaticPlanBlockMemory's storages and kills."""
+    return _place(transform.StaticPlanBlockMemory(), lower(_built(name), "llvm"))
+
+
 def _built(name: str) -> tvm.IRModule:
     if name in IMPORTED:
         return load_imported(name)

@@ -8,19 +8,25 @@ from __future__ import annotations
 import pytest
 
 from tests.models.measure.library import compiler
+from tests.mutation.editable import rebuild, take_apart
+from tests.mutation.harness import mutants
 from tests.mutation.operators import OPERATORS
 from tests.mutation.vm.campaign import FITTING, campaign
-from tests.mutation.vm.subjects import vm_subjects
+from tests.mutation.vm.subjects import planned_by_tvm, vm_subjects
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(compiler() is None, reason="guarded memory needs a C++ compiler"),
 ]
 
-PLANS = {"tvm": ("two_outputs_of_a_kernel",), "arena": ("callee",)}
+PLANS = {
+    "tvm": ("two_outputs_of_a_kernel",),
+    "arena": ("callee", "computed_condition"),
+    "views": ("reshape_heads",),
+}
 
 
-@pytest.mark.parametrize("index", range(2))
+@pytest.mark.parametrize("index", range(4))
 def test_linter_and_machine_agree(index: int) -> None:
     found = campaign(list(vm_subjects(PLANS))[index], tries=1, seed=2, operators=OPERATORS)
     assert len(found.outcomes) >= 10
@@ -35,3 +41,16 @@ def test_linter_and_machine_agree(index: int) -> None:
 
 def test_every_kind_of_fault_has_rules() -> None:
     assert all(rules and all(rule.startswith("SYM") for rule in rules) for rules in FITTING.values())
+
+
+def test_same_seed_same_mutants() -> None:
+    subject = [("mlp", planned_by_tvm("mlp_dynamic_batch"))]
+    one, two = ([(m.operator, m.change) for m in mutants(subject, tries=2, seed=3)] for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize("name", ["branch_then_only", "subroutines"])
+def test_taking_apart_and_rebuilding_changes_nothing(name: str) -> None:
+    for _, function in planned_by_tvm(name).functions_items():
+        if type(function).__name__ == "Function":
+            assert rebuild(take_apart(function)).script() == function.script()
