@@ -2,7 +2,8 @@
 
 Three sets of questions: random ones (`fuzz_prove`), a file of constraints, and all that is asked when the
 models of `tests/models/zoo` are linted and planned and their plans are linted.  A layer is worth its lines
-where something stays undecided or takes longer without it.
+where something stays undecided or takes longer without it.  Last each set is asked again after all others,
+backwards: an answer that then differs from that of a fresh prover is counted as changed.
 
     python -m benchmarks.ablate_prover [FILE] [--count N] [--no-zoo]
 """
@@ -25,8 +26,7 @@ from benchmarks.prove_constraints import OWN
 from symalloc.prover.batch import read_questions
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
-from symalloc.prover.domain_cache import content_key
-from symalloc.prover.prover import Prover
+from symalloc.prover.prover import Prover, content_key
 from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
@@ -48,14 +48,10 @@ _nothing, _false, _none = _always(None), _always(False), _always(())
 LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "bounds": {f"{_QUERY}._by_bounds": _nothing},
     "univariate": {f"{_QUERY}.solve_exactly": _nothing},
-    "refutation": {f"{_QUERY}._by_refutation": _nothing, f"{_QUERY}._by_residues": _nothing},
+    "refutation": {f"{_QUERY}._by_refutation": _nothing},
     "products": {f"{_REFUTE}.contradiction": _false},
-    "ordered quotients": {f"{_REFUTE}._ordered_quotients": _none},
-    "common factors": {f"{_REFUTE}.without_factor": lambda fact, _box: [fact]},
-    "equations": {f"{_REFUTE}.impossible": _false, f"{_SEARCH}.divisor_points": _none},
-    "residues": {f"{_QUERY}.refute_by_residues": _nothing},
-    "operands": {f"{_QUERY}.holds_by_operands": _false},
-    "search": {f"{_QUERY}.search": _nothing},
+    "far points": {f"{_SEARCH}._far": _none},
+    "z3": {f"{_QUERY}.Solver.ask": _nothing},
 }
 
 
@@ -68,6 +64,22 @@ def measured(questions: Sequence[Asked], budget: Budget) -> tuple[int, int, list
         seconds.append(process_time() - start)
         decided += not proof.unknown
     return decided, prover.solver.asked, sorted(seconds)
+
+
+def answers(questions: Sequence[Asked]) -> dict[object, tuple[object, ...]]:
+    """What a prover that remembers nothing says of each of `questions`, in their order."""
+    prover, found = Prover(), dict[object, tuple[object, ...]]()
+    for constraint, domain, explain in questions:
+        proof = prover.prove(constraint, domain, explain=explain)
+        key = (constraint.key, content_key(domain), explain)
+        found[key] = (
+            proof.verdict,
+            proof.decided_by,
+            proof.counterexample,
+            proof.witness,
+            proof.precondition,
+        )
+    return found
 
 
 def from_fuzz(count: int) -> list[Asked]:
@@ -121,6 +133,7 @@ def row(name: str, found: tuple[int, int, list[float]]) -> str:
 def main(file: Path, count: int, zoo: bool) -> None:
     """Print the table."""
     sets = {"fuzz": from_fuzz(count), "file": from_file(file)} | ({"zoo": from_zoo()} if zoo else {})
+    fresh = {name: answers(questions) for name, questions in sets.items()}
     for name, questions in sets.items():
         print(f"\n{name}: {len(questions)} questions")
         print(f"{'without':22}{'decided':>9}{'to z3':>7}{'p50 ms':>10}{'p99 ms':>10}{'total s':>10}")
@@ -128,7 +141,8 @@ def main(file: Path, count: int, zoo: bool) -> None:
         for layer in ("-", *LAYERS):
             with patched(LAYERS.get(layer, {})):
                 print(row(layer, measured(questions, Budget())), flush=True)
-        print(row("z3", measured(questions, Budget(z3_steps=0))), flush=True)
+        again = answers(questions[::-1])
+        print(f"{name}: {sum(again[key] != one for key, one in fresh[name].items())} answers changed")
 
 
 if __name__ == "__main__":

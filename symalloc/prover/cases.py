@@ -1,24 +1,18 @@
-"""Layers `cases` and `residues`: conditions written out case by case.
-
-A choice (`min`, `max`, `a if c else b`) becomes its alternatives.  Quotients and remainders by constants fold
-once a symbol is written `period * q + r`, r by r.
+"""Layer `cases`: conditions written out case by case: a choice (`min`, `max`, `a if c else b`) becomes its
+alternatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
-from math import lcm, prod
+from collections.abc import Iterable
+from math import lcm
 
-from symalloc.prover.bounds import Box
 from symalloc.size.choice import Choice
 from symalloc.size.condition import Condition, Junction, Relation, conjunction, disjunction
-from symalloc.size.expr import Atom, Division, Expr, symbol
+from symalloc.size.expr import Atom, Division, Expr
 
-MAX_CLASSES = 36
 MAX_SPLIT = 60_000
 """The characters of canonical form that splitting one condition may write before it gives up."""
-Part = tuple[tuple[Condition, ...], Box]
 
 
 def split_extrema(condition: Condition, *, limit: int) -> Condition:
@@ -75,16 +69,6 @@ def _split_first(condition: Condition) -> Condition:
     return condition.connect(_split_first)
 
 
-def residue_classes(conditions: Sequence[Condition], box: Box) -> Iterator[list[Part]]:
-    """Ways to split `conditions` by residues, each a list of parts that cover all points of `box`."""
-    usable = {n: p for n, p in periods(conditions).items() if 1 < p <= MAX_CLASSES}
-    if usable and prod(usable.values()) <= MAX_CLASSES:
-        yield _split(conditions, box, usable)
-    elif usable:
-        name = min(usable, key=lambda n: (usable[n], n))
-        yield _split(conditions, box, {name: usable[name]})
-
-
 def periods(conditions: Iterable[Condition]) -> dict[str, int]:
     """A period of the quotients and remainders by constants in `conditions`, for each symbol in them."""
     found: dict[str, int] = {}
@@ -92,18 +76,6 @@ def periods(conditions: Iterable[Condition]) -> dict[str, int]:
         for expr in condition.exprs:
             _collect(expr, 1, found)
     return found
-
-
-def _split(conditions: Sequence[Condition], box: Box, chosen: dict[str, int]) -> list[Part]:
-    parts: list[Part] = []
-    for residues in product(*(range(p) for p in chosen.values())):
-        table, narrowed = {}, box.copy()
-        for (name, period), residue in zip(chosen.items(), residues, strict=True):
-            table[name] = period * symbol(name) + residue
-            narrowed.lower[name], narrowed.upper[name] = box.quotients(name, period, residue)
-        if all(narrowed.lower[n] <= narrowed.upper[n] for n in chosen):
-            parts.append((tuple(c.substitute(table) for c in conditions), narrowed))
-    return parts
 
 
 def _collect(expr: Expr, outer: int, found: dict[str, int]) -> None:

@@ -35,7 +35,8 @@ class NormalizedDomain:
     solved: dict[str, Expr] = field(default_factory=dict)
     empty: bool = False
     points: list[dict[str, int]] = field(default_factory=list)  # known to lie inside, in terms of `box`
-    sampled: int = 0  # how far sampling went
+    sampled: bool = False  # all points that sampling finds are there
+    asked: bool = False  # whether there is a point was put to z3
 
     def to_domain(self, point: Mapping[str, int]) -> dict[str, int]:
         """The point of the domain that stands for `point`."""

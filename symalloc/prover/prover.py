@@ -2,22 +2,106 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
 from symalloc.prover.budget import Budget
-from symalloc.prover.counterexample import explain_proof
+from symalloc.prover.counterexample import explain_proof, smallest
 from symalloc.prover.domain import Domain
-from symalloc.prover.domain_cache import DomainCache, canonicalize, content_key, rename_proof
-from symalloc.prover.normalize import NormalizedDomain
+from symalloc.prover.normalize import NormalizedDomain, components, normalize, relevant
 from symalloc.prover.point_search import corner, first_points
 from symalloc.prover.query import Query, decide_query, inhabited, undecided
-from symalloc.prover.smallest import smallest
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE, Condition
+from symalloc.size.expr import symbol
+
+
+class DomainCache:
+    """A domain with its assumptions grouped, its normal forms, and the proofs already given over it."""
+
+    __slots__ = ("by_symbols", "domain", "empty", "explained", "groups", "plain")
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.empty = any(domain.lower_of(n) > domain.upper_of(n) for n in {**domain.lower, **domain.upper})
+        self.groups = components(domain.assumptions) if domain.assumptions else []
+        self.by_symbols: dict[frozenset[str], tuple[NormalizedDomain, str]] = {}
+        self.explained: dict[Condition, Proof] = {}
+        self.plain: dict[Condition, Proof] = {}
+
+    def normalized(self, symbols: frozenset[str]) -> tuple[NormalizedDomain, str]:
+        """The part of the domain that matters for `symbols`, and the text of its assumptions."""
+        found = self.by_symbols.get(symbols)
+        if found is None:
+            names, assumptions = relevant(self.groups, symbols)
+            text = "&".join(a.key for a in assumptions)
+            found = (normalize(self.domain, names, assumptions), text)
+            self.by_symbols[symbols] = found
+        return found
+
+    def other_parts(self, names: frozenset[str]) -> list[NormalizedDomain]:
+        """The parts of the domain whose assumptions have no symbol of `names`."""
+        return [self.normalized(group)[0] for group, _ in self.groups if group.isdisjoint(names)]
+
+
+def content_key(domain: Domain) -> tuple[object, ...]:
+    """A key that is equal for domains that say the same in the same order."""
+    return (
+        domain.default_lower,
+        domain.default_upper,
+        tuple(sorted(domain.lower.items())),
+        tuple(sorted(domain.upper.items())),
+        tuple(a.key for a in domain.assumptions),
+    )
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_RESERVED = frozenset(("min", "max", "and", "or"))  # words of the canonical text that are no symbols
+
+
+def canonicalize(text: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return `text` with symbols numbered as they first occur, and the symbols in that order."""
+    if not _RESERVED.isdisjoint(names) or not all(map(str.isidentifier, names)):
+        return text, tuple(names)
+    numbers: dict[str, str] = {}
+    known = frozenset(names)
+
+    def number(match: re.Match[str]) -> str:
+        word = match.group()
+        if word not in known:
+            return word
+        return numbers.setdefault(word, f"${len(numbers)}")
+
+    return _WORD.sub(number, text), tuple(numbers)
+
+
+def rename_proof(proof: Proof, old: Sequence[str], new: Sequence[str]) -> Proof | None:
+    """`proof` about `old` as a proof about `new`; None where its words name a symbol."""
+    if tuple(old) == tuple(new):
+        return proof
+    if proof.reason is not None:
+        return None
+    table = dict(zip(old, new, strict=True))
+    precondition = proof.precondition
+    if precondition is not None:
+        precondition = precondition.substitute({a: symbol(b) for a, b in table.items()})
+    return replace(
+        proof,
+        counterexample=_rename(proof.counterexample, table),
+        witness=_rename(proof.witness, table),
+        precondition=precondition,
+    )
+
+
+def _rename(point: Mapping[str, int] | None, table: Mapping[str, str]) -> dict[str, int] | None:
+    return (
+        None if point is None else {table[n]: v for n, v in sorted(point.items(), key=lambda i: table[i[0]])}
+    )
+
 
 MAX_DOMAINS = 4096
 MAX_PROOFS = 200_000
@@ -89,7 +173,7 @@ class Prover:
                 return None
             self.solver.begin()
             start = first_points(normalized)[0]
-            full |= normalized.to_domain(smallest(start, TRUE, normalized, self.solver, self.budget)[0])
+            full |= normalized.to_domain(smallest(start, TRUE, normalized, self.solver)[0])
         return full
 
     def _cache(self, domain: Domain) -> DomainCache:
@@ -132,7 +216,6 @@ class Prover:
         return (canon, bounds, self._others(cache, normalized), explain, ranks), names
 
     def _decide(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
-        self.solver.begin()
         normalized, _ = cache.normalized(constraint.symbols)
         living = (inhabited(normalized, self.solver), self._others(cache, normalized))
         if False in living:
@@ -140,14 +223,15 @@ class Prover:
                 verdict=Verdict.VACUOUS, decided_by="bounds", reason="the assumptions contradict each other"
             )
         query = Query(constraint, normalized)
-        proof = decide_query(query, self.solver, self.budget)
+        self.solver.begin()
+        proof = decide_query(query, self.solver)
         if proof.verdict is Verdict.ALWAYS_INVALID:
             if None in living:
                 proof = undecided(proof, "no point that satisfies the assumptions was found")
             elif proof.counterexample is None:
                 proof = replace(proof, counterexample=(corner(normalized) or first_points(normalized))[0])
         if explain:
-            proof = explain_proof(query, proof, self.solver, self.budget)
+            proof = explain_proof(query, proof, self.solver)
         point, witness = proof.counterexample, proof.witness
         if point is None and witness is None:
             return proof

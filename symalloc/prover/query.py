@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from symalloc.prover.bounds import Box, decide
 from symalloc.prover.budget import Budget
-from symalloc.prover.extrema import holds_by_operands
 from symalloc.prover.normalize import NormalizedDomain
-from symalloc.prover.point_search import corner, first_points, more_points, search
-from symalloc.prover.refute import refute, refute_by_residues
+from symalloc.prover.point_search import corner, first_points
+from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
 from symalloc.prover.univariate import SolutionSet, solve_exactly
 from symalloc.prover.verdict import Proof, Verdict
@@ -78,13 +77,14 @@ def inhabited(domain: NormalizedDomain, solver: Solver) -> bool | None:
     """
     if domain.empty:
         return False
-    if not domain.facts or corner(domain) or first_points(domain) or more_points(domain):
+    if not domain.facts or corner(domain) or first_points(domain):
         return True
-    if domain.sampled < 3:
-        domain.sampled = 3
+    if not domain.asked:
+        domain.asked = True
         if refute(domain.facts, domain.box, solver.budget) is not None:
             domain.empty = True
             return False
+        solver.begin()
         answer = solver.ask(domain.facts, domain.box)
         domain.empty = isinstance(answer, str)
         if isinstance(answer, dict):
@@ -93,15 +93,12 @@ def inhabited(domain: NormalizedDomain, solver: Solver) -> bool | None:
     return False if domain.empty else None
 
 
-def decide_query(query: Query, solver: Solver, budget: Budget) -> Proof:
+def decide_query(query: Query, solver: Solver) -> Proof:
     """The verdict of the first layer that has one; the domain is taken to be inhabited."""
     return (
         _by_bounds(query)
         or _by_solution_set(query)
-        or _by_refutation(query, budget)
-        or _by_operands(query, budget)
-        or _by_residues(query, budget)
-        or _by_searching(query, budget)
+        or _by_refutation(query, solver.budget)
         or _by_solver(query, solver)
         or _undecided(query)
     )
@@ -133,22 +130,6 @@ def _by_solution_set(query: Query) -> Proof | None:
 
 def _by_refutation(query: Query, budget: Budget) -> Proof | None:
     return _by_asking(query, first_points(query.domain), lambda c, box: refute(c, box, budget))
-
-
-def _by_operands(query: Query, budget: Budget) -> Proof | None:
-    query.classify(query.domain.points)
-    if query.failing or not holds_by_operands(query.holds, query.domain, budget):
-        return None
-    return query.proof(Verdict.ALWAYS_VALID, "operands")
-
-
-def _by_residues(query: Query, budget: Budget) -> Proof | None:
-    return _by_asking(query, more_points(query.domain), lambda c, box: refute_by_residues(c, box, budget))
-
-
-def _by_searching(query: Query, budget: Budget) -> Proof | None:
-    domain = query.domain
-    return _by_asking(query, domain.points, lambda c, _box: search(c[-1], domain, budget))
 
 
 def _by_solver(query: Query, solver: Solver) -> Proof | None:

@@ -7,52 +7,33 @@ of products.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, permutations
+from collections.abc import Iterable, Sequence
 
-from symalloc.prover.bounds import Box, decide
+from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.cases import first_choice, replace, residue_classes
-from symalloc.prover.equations import impossible
+from symalloc.prover.cases import first_choice, replace
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
-from symalloc.prover.quotients import Quotient, abstract_quotients
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import ZERO, Expr, Symbol, symbol
-from symalloc.size.polynomial import degree
+from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Monomial, floordiv, from_atom, symbol
+from symalloc.size.polynomial import degree, divide
 
-MAX_PAIRS = 30
-LEMMA_WORK = 3_000
-LAYERS = ("bounds", "equalities", "products", "equations", "cases", "residues")
+LAYERS = ("bounds", "equalities", "products", "cases")
 
 
-def refute(
-    conditions: Iterable[Condition], box: Box, budget: Budget, together: Meter | None = None
-) -> str | None:
+def refute(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
     """The hardest layer needed to show that no point of `box` satisfies all `conditions`; None where not
     shown.
-
-    `together` counts the conditions in the cases of several attempts, which end when it does.
     """
-    attempt = _Refutation(budget, together)
+    attempt = _Refutation(budget)
     return attempt.layer if attempt.closed(tuple(conditions), box) else None
-
-
-def refute_by_residues(conditions: Iterable[Condition], box: Box, budget: Budget) -> str | None:
-    """The same, residue by residue: dearer, for what `refute` leaves open."""
-    conditions = tuple(conditions)
-    for classes in residue_classes(conditions, box):
-        attempt = _Refutation(budget)
-        if all(attempt.closed(part, narrowed) for part, narrowed in classes):
-            return "residues"
-    return None
 
 
 class _Refutation:
     """One attempt: counts its cases and remembers the hardest layer used."""
 
-    def __init__(self, budget: Budget, together: Meter | None = None) -> None:
-        self.cases, self.together = budget.cases, together
+    def __init__(self, budget: Budget) -> None:
+        self.cases = budget.cases
         self.meter = Meter(budget.work)
         self.rank = 0
 
@@ -66,8 +47,6 @@ class _Refutation:
 
     def closed(self, conditions: Sequence[Condition], box: Box) -> bool:
         """True if the conjunction is refuted."""
-        if self.together is not None and not self.together.spend(len(conditions)):
-            return False
         literals = _open_literals(conditions, box)
         if literals is None:
             return self.used("bounds")
@@ -96,18 +75,12 @@ class _Refutation:
         """Refute relations without alternatives or choices."""
         box = box.copy()
         domain = NormalizedDomain(names=tuple(box.lower), box=box)
-        conditions, quotients = abstract_quotients(literals, box)
-        absorb(domain, conditions, euclid=True)
+        absorb(domain, abstract_quotients(literals, box), euclid=True)
         if domain.empty:
             return self.used("equalities")
-        facts = [d for f in domain.facts if isinstance(f, Relation) for d in without_factor(f, box)]
-        if contradiction(facts, box, self.meter, multiply=False):
-            return self.used("products")
-        facts += _ordered_quotients(quotients, facts, domain)
+        facts = [f for f in domain.facts if isinstance(f, Relation)]
         if contradiction(facts, box, self.meter):
             return self.used("products")
-        if any(impossible(f, box) for f in facts):
-            return self.used("equations")
         unequal = next((f for f in facts if f.operator == "!="), None)
         if unequal is None:
             return False
@@ -137,52 +110,65 @@ def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition]
     return literals
 
 
-def without_factor(fact: Relation, box: Box) -> list[Relation]:
-    """An equivalent of `fact`: divided by the symbols that every term has and that are at least 1.
+def abstract_quotients(conditions: Iterable[Condition], box: Box) -> list[Condition]:
+    """`conditions` without divisions, with facts that define the symbols in their place.
 
-    `M*f + c <= 0` with c > 0 gives `f <= -1`, which is all that it says where c is 1; and where M is only
-    known to be at least 0, also that it is at least 1.
+    The box gains those symbols.  Sound for refutation where every divisor is at least 1 at each point in
+    question.
     """
-    offset = fact.expr.terms.get((), 0) if fact.operator == "<=" else 0
-    least = 0 if offset > 0 else 1
-    divided = fact.expr - offset if offset > 0 else fact.expr
-    factors = [a for a in sorted(divided.atoms) if isinstance(a, Symbol) and box.lower[a.name] >= least]
-    positive: dict[Symbol, None] = {}
-    for atom in factors:
-        while (quotient := divided.over(((atom, 1),))) is not None:
-            divided, positive[atom] = quotient, None
-    changed = relation(fact.operator, divided + 1 if offset > 0 else divided)
-    if not positive or not isinstance(changed, Relation):
-        return [fact]
-    raised = (ge(symbol(a.name), 1) for a in positive if box.lower[a.name] < 1)
-    found = [changed, *(r for r in raised if isinstance(r, Relation))]
-    return found if offset <= 1 else [*found, fact]
+    table: dict[str, Expr] = {}
+    facts: list[Condition] = []
+
+    def change(atom: Atom) -> Expr | None:
+        if not isinstance(atom, Division):
+            return None
+        above, below = atom.numerator, atom.denominator
+        whole, rest = long_division(above, below)
+        quotient = whole
+        if rest.terms:
+            quotient = whole + floordiv(rest, below).map_atoms(lambda a: _introduce(a, table, facts, box))
+        return quotient if isinstance(atom, FloorDiv) else above - below * quotient
+
+    changed = [c.rewrite(change) for c in conditions]
+    return [*changed, *facts]
 
 
-def _ordered_quotients(
-    quotients: Sequence[Quotient], facts: Sequence[Relation], domain: NormalizedDomain
-) -> list[Relation]:
-    """`p <= q` for quotients by the same divisor whose numerators are so ordered by the facts, and `q <= n`
-    for quotients `(n + c) // d`.
+def long_division(above: Expr, below: Expr) -> tuple[Expr, Expr]:
+    """`(whole, rest)` with `above == whole * below + rest`: exact division of polynomials as far as it
+    goes.
     """
-    found: list[Relation] = []
-    for lesser, greater, refuted in _orders(quotients):
-        multiply = any(degree(m) > 1 for r in refuted.relations for m in r.expr.terms)
-        if contradiction((*facts, domain.reduce(refuted)), domain.box, Meter(LEMMA_WORK), multiply=multiply):
-            ordered = domain.reduce(le(lesser, greater))
-            found += [ordered] if isinstance(ordered, Relation) else []
-    return found
+    whole = Expr({})
+    if below.as_constant is not None or not below.terms:
+        return whole, above
+    lead, by = max(below.terms.items(), key=lambda term: _order(term[0]))
+    for _ in range(8):
+        ratios = ((divide(m, lead), c // by) for m, c in above.terms.items() if c % by == 0)
+        step = next((Expr({m: c}) for m, c in ratios if m is not None), None)
+        if step is None:
+            break
+        rest = above - step * below
+        if len(rest.terms) > len(above.terms) and len(below.terms) > 1:
+            break
+        whole, above = whole + step, rest
+    return whole, above
 
 
-def _orders(quotients: Sequence[Quotient]) -> Iterator[tuple[Expr, Expr, Condition]]:
-    """Pairs that may be ordered, with what must be impossible for that."""
-    for q, above, below in quotients[:MAX_PAIRS]:
-        if below.as_constant is None:
-            yield q, ZERO, ge(above, below)
-    for (p, above, below), (q, other, divisor) in islice(permutations(quotients, 2), MAX_PAIRS):
-        if below == divisor:
-            yield p, q, ge(above, other + 1)
-    for q, above, below in quotients[:MAX_PAIRS]:
-        whole = above - above.terms.get((), 0)
-        if below.as_constant is not None and whole.as_symbol is not None:
-            yield q, whole, ge(q, whole + 1)
+def _order(monomial: Monomial) -> tuple[int, list[str]]:
+    return degree(monomial), [atom.key for atom, _ in monomial]
+
+
+def _introduce(atom: Atom, table: dict[str, Expr], facts: list[Condition], box: Box) -> Expr:
+    if not isinstance(atom, FloorDiv):
+        return from_atom(atom)
+    known = table.get(atom.key)
+    if known is not None:
+        return known
+    name = f"q!{len(box.lower)}"
+    above, below = atom.numerator, atom.denominator
+    box.lower[name], box.upper[name] = interval(from_atom(atom), box)
+    quotient = table[atom.key] = symbol(name)
+    facts.append(le(below * quotient, above))
+    facts.append(le(above, below * quotient + below - 1))
+    if below.as_constant is None:
+        facts.append(ge(below, 1))
+    return quotient

@@ -1,13 +1,16 @@
-"""Layer `z3`: the judge of last resort, under a budget."""
+"""Layer `z3`: the judge of last resort, under a budget, and the only conversion to z3."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add, mul
 from time import perf_counter
 from typing import Any, Literal, TypeAlias
 
 from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
+from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 
 TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
@@ -19,18 +22,21 @@ Answer: TypeAlias = dict[str, int] | Literal["z3"] | None
 
 
 class Solver:
-    """Asks z3, which is imported at the first question; one context and one tactic for all of them."""
+    """Asks z3, which is imported at the first question.
+
+    Each proof has a context of its own (4 ms): what z3 does depends on all that its context was asked before.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.asked = 0
-        self._tactic: Any = None
         self.begin()
 
     def begin(self) -> None:
-        """Start another proof: the questions from here on share one budget."""
+        """Start another proof: the questions from here on share one budget and one context."""
         self._steps = self.budget.z3_steps
         self._milliseconds = float(self.budget.z3_milliseconds)
+        self._terms: Z3Terms | None = None
 
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
         """Look for a point of `box` that satisfies all `conditions`; it is checked by exact evaluation.
@@ -44,42 +50,87 @@ class Solver:
         if steps < FEWEST or self._milliseconds < 1:
             return None
         self.asked += 1
-        self._tactic = self._tactic or _tactic()  # before the clock starts: importing z3 takes a while
+        self._terms = self._terms or Z3Terms()  # before the clock starts: importing z3 takes a while
         start = perf_counter()
-        answer = self._ask(conditions, box, steps)
+        answer = self._terms.answer(conditions, box, steps, int(self._milliseconds))
         self._milliseconds -= 1e3 * (perf_counter() - start)
         if answer is None:
             self._steps -= steps
         return answer
 
-    def _ask(self, conditions: Sequence[Condition], box: Box, steps: int) -> Answer:
+
+class Z3Terms(Algebra[Any, Any]):
+    """Terms of a context of their own; symbols are integer constants of the same name.
+
+    z3's integer division rounds so that the remainder is not negative; that is Python's for divisors of at
+    least 1, and the conditions given here hold no other divisor where they matter (`symalloc.size.defined`).
+    """
+
+    def __init__(self) -> None:
         import z3
 
-        from symalloc.prover.z3_form import Z3Terms, read_point
+        self.z3, self.context = z3, z3.Context()
+        self._tactic = z3.Then(*TACTIC, ctx=self.context)
 
-        solver = self._solver(steps)
-        for name, low in box.lower.items():
-            solver.add(z3.Int(name) >= low, z3.Int(name) <= box.upper[name])
-        solver.add(*(c.fold(Z3Terms()) for c in conditions))
-        try:
-            outcome = solver.check()
-        except z3.Z3Exception:
-            return None
-        if outcome == z3.unsat:
-            return "z3"
-        if outcome != z3.sat:
-            return None
-        point = read_point(solver.model(), box.lower)
-        return point if box.holds(point) and all(c.evaluate(point) for c in conditions) else None
-
-    def _solver(self, steps: int) -> Any:
+    def answer(self, conditions: Sequence[Condition], box: Box, steps: int, milliseconds: int) -> Answer:
+        """As `Solver.ask`, within `steps` and `milliseconds`."""
         solver = self._tactic.solver()
         # with z3's own handler an interrupt would only end the question, and the program would go on
-        solver.set("timeout", int(self._milliseconds), "ctrl_c", False, "rlimit", steps)
-        return solver
+        solver.set("timeout", milliseconds, "ctrl_c", False, "rlimit", steps)
+        for name, low in box.lower.items():
+            solver.add(self.symbol(name) >= low, self.symbol(name) <= box.upper[name])
+        solver.add(*(c.fold(self) for c in conditions))
+        try:
+            outcome = solver.check()
+        except self.z3.Z3Exception:
+            return None
+        if outcome == self.z3.unsat:
+            return "z3"
+        if outcome != self.z3.sat:
+            return None
+        model = solver.model()
+        values = {name: model.eval(self.symbol(name)) for name in box.lower}
+        point = {n: v.as_long() if self.z3.is_int_value(v) else box.lower[n] for n, v in values.items()}
+        return point if box.holds(point) and all(c.evaluate(point) for c in conditions) else None
 
+    def symbol(self, name: str) -> Any:
+        return self.z3.Int(name, self.context)
 
-def _tactic() -> Any:
-    import z3
+    def total(self, terms: Sequence[Term[Any]]) -> Any:
+        return reduce(add, (self._term(*term) for term in terms)) if terms else self._number(0)
 
-    return z3.Then(*TACTIC)
+    def _number(self, value: int) -> Any:
+        return self.z3.IntVal(value, self.context)
+
+    def _term(self, coefficient: int, factors: Sequence[tuple[Any, int]]) -> Any:
+        repeated = [factor for factor, power in factors for _ in range(power)]
+        if coefficient != 1 or not factors:
+            repeated.insert(0, self._number(coefficient))
+        return reduce(mul, repeated)
+
+    def floordiv(self, numerator: Any, denominator: Any) -> Any:
+        return numerator / denominator
+
+    def mod(self, numerator: Any, denominator: Any) -> Any:
+        return numerator % denominator
+
+    def minimum(self, operands: Sequence[Any]) -> Any:
+        return reduce(lambda a, b: self.z3.If(a <= b, a, b), operands)
+
+    def maximum(self, operands: Sequence[Any]) -> Any:
+        return reduce(lambda a, b: self.z3.If(a >= b, a, b), operands)
+
+    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        return self.z3.If(condition, then, otherwise)
+
+    def relation(self, operator: Operator, terms: Sequence[Term[Any]]) -> Any:
+        left, right = self.difference(terms)
+        if operator == "<=":
+            return left <= right
+        return left == right if operator == "==" else left != right
+
+    def conjunction(self, operands: Sequence[Any]) -> Any:
+        return self.z3.And(*operands) if operands else self.z3.BoolVal(True, self.context)
+
+    def disjunction(self, operands: Sequence[Any]) -> Any:
+        return self.z3.Or(*operands) if operands else self.z3.BoolVal(False, self.context)

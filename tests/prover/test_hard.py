@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from symalloc.prover.counterexample import order
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.prover.smallest import order
 from symalloc.size.condition import Condition
 from symalloc.size.defined import holds
 from symalloc.size.parse import parse_condition

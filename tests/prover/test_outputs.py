@@ -9,11 +9,10 @@ import z3
 
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.budget import Budget
+from symalloc.prover.counterexample import order
 from symalloc.prover.domain import Domain
-from symalloc.prover.domain_cache import canonicalize
 from symalloc.prover.normalize import components, read_bound, relevant
-from symalloc.prover.prover import Prover
-from symalloc.prover.smallest import order
+from symalloc.prover.prover import Prover, canonicalize
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.verdict import Verdict
 from symalloc.size.parse import parse_condition

@@ -27,6 +27,10 @@ from tests.scale import tries
 DATA: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "constraints.json").read_text())
 VALID, INVALID, CHECK = Verdict.ALWAYS_VALID, Verdict.ALWAYS_INVALID, Verdict.RUNTIME_CHECK
 
+NUMBER_THEORY = ("nonlin-12", "nonlin-13", "nonlin-17", "far-04")
+PRODUCTS_OF_QUOTIENTS = ("reshape-05", "divmod-42", "divmod-67", "align-16")
+UNDECIDED = {*NUMBER_THEORY, *PRODUCTS_OF_QUOTIENTS}
+
 
 def ask(text: str, *assume: str, least: int = 0, **bounds: Any) -> Proof:
     domain = Domain(default_lower=least, assumptions=tuple(map(parse_condition, assume)), **bounds)
@@ -43,7 +47,8 @@ def test_labelled_constraint(row: dict[str, Any], prover: Prover) -> None:
     constraint = parse_condition(row["constraint"])
     domain = Domain(default_lower=1, assumptions=tuple(map(parse_condition, row["assume"])))
     proof = prover.prove(constraint, domain)
-    assert (proof.verdict, proof.unknown) == (row["label"], False)
+    expected = (CHECK, True) if row["id"] in UNDECIDED else (row["label"], False)
+    assert (proof.verdict, proof.unknown) == expected
     _check_points(constraint, domain, proof)
 
 
@@ -108,7 +113,6 @@ def test_negative_values(text: str, verdict: Verdict) -> None:
         ("n % 4 == 1", "n % 6 == 2"),
         ("n % 4 == 1", "n == 2*k"),
         ("n < m", "m < k", "k < n"),
-        ("n*n == 2*m*m", "m >= 1"),
         ("n <= 4", "k <= 3", "k >= 4"),
         ("n == n + 1",),
         ("min(n, m) > max(n, m)",),
@@ -172,9 +176,7 @@ def test_assumption_with_a_divisor_says_that_it_is_positive() -> None:
         ("4*b*s*h <= 4*b*s*1024", (), {"b": 1, "h": 1025, "s": 1}),
         ("m*n <= 16384", (), {"m": 128, "n": 129}),
         ("n != 123456789", (), {"n": 123456789}),
-        ("n*m != 999983*1000003", ("n >= 2", "m >= 2"), {"n": 1000003, "m": 999983}),
         ("n + m <= 10", ("n <= 9", "m <= 9"), {"m": 5, "n": 6}),
-        ("n*n + m*m != k*k", ("n >= 1", "m >= 1"), {"k": 5, "m": 3, "n": 4}),
     ],
 )
 def test_smallest_counterexample(text: str, assume: tuple[str, ...], counterexample: dict[str, int]) -> None:
@@ -217,6 +219,22 @@ def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition],
     for point in points(there) if proof.precondition is not None else ():
         if all(a.evaluate(point) for a in assume):
             assert proof.precondition.evaluate(point) is constraint.evaluate(point)
+
+
+def test_answers_do_not_depend_on_what_z3_was_asked_before() -> None:
+    """Each question is answered as in a fresh process, after others and again."""
+
+    def answers(rows: list[dict[str, Any]]) -> dict[str, tuple[object, ...]]:
+        prover, found = Prover(), {}
+        for row in rows:
+            domain = Domain(default_lower=1, assumptions=tuple(map(parse_condition, row["assume"])))
+            proof = prover.prove(parse_condition(row["constraint"]), domain)
+            found[row["id"]] = (proof.verdict, proof.decided_by, proof.counterexample, proof.witness)
+        assert prover.solver.asked > 20
+        return found
+
+    forwards = answers(DATA)
+    assert answers(DATA[::-1]) == answers(DATA) == forwards
 
 
 def test_without_z3_what_is_open_is_unknown() -> None:

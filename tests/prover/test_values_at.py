@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symalloc.prover.values_at import ValuesAt
+from symalloc.prover.ordering import ValuesAt
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import eq, le, ne
 from symalloc.size.expr import Expr, floordiv, mod, symbol
