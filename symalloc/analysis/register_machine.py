@@ -99,14 +99,14 @@ class Reservation:
 class MachineRun:
     """All that a call of a function may hold, at each of `steps`.
 
-    Not `exact`: at some step it may hold less.  `paths` holds for each path that was told apart the steps on
-    it, as ranges.
+    `doubt` says why it may hold less at some step.  `paths` holds for each path that was told apart the steps
+    on it, as ranges.
     """
 
     steps: Sequence[Step] = ()
     reservations: Sequence[Reservation] = ()
     paths: Sequence[Sequence[tuple[int, int]]] = ()
-    exact: bool = True
+    doubt: str | None = None
 
 
 class UnknownMemoryError(Exception):
@@ -208,13 +208,17 @@ class _Span(NamedTuple):
 class RegisterMachine:
     """Runs functions on sizes; all that paths take and let go is noted on one clock.
 
-    At most `most` paths are told apart, and more are taken together: then it is not `exact`.  With `apart`
-    paths that meet in equal states are two.
+    At most `most` paths are told apart, and more are taken together.  With `apart`
+    paths that meet in equal states are two.  `decided` tells by their variables the way that Ifs go.
     """
 
-    def __init__(self, program: ir.Program, kills: Kills, *, apart: bool, most: int) -> None:
+    def __init__(
+        self, program: ir.Program, kills: Kills, *, decided: Mapping[ir.Var, bool], apart: bool, most: int
+    ) -> None:
+        self.decided = decided
         self.program, self.kills, self.apart = program, kills, apart
-        self.spare, self.exact = most - 1, True
+        self.spare = most - 1
+        self.doubt: str | None = None
         self.memory: list[Reservation] = []
         self.steps: list[Step] = []
         self.held: list[_Span] = []
@@ -228,7 +232,7 @@ class RegisterMachine:
             steps=self.steps,
             reservations=_joined(self.memory, self.held, results),
             paths=[end.steps for end in ends],
-            exact=self.exact,
+            doubt=self.doubt,
         )
 
     def call(
@@ -309,7 +313,7 @@ class RegisterMachine:
         if len(others) <= self.spare:
             self.spare -= len(others)
             return ends
-        self.exact = False
+        self.doubt = "the paths are too many to be told apart"
         for other in others:
             first.join(other)
         return [first]
@@ -500,7 +504,8 @@ class _Run:
         ):
             return self.fresh(state, one.var, kind)
         held = frozenset(number for value in given for number in _held_by(value))
-        self.machine.exact = self.machine.exact and not held
+        if held and isinstance(one, ir.CallPacked) and self.machine.doubt is None:
+            self.machine.doubt = f"`{one.name}` may return what it is given"
         return held
 
     # -- control ---------------------------------------------------------------------------------------------
@@ -534,7 +539,7 @@ class _Run:
         """Run the sides of an If; return the states behind it, all suspended."""
         machine, test, path = self.machine, branch.test, state.frames[-1].path
         known, mark = {*state.frames[-1].registers, branch.var}, len(machine.memory)
-        decided = state.frames[-1].decided.get(test) if isinstance(test, ir.Var) else None
+        decided = machine.decided.get(branch.var, state.frames[-1].decided.get(test))
         sides = (True, False) if decided is None else (decided,)
         machine.suspend(state)
         states = [state.copy() for _ in sides[1:]]

@@ -6,8 +6,8 @@ TVM's machine is followed register by register; see `symalloc.analysis.register_
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -49,20 +49,25 @@ class Timeline(MachineRun):
         name: str,
         *,
         kills: Kills = "paths",
-        function: ir.Function | None = None,
+        decided: Mapping[ir.Var, bool] = {},
         apart: bool = False,
         most: int = MOST_PATHS,
     ) -> Timeline:
-        """The timeline of a call of the function `name`, which is taken to be `function` where that is given.
+        """The timeline of a call of the function `name`.
 
-        `apart`: paths that meet are not taken as one.
+        `decided` tells by their variables the way that Ifs go.  `apart`: paths that meet are not taken as
+        one.
         """
-        machine = RegisterMachine(program, kills, apart=apart, most=most)
+        machine = RegisterMachine(program, kills, decided=decided, apart=apart, most=most)
         try:
-            run = machine.run(function or program.functions[name])
+            run = machine.run(program.functions[name])
         except UnknownMemoryError as error:
             return cls(problem=str(error))
-        return cls(steps=run.steps, reservations=run.reservations, paths=run.paths, exact=run.exact)
+        return cls(steps=run.steps, reservations=run.reservations, paths=run.paths, doubt=run.doubt)
+
+    def only(self, keep: Callable[[Reservation], bool]) -> Timeline:
+        """The same with some of the memory only."""
+        return replace(self, reservations=[one for one in self.reservations if keep(one)])
 
     def columns(self, sizes: Values) -> Values:
         """The bytes at each step, as rows, where `sizes` has a row for each reservation."""
@@ -71,6 +76,10 @@ class Timeline(MachineRun):
         np.subtract.at(changes, [one.end for one in self.reservations], sizes)
         found: Values = np.cumsum(changes[:-1], axis=0)
         return found
+
+    def taken(self) -> list[Reservation]:
+        """All memory that is taken, each once."""
+        return [*{one.number: one for one in self.reservations}.values()]
 
     def at(self, step: int) -> list[Reservation]:
         """All that is held at a step."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from symalloc.analysis.held_moments import KnownAt
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.paths import PathCondition
 from symalloc.program.control_flow import functions_as_values
-from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction
+from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Var
+from symalloc.size.condition import Condition
+
+KnownAt: TypeAlias = Callable[[str, PathCondition, Var], Sequence[Condition]]
+"""The conditions that hold in a function, on a path, in front of the instruction that binds a variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from symalloc.analysis.call_memory import CalleeMemory
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Placement
 from symalloc.planner.memory_report.call_peak import CallPeak
@@ -16,7 +15,6 @@ from symalloc.planner.memory_report.function_report import (
     FloorSums,
     FunctionReport,
     MemorySample,
-    reserved_sums,
 )
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmPlan
@@ -55,7 +53,7 @@ def function_document(report: FunctionReport) -> dict[str, Any]:
         "function": report.plan.function,
         "arenas": [_arena(arena, report.origins) for arena in report.plan.arenas],
         "floor": [_floor(floor) for floor in report.floor],
-        "reserved": reserved_sums(report.plan),
+        "reserved": report.reserved,
         "held": report.held,
         "bounds": {
             name: [report.lower.get(name), report.upper.get(name)]
@@ -140,17 +138,16 @@ def _buffer(placement: Placement, origins: Mapping[Var, TensorOrigin]) -> dict[s
 
 
 def _tvm(plan: TvmPlan) -> dict[str, Any]:
+    called: dict[int, list[Expr | None]] = {}
+    for one in plan.memory.taken():
+        if one.frame.caller is not None:
+            called.setdefault(id(one.frame), []).append(one.size)
     return {
-        "storages": [held.size for held in plan.memory.storages],
-        "fresh": [held.size for held in plan.memory.fresh],
-        "calls": [_callee(callee) for callee in plan.memory.callees],
+        "storages": [one.size for one in plan.storages],
+        "fresh": [one.size for one in plan.fresh],
+        "calls": list(called.values()),
         "problem": plan.problem,
     }
-
-
-def _callee(callee: CalleeMemory) -> list[Expr | None]:
-    sizes = (held.size for held in (*callee.memory.storages, *callee.memory.fresh))
-    return [None if size is None else size.substitute(callee.values) for size in sizes]
 
 
 def _kernel(use: KernelWorkspaceUse) -> dict[str, Any]:

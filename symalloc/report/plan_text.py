@@ -192,7 +192,7 @@ def _rows(report: FunctionReport) -> list[Row]:
     planned, outside = bool(report.placements), report.outside
     theirs = report.comparison or TvmComparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
     refused = any(s.refused for s in report.samples)
-    called = report.outcome is not None
+    called = bool(report.outcome.planned.steps or report.outcome.unplanned.steps)
     return [
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
@@ -254,7 +254,7 @@ def _outside(report: FunctionReport) -> Iterator[str]:
     if outside.kernels:
         yield "  kernels with workspace:"
         yield from _capped([_kernel(use) for use in _by_size(report)], "kernels")
-    if report.outcome is not None and report.outcome.planned.recursive:
+    if report.outcome.planned.problem is not None:
         yield "  unknown: what a whole call holds, as functions call themselves, how often depends on data"
     if outside.packed:
         names = ", ".join(f"`{name}`" for name in outside.packed[:MOST_ROWS])
@@ -307,7 +307,7 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
         if plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
             continue
-        storages, fresh = plan.memory.storages, plan.memory.fresh
+        storages, fresh = plan.storages, plan.fresh
         left = f", and leaves {_count(fresh, 'tensor')} memory of their own" if fresh else ""
         yield f"  TVM {how} reserves {_count(storages, 'storage')}{left}"
 

@@ -10,9 +10,8 @@ import pytest
 import tvm
 
 import symalloc
-from symalloc.analysis.call_memory import CallMemory, call_memory
-from symalloc.analysis.interprocedural import analyse
-from symalloc.relax.extract import extract
+from symalloc.analysis.timeline import Timeline
+from symalloc.planner.planned_program import planned_program
 from tests.models.imported import IMPORTED, load_imported
 from tests.models.measure import compiler, load
 from tests.models.planned import Kind, Variants, calls, difference, imported_case
@@ -46,13 +45,12 @@ PLANNED = IMPORTED if NIGHTLY else tuple(name for name in IMPORTED if name not i
 SPARE = 4096  # bytes by which a planned call may hold more, whatever the ratio
 
 
-def reckoned(variants: Variants) -> dict[str, CallMemory]:
+def reckoned(variants: Variants) -> dict[str, Timeline]:
     """What a call holds as planned by us, and as it was."""
     planned, function = variants.planned, variants.case.function
-    emitted = extract(planned.module, name=variants.case.name)
     return {
-        "ours": call_memory(emitted, analyse(emitted), function),
-        "unplanned": call_memory(planned.program, planned.analyses, function),
+        "ours": Timeline.of(planned_program(planned.program, planned.plans).program, function),
+        "unplanned": Timeline.of(planned.given, function),
     }
 
 
@@ -61,7 +59,7 @@ def test_a_planned_call_holds_no_more_than_an_unplanned_one(name: str) -> None:
     variants = Variants(imported_case(name), TARGET)
     memory = reckoned(variants)
     for binding in variants.case.bindings:
-        ours, unplanned = (memory[kind].peak(binding, results=True) for kind in ("ours", "unplanned"))
+        ours, unplanned = (memory[kind].peak(binding) for kind in ("ours", "unplanned"))
         if unplanned is None:  # it depends on data
             assert ours is None or name in UNBUILT
         else:
@@ -85,7 +83,6 @@ def test_a_planned_call_gives_the_same_and_holds_what_is_reported(name: str) -> 
         for ours, unplanned in zip(*found.values(), strict=True):
             assert difference(ours, unplanned) is None
         for kind, results in found.items():
-            peak = memory[kind].peak(binding, results=True)
+            peak = memory[kind].peak(binding)
             held = max(one.usage.total for one in results)
-            # TVM's virtual machine keeps tuples to the end of a call, which a plan takes apart
-            assert peak in (None, held) or (kind == "unplanned" and peak < held), (kind, binding)
+            assert peak in (None, held), (kind, binding)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from symalloc.analysis.call_memory import CallMemory, HeldMemory
+from symalloc.analysis.paths import EVERY_PATH
+from symalloc.analysis.register_machine import Activation, Reservation, Step, Why
+from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
@@ -22,7 +24,8 @@ from symalloc.size.expr import Expr, constant, round_up, symbol
 from symalloc.size.parse import parse_expr
 
 N, K = symbol("n"), symbol("k")
-CAST = Var("cast", OpaqueType())
+CAST, ARENA = Var("cast", OpaqueType()), Var("arena", OpaqueType())
+FRAME = Activation(name="main")
 
 
 def function(**upper: int) -> Function:
@@ -45,10 +48,38 @@ def arena(size: Expr, *placements: Placement, device: int = 0, after: Var | None
     return Arena(device=device, scope="global", size=size, placements=placements, defined_by=after)
 
 
-def held(*memory: tuple[Expr | int, int, int]) -> tuple[HeldMemory, ...]:
-    return tuple(
-        HeldMemory(size=size if isinstance(size, Expr) else constant(size), begin=begin, end=end)
-        for size, begin, end in memory
+def timeline(*held: tuple[Expr | int, int, int, Why]) -> Timeline:
+    """What a call holds: bytes, the steps [begin, end), and what for; an arena is a `storage`."""
+    variables = [
+        ARENA if why == "storage" else Var(f"held{i}", OpaqueType()) for i, (*_, why) in enumerate(held)
+    ]
+    return Timeline(
+        steps=[Step(frame=FRAME, var=var) for var in variables],
+        reservations=[
+            Reservation(
+                size=size if isinstance(size, Expr) else constant(size),
+                begin=begin,
+                end=end,
+                path=EVERY_PATH,
+                why=why,
+                var=var,
+                frame=FRAME,
+                number=number,
+            )
+            for number, (var, (size, begin, end, why)) in enumerate(zip(variables, held, strict=True))
+        ],
+    )
+
+
+def arenas_alone(plan: Plan) -> PlanOutcome:
+    """A call that holds nothing but the arenas of a plan, all of them together."""
+    count = len(plan.arenas)
+    held = [(one.size, i, count, "storage") for i, one in enumerate(plan.arenas)]
+    without = [(size, begin, end, "tensor") for size, begin, end, _ in held]
+    return PlanOutcome(
+        planned=timeline(*held),  # type: ignore[arg-type]
+        unplanned=timeline(*without),  # type: ignore[arg-type]
+        arenas=frozenset({ARENA}),
     )
 
 
@@ -76,10 +107,11 @@ def small() -> FunctionReport:
     )
     around = NonArenaMemory(returned=(ResultTensor(nbytes=size, allocations=frozenset({CAST})),))
     outcome = PlanOutcome(
-        planned=CallMemory(storages=held((2 * size, 0, 6)), results=held((size, 6, 7))),
-        unplanned=CallMemory(
-            fresh=held((size, 0, 2), (size, 2, 4), (size, 4, 6)), results=held((size, 6, 7))
+        planned=timeline((2 * size, 0, 2, "storage"), (size, 1, 2, "result")),
+        unplanned=timeline(
+            (size, 0, 2, "tensor"), (size, 1, 3, "tensor"), (size, 2, 4, "tensor"), (size, 3, 4, "result")
         ),
+        arenas=frozenset({ARENA}),
     )
     return function_report(plan, function(), around, outcome=outcome)
 
@@ -122,17 +154,20 @@ def everything() -> FunctionReport:
     )
     compared = TvmComparison(
         bounded=TvmPlan(
-            memory=CallMemory(
-                storages=held((65536, 0, 9), (4096, 3, 5)),
-                fresh=held((64 * N, 5, 9)),
-                results=held((4 * N * N, 9, 10)),
+            memory=timeline(
+                (65536, 0, 4, "storage"),
+                (4096, 1, 3, "storage"),
+                (64 * N, 2, 4, "tensor"),
+                (4 * N * N, 3, 4, "result"),
             )
         ),
         unbounded=TvmPlan(problem="StaticPlanBlockMemory fails: Check failed"),
     )
+    planned = [(one.size, i, 4, "storage") for i, one in enumerate(plan.arenas)]
     outcome = PlanOutcome(
-        planned=CallMemory(storages=held((512 * N, 0, 9)), results=held((4 * N * N, 9, 10))),
-        unplanned=CallMemory(storages=held((64, 0, 3)), fresh=held((512 * N, 0, 10))),
+        planned=timeline(*planned, (4 * N * N, 3, 4, "result")),  # type: ignore[arg-type]
+        unplanned=timeline((64, 0, 2, "storage"), (512 * N, 1, 2, "tensor")),
+        arenas=frozenset({ARENA}),
     )
     target = TargetReport(
         name="metal",
@@ -160,6 +195,7 @@ def large() -> FunctionReport:
         plan,
         function(),
         NonArenaMemory(kernels=tuple(kernels), calls=tuple(use.scratch for use in kernels)),
+        outcome=arenas_alone(plan),
         wanted=[{"n": 5}],
     )
 
@@ -171,7 +207,8 @@ def refused() -> FunctionReport:
         arenas=(arena(64 * N, placed(0, 64 * N, 0, (0, 2))),),
         guards=(Guard(condition=le(N, 100), check=le(N, 100)),),
     )
-    return function_report(plan, function(), NonArenaMemory(), wanted=[{"n": 100}, {"n": 101}])
+    wanted = [{"n": 100}, {"n": 101}]
+    return function_report(plan, function(), NonArenaMemory(), outcome=arenas_alone(plan), wanted=wanted)
 
 
 def static() -> FunctionReport:

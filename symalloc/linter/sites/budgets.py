@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.call_memory import call_memory
-from symalloc.analysis.held_moments import HeldMoment, held_moments
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.register_machine import UnknownMemoryError
+from symalloc.analysis.register_machine import Step, UnknownMemoryError
+from symalloc.analysis.timeline import Timeline
+from symalloc.linter.memory_budget import KnownAt
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site, function_sites
-from symalloc.program.ir import Origin
+from symalloc.program.ir import Origin, Var
 from symalloc.size.choice import maximum
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import evaluated
@@ -22,7 +22,43 @@ _TYPICAL = 1024  # the value of every symbol where moments are compared to point
 _MOST_SUMS = 64  # of a formula that the prover is asked about
 _LONG = 100  # characters of a formula that is not shown
 
-_Group: TypeAlias = tuple[tuple[Condition, ...], PathCondition, frozenset[Condition], bool]
+_Group: TypeAlias = tuple[tuple[Condition, ...], PathCondition, frozenset[Condition], str | None]
+
+
+class HeldMoment(NamedTuple):
+    """The `size` bytes that a call holds once the instruction that binds `bound` has taken its memory.
+
+    `path`: the branches on which that is so.  `inner` are conditions that hold in the functions called then,
+    in symbols of the caller.  `doubt` says why the call may hold less.
+    """
+
+    size: Expr
+    bound: Var
+    path: PathCondition
+    inner: frozenset[Condition]
+    doubt: str | None
+
+
+def _moments(timeline: Timeline, known: KnownAt) -> list[HeldMoment]:
+    """Return the moments at which a call takes memory; raises UnknownMemoryError."""
+    found = []
+    for number, size in timeline.formulas():
+        step = timeline.steps[number]
+        outer, inner = step.outermost, frozenset(_inner(step, known))
+        found.append(HeldMoment(size, outer.var, outer.path, inner, timeline.doubt))
+    return list(dict.fromkeys(found))
+
+
+def _inner(step: Step, known: KnownAt) -> Iterator[Condition]:
+    """Yield the conditions that hold in the functions called at a step, as the caller can tell them."""
+    while step.frame.caller is not None:
+        values = step.frame.values
+        for condition in known(step.frame.name, step.path, step.var):
+            if condition.symbols <= values.keys():
+                told = condition.substitute(values)
+                if told.as_bool is None:
+                    yield told
+        step = step.frame.caller
 
 
 @function_sites("held-memory")
@@ -33,7 +69,7 @@ def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     if budget is None or not budget.applies or budget.counts_in_callers(name):
         return
     try:
-        moments = held_moments(call_memory(context.program, budget.analyses, name), budget.known)
+        moments = _moments(Timeline.of(context.program, name, kills="stock"), budget.known)
     except UnknownMemoryError as error:
         yield 0, _site(context, {"budget": constant(budget.limit)}, unknown=str(error))
         return
@@ -46,7 +82,7 @@ def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
 def _group(context: FunctionContext, moment: HeldMoment) -> _Group:
     point = _point(context, moment)
-    return context.facts.before[point].guards, moment.path, moment.inner, moment.exact
+    return context.facts.before[point].guards, moment.path, moment.inner, moment.doubt
 
 
 def _grouped(context: FunctionContext, limit: int, group: Sequence[HeldMoment]) -> tuple[int, Site]:
@@ -64,7 +100,7 @@ def _grouped(context: FunctionContext, limit: int, group: Sequence[HeldMoment]) 
         amount=_amount(sums),
         at=largest,
         passes=Passes(conditions=tuple(sorted(inner, key=str))) if inner else None,
-        uncertainty=None if largest.exact else "the paths are too many to be told apart",
+        uncertainty=largest.doubt,
     )
     return point, site
 
@@ -80,7 +116,7 @@ def _site(
     uncertainty: str | None = None,
 ) -> ConstraintSite:
     instruction = None
-    if at is not None and at.bound is not None:
+    if at is not None:
         instruction = context.analysis.cfg.points[_point(context, at)].instruction
     return ConstraintSite(
         kind="held-memory",
@@ -98,7 +134,7 @@ def _site(
 
 
 def _point(context: FunctionContext, moment: HeldMoment) -> int:
-    return 0 if moment.bound is None else context.analysis.cfg.starts[moment.bound]
+    return context.analysis.cfg.starts[moment.bound]
 
 
 def _typical(moment: HeldMoment) -> int:

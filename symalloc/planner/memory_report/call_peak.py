@@ -4,26 +4,21 @@ absence would lower it most.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
-from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory, padded
-from symalloc.analysis.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin
+import numpy as np
+
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.register_machine import Activation, Reservation, Step
+from symalloc.analysis.tensor_origin import NO_CALL, NO_ORIGIN, OperatorCall, TensorOrigin, operator_calls
+from symalloc.analysis.timeline import Timeline, padded
 from symalloc.program.ir import Var
 from symalloc.size.evaluation import evaluated
 
 PeakKind: TypeAlias = Literal["tensor", "result", "storage", "callee"]
 MOST_TRIED = 64  # tensors that are left out to see what that saves, the largest first
-
-
-class Moment(NamedTuple):
-    """A moment of a call: a program point, and the order of what happens there."""
-
-    point: int
-    order: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,135 +54,112 @@ class CallPeak:
     without: int = 0
 
 
-class _Item(NamedTuple):
-    """Memory of known size, from the moment `begin` up to `end`; `var` is its variable in the program."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operators:
+    """The `calls` of a function that compute something, in the order of the text, and the program points of
+    its instructions by what they bind.
+    """
 
-    tensor: PeakTensor
-    begin: Moment
-    end: Moment
-    var: Var | None = None
+    calls: Sequence[OperatorCall] = ()
+    points: Mapping[Var, int] = field(default_factory=dict)
+
+    def running(self, step: Step) -> tuple[int, OperatorCall]:
+        """The number and the call of the operator that memory is taken for at a step."""
+        point = self.points.get(step.outermost.var, -1)
+        found = ((n, call) for n, call in enumerate(self.calls, 1) if call.point >= point)
+        return next(found, (0, NO_CALL))
+
+
+def operators_of(analysis: FunctionAnalysis) -> Operators:
+    """The operators of a function."""
+    return Operators(calls=tuple(operator_calls(analysis)), points=analysis.cfg.starts)
 
 
 def call_peak(
-    memory: CallMemory, binding: Mapping[str, int], origins: Mapping[Var, TensorOrigin]
+    timeline: Timeline,
+    binding: Mapping[str, int],
+    origins: Mapping[Var, TensorOrigin],
+    operators: Operators,
 ) -> CallPeak | None:
-    """Return the parts of the peak of a call at `binding`, results included: `CallMemory.peak` in parts.
+    """Return the parts of the peak of a call at `binding`, results included.
 
     None where a size is not known there, or a function is called within a call of itself.
     """
-    if memory.recursive:
+    totals = timeline.totals(binding)
+    if totals is None:
         return None
-    if memory.paths:
-        found = [call_peak(path, binding, origins) for path in memory.paths]
-        known = [one for one in found if one is not None]
-        return max(known, key=lambda one: one.nbytes) if len(known) == len(found) else None
-    items = _items(memory, binding, origins)
-    if items is None:
-        return None
-    moments = sorted({item.begin for item in items})
-    held = _totals(items, moments)
-    if not any(held):
-        return CallPeak(nbytes=0, operator="", step=0, steps=len(memory.calls))
-    at = moments[held.index(max(held))]
-    running = next(((n, call) for n, call in enumerate(memory.calls, 1) if call.point >= at.point), None)
-    step, call = running or (0, NO_CALL)
-    alive = [i for i in items if _alive(i, at) and i.tensor.nbytes]
-    shown = [_within(item, memory.calls, call) for item in sorted(alive, key=lambda i: -i.tensor.nbytes)]
-    remedy, without = _remedy(shown, moments, held)
+    most = max(totals, default=0)
+    if not most:
+        return CallPeak(nbytes=0, operator="", step=0, steps=len(operators.calls))
+    at = totals.index(most)
+    step = timeline.steps[at]
+    number, call = operators.running(step)
+    sized = [(one, padded(evaluated(one.size, binding)) or 0) for one in timeline.at(at)]
+    alive = sorted((one for one in sized if one[1]), key=lambda one: -one[1])
+    tensors = [_tensor(one, size, step, origins, operators, call) for one, size in alive]
+    remedy, without = _remedy(timeline, alive, tensors, totals)
     return CallPeak(
-        nbytes=max(held),
+        nbytes=most,
         operator=call.operator,
-        step=step,
-        steps=len(memory.calls),
-        tensors=tuple(item.tensor for item in shown),
+        step=number,
+        steps=len(operators.calls),
+        tensors=tuple(tensors),
         remedy=remedy,
         without=without,
     )
 
 
-def _totals(items: Sequence[_Item], moments: Sequence[Moment]) -> list[int]:
-    """Return the bytes that are held at each moment; `moments` are in order."""
-    changes = [0] * (len(moments) + 1)
-    for item in items:
-        changes[bisect_left(moments, item.begin)] += item.tensor.nbytes
-        changes[bisect_left(moments, item.end)] -= item.tensor.nbytes
-    return list(accumulate(changes[:-1]))
+def _tensor(
+    held: Reservation,
+    nbytes: int,
+    step: Step,
+    origins: Mapping[Var, TensorOrigin],
+    operators: Operators,
+    peak: OperatorCall,
+) -> PeakTensor:
+    """Return a tensor with what touches it last, and whether the call at the peak does."""
+    under_way = [*_activations(step.frame)]
+    frame, var = held.frame, held.var
+    while not any(frame is one for one in under_way):
+        call = frame.caller  # it has returned what is held
+        assert call is not None
+        frame, var = call.frame, call.var
+    inside = [one.name for one in _activations(frame) if one.caller is not None]
+    kind: PeakKind = "storage" if held.why == "storage" and frame is held.frame else "tensor"
+    tensor = PeakTensor(
+        name=".".join([*reversed(inside), var.name]),
+        nbytes=nbytes,
+        kind="result" if held.why == "result" else "callee" if inside else kind,
+        origin=origins.get(var, NO_ORIGIN),
+    )
+    if inside:
+        return tensor
+    last = next((c.operator for c in reversed(operators.calls) if var in c.touches), "")
+    return replace(tensor, until="" if tensor.kind == "result" else last, idle=var not in peak.touches)
 
 
-def _alive(item: _Item, at: Moment) -> bool:
-    return item.begin <= at < item.end
-
-
-def _within(item: _Item, calls: Sequence[OperatorCall], peak: OperatorCall) -> _Item:
-    """Return `item` with what touches it last, and whether the call at the peak does."""
-    if item.var is None:
-        return item
-    last = next((c.operator for c in reversed(calls) if item.var in c.touches), "")
-    until = "" if item.tensor.kind == "result" else last
-    return item._replace(tensor=replace(item.tensor, until=until, idle=item.var not in peak.touches))
+def _activations(frame: Activation) -> Iterator[Activation]:
+    """Yield the functions under way, innermost first."""
+    yield frame
+    if frame.caller is not None:
+        yield from _activations(frame.caller.frame)
 
 
 def _remedy(
-    alive: Sequence[_Item], moments: Sequence[Moment], held: Sequence[int]
+    timeline: Timeline,
+    alive: Sequence[tuple[Reservation, int]],
+    tensors: Sequence[PeakTensor],
+    totals: Sequence[int],
 ) -> tuple[PeakTensor | None, int]:
     """Return the tensor without which the peak is least, and that peak; of equals one that is idle."""
-    best: tuple[int, bool] = (max(held), False)
+    best: tuple[int, bool] = (max(totals), False)
     found: PeakTensor | None = None
-    for item in alive[:MOST_TRIED]:
-        size = item.tensor.nbytes
-        left = max(
-            total - size if _alive(item, at) else total for at, total in zip(moments, held, strict=True)
-        )
-        if left < max(held) and (left, not item.tensor.idle) < best:
-            best, found = (left, not item.tensor.idle), item.tensor
+    for (held, size), tensor in zip(alive[:MOST_TRIED], tensors, strict=False):
+        without = np.array(totals, dtype=object)
+        for one in timeline.reservations:
+            if one.number == held.number:
+                without[one.begin : one.end] -= size
+        left = int(without.max())
+        if left < max(totals) and (left, not tensor.idle) < best:
+            best, found = (left, not tensor.idle), tensor
     return found, best[0]
-
-
-# -- the memory of a call ----------------------------------------------------------------------------------
-
-
-def _items(
-    memory: CallMemory, binding: Mapping[str, int], origins: Mapping[Var, TensorOrigin]
-) -> list[_Item] | None:
-    """Return all that a call takes; None where a size is not known at `binding`."""
-    kinds: tuple[tuple[PeakKind, Sequence[HeldMemory]], ...] = (
-        ("storage", memory.storages),
-        ("tensor", memory.fresh),
-        ("result", memory.results),
-    )
-    found = [_held(kind, one, binding, origins) for kind, held in kinds for one in held]
-    found += [item for callee in memory.callees for item in _callee(callee, binding, origins)]
-    known = [item for item in found if item is not None]
-    return known if len(known) == len(found) else None
-
-
-def _held(
-    kind: PeakKind, held: HeldMemory, binding: Mapping[str, int], origins: Mapping[Var, TensorOrigin]
-) -> _Item | None:
-    size = padded(evaluated(held.size, binding))
-    if size is None:
-        return None
-    origin = NO_ORIGIN if held.var is None else origins.get(held.var, NO_ORIGIN)
-    name = "" if held.var is None else held.var.name
-    return _Item(
-        tensor=PeakTensor(name=name, nbytes=size, kind=kind, origin=origin),
-        begin=Moment(held.begin, 2 if held.called else 0),
-        end=Moment(held.end, 3),
-        var=held.var,
-    )
-
-
-def _callee(
-    callee: CalleeMemory, binding: Mapping[str, int], origins: Mapping[Var, TensorOrigin]
-) -> Iterator[_Item | None]:
-    """Yield what a called function holds at its own peak."""
-    values = {name: evaluated(value, binding) for name, value in callee.values.items()}
-    known = {name: value for name, value in values.items() if value is not None}
-    peak = call_peak(callee.memory, known, origins)
-    begin, end = Moment(callee.point, 0), Moment(callee.point, 1)
-    if peak is None:
-        yield None
-        return
-    for tensor in peak.tensors:
-        name = f"{callee.name}.{tensor.name}"
-        yield _Item(tensor=replace(tensor, name=name, kind="callee"), begin=begin, end=end)

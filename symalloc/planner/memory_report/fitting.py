@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
+from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
@@ -62,7 +62,7 @@ def fit_function(report: FunctionReport, limit: int, prover: Prover) -> Function
     known = sums is not None and len(sums) <= MOST_SUMS
     return FunctionFit(
         function=report.plan.function,
-        arenas=_fit(reserved_sums(report.plan), report, limit, prover),
+        arenas=_fit(report.reserved, report, limit, prover),
         call=_fit(sums, report, limit, prover) if known and sums is not None else None,
     )
 
@@ -71,7 +71,7 @@ def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
     """Return the proof that the arenas take at most `limit` bytes within the declared bounds."""
     lower = {n: bound if n in report.signed else max(bound, 0) for n, bound in report.lower.items()}
     domain = Domain(lower=dict.fromkeys(report.signed, -LARGEST - 1) | lower, upper=dict(report.upper))
-    return prover.prove(_claim(reserved_sums(report.plan), limit), domain)
+    return prover.prove(_claim(report.reserved, limit), domain)
 
 
 def _claim(sums: Sequence[Expr], limit: int) -> Condition:

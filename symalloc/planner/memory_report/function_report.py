@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import inf
 
-from symalloc.analysis.held_moments import call_sums
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.planner.interference import live_sums
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_peak import CallPeak, call_peak
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
-from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison
+from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
 from symalloc.planner.memory_report.sample_bindings import bound_label, chosen, standard
 from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import combined, evaluated, highest, total
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.expr import Expr
 from symalloc.size.sign import undominated
 
 
@@ -114,7 +112,7 @@ class FunctionReport:
     unplanned: tuple[Unplanned, ...]
     floor: tuple[FloorSums, ...]
     samples: tuple[MemorySample, ...]
-    outcome: PlanOutcome | None = None
+    outcome: PlanOutcome = field(default_factory=PlanOutcome)
     comparison: TvmComparison | None = None
     target: TargetReport | None = None
     upper: Mapping[str, int] = field(default_factory=dict)
@@ -142,12 +140,19 @@ class FunctionReport:
 
         None where that is no formula.
         """
-        return None if self.outcome is None else call_sums(self.outcome.planned, self.signed)
+        return self.outcome.planned.sums(self.signed)
+
+    @property
+    def reserved(self) -> tuple[Expr, ...]:
+        """Sums of bytes of arenas that are held together, less those that are the memory of results: the
+        largest is what a call needs for them.
+        """
+        return self.outcome.reserved.sums(self.signed) or ()
 
     @property
     def storages_before(self) -> int:
         """The number of storages that the module reserves by itself: those of a plan made before."""
-        return 0 if self.outcome is None else len(self.outcome.unplanned.storages)
+        return len(TvmPlan(memory=self.outcome.unplanned).storages)
 
     @property
     def offsets(self) -> int:
@@ -160,7 +165,7 @@ def function_report(
     function: Function,
     outside: NonArenaMemory,
     *,
-    outcome: PlanOutcome | None = None,
+    outcome: PlanOutcome = PlanOutcome(),  # noqa: B008 - frozen
     comparison: TvmComparison | None = None,
     target: TargetReport | None = None,
     origins: Mapping[Var, TensorOrigin] = {},
@@ -179,7 +184,6 @@ def function_report(
     symbols = plan_symbols(plan, outside)
     asked = chosen(symbols, function, wanted)
     shown = asked or standard(symbols, function)
-    sums = reserved_sums(plan)
     labelled = [(at, bound_label(at, function)) for at in shown]
     report = FunctionReport(
         plan=plan,
@@ -196,31 +200,7 @@ def function_report(
         origins=origins,
         asked=bool(asked),
     )
-    return replace(report, samples=tuple(_sample(report, sums, at, label) for at, label in labelled))
-
-
-def reserved_sums(plan: Plan) -> tuple[Expr, ...]:
-    """Return sums of bytes of arenas that are reserved together: the largest is what a call needs for them.
-
-    An arena is there from the first point that touches what lies in it to the last; an If counts with both
-    sides.  The memory of results is left out.
-    """
-    spans = [
-        (arena.size, *_span(arena)) for arena in plan.arenas if arena.placements and arena.result is None
-    ]
-    return undominated(
-        sum((size for size, begin, end in spans if begin <= point <= end), start=ZERO)
-        for point in dict.fromkeys(begin for _, begin, _ in spans)
-    )
-
-
-def _span(arena: Arena) -> tuple[float, float]:
-    """The first and the last program point at which an arena is there."""
-    steps = [p.buffer.steps for p in arena.placements]
-    known = [one for one in steps if one is not None]
-    if len(known) < len(steps):
-        return -inf, inf
-    return min(first for first, _ in known), max(last for _, last in known)
+    return replace(report, samples=tuple(_sample(report, at, label) for at, label in labelled))
 
 
 def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
@@ -255,20 +235,19 @@ def _place(buffer: Buffer) -> tuple[int, str]:
     return buffer.device, buffer.scope
 
 
-def _sample(
-    report: FunctionReport, reserved: Sequence[Expr], at: Mapping[str, int], label: str
-) -> MemorySample:
+def _sample(report: FunctionReport, at: Mapping[str, int], label: str) -> MemorySample:
     plan, outside, outcome = report.plan, report.outside, report.outcome
     refused = {guard.defined_by is None for guard in plan.guards if not _holds(guard.condition, at)}
-    falls_back = outcome is not None and outcome.fallback and True in refused
-    unplanned = None if outcome is None else outcome.unplanned.peak(at, results=True)
+    falls_back = outcome.fallback and True in refused
+    unplanned, whole, arena = outcome.unplanned.peak(at), outcome.planned.peak(at), outcome.reserved.peak(at)
+    assert whole is None or arena is None or arena <= whole, "arenas are part of a whole call"
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
     known = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
     return MemorySample(
         binding=at,
         label=label,
-        arena=highest(reserved, at),
+        arena=arena,
         floor=combined(sum, (highest(each.sums, at) for each in report.floor)),
         unshared=total((b.size for b in _planned(plan)), at),
         returned=total((r.nbytes for r in outside.returned), at),
@@ -279,11 +258,11 @@ def _sample(
         pool=workspace_pool_bytes(outside.calls, at) if known else None,
         bounded=None if bounded is None else bounded.peak(at, results=False),
         unbounded=None if unbounded is None else unbounded.peak(at, results=False),
-        call=unplanned if outcome is None or falls_back else outcome.planned.peak(at, results=True),
+        call=unplanned if falls_back else whole,
         call_unplanned=unplanned,
         call_bounded=None if bounded is None else bounded.peak(at, results=True),
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
-        peak=None if outcome is None else call_peak(outcome.unplanned, at, report.origins),
+        peak=call_peak(outcome.unplanned, at, report.origins, outcome.operators),
         refused=bool(refused),
         falls_back=falls_back,
     )

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from symalloc.analysis.argument_binding import bind_kernel, values_at_call
-from symalloc.analysis.call_memory import maker
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.analysis.summary import align
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace
@@ -175,7 +175,7 @@ def _donated(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
 def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
     returned = points_to.roots(points_to.regions_of(points_to.cfg.function.body.result))
     for region in points_to.regions:
-        by = maker(region)
+        by = _maker(region)
         if by is not None and region.number not in returned:
             yield CalleeTensor(by=by, nbytes=region.nbytes)
 
@@ -183,3 +183,16 @@ def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
 def _largest(sizes: list[Expr | None]) -> Expr | None:
     known = [size for size in sizes if size is not None]
     return maximum(*known) if known and len(known) == len(sizes) else None
+
+
+def _maker(region: Region) -> str | None:
+    """Return the name of the call that makes the memory of a tensor, where one always does."""
+    tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+    if region.external or region.parent is not None or not tensor:
+        return None
+    match region.instruction:
+        case ir.CallFunction(name=name) | ir.CallOperator(name=name):
+            return name
+        case ir.CallPacked(name=name, ownership=ir.Ownership.FRESH):
+            return name
+    return None

@@ -5,15 +5,11 @@ Calls say their types, for TVM to infer nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm import DataType, relax
 from tvm.ir import GenericConst, Op, StringImm
 
-from symalloc.planner.memory_plan import Plan
-from symalloc.program import ir
-from symalloc.program.control_flow import BlockNesting, ControlFlowGraph
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -63,22 +59,3 @@ def reserved(size: PrimNode, device: int, scope: str) -> BindingNode:
     """The binding of a new storage of `size` bytes."""
     given = [relax.ShapeExpr([size]), relax.prim_value(device), StringImm(scope), BYTE]
     return bound(typed_var("arena", _STORAGE), typed_call(_ALLOC_STORAGE, given, _STORAGE))
-
-
-def first_uses(
-    plan: Plan, cfg: ControlFlowGraph, brought: Container[int] = ()
-) -> Mapping[ir.Var, Sequence[int]]:
-    """The arenas of `plan` (by index) but those that are `brought`, each under the instruction in front of
-    which it is reserved: none is held before something lies in it, nor on a path that needs none of it.
-    """
-    nesting = BlockNesting(cfg)
-    found: dict[ir.Var, list[int]] = {}
-    for index, arena in enumerate(plan.arenas):
-        members = [p.buffer.var for p in arena.placements if p.buffer.var is not None]
-        if index in brought or not members:
-            continue
-        point = nesting.reservation(cfg.starts[var] for var in members).point
-        instruction = cfg.instruction_at(point)
-        if instruction is not None:
-            found.setdefault(instruction.var, []).append(index)
-    return found

@@ -17,14 +17,14 @@ from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
+from symalloc.planner.planned_program import first_uses, taken_apart
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
-from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, first_uses, reserved
+from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, reserved
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
-from symalloc.relax.emit.taken_apart import taken_apart
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,

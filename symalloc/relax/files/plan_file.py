@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -11,21 +11,27 @@ import tvm
 import tvm_ffi
 from tvm.relax import transform
 
-from symalloc.analysis.call_memory import call_memory
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
-from symalloc.analysis.tensor_origin import tensor_origins
+from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
+from symalloc.analysis.timeline import Timeline
 from symalloc.errors import RunError
+from symalloc.planner.memory_report.call_peak import operators_of
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     function_report,
     plan_symbols,
 )
 from symalloc.planner.memory_report.non_arena import non_arena_memory
-from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
+from symalloc.planner.memory_report.plan_outcome import (
+    PlanOutcome,
+    TvmComparison,
+    TvmPlan,
+    own_arenas,
+)
 from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
 from symalloc.planner.plan_functions import certify
+from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import Block, CallFunction, Function, If, Program
+from symalloc.program.ir import Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, locate
@@ -35,7 +41,7 @@ from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.files.target_facts import target_report
 from symalloc.relax.files.tvm_plans import compare_with_tvm
 from symalloc.relax.ir_types import Node
-from symalloc.relax.passes.plan_pass import PlannedModule
+from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
 from symalloc.relax.read.json import load_module
 from symalloc.relax.tvm_error import run_error
 
@@ -106,8 +112,7 @@ def memory_reports(
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
     around = {name: non_arena_memory(program, planned.analyses[name], scratch) for name in planned.plans}
-    emitted = extract(planned.module, name="planned")
-    analyses = analyse(emitted)
+    outcomes = plan_outcomes(planned)
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
     try:
@@ -117,10 +122,10 @@ def memory_reports(
                 plan,
                 program.functions[name],
                 around[name],
-                outcome=_outcome(planned, emitted, analyses, name),
+                outcome=outcomes[name],
                 comparison=comparison.get(name),
                 target=target_report(planned, name, target),
-                origins=tensor_origins(planned.analyses[name], planned.sources(name)),
+                origins=_origins(planned, name),
                 wanted=samples,
             )
             for name, plan in planned.plans.items()
@@ -129,31 +134,28 @@ def memory_reports(
         raise RunError(str(error)) from None
 
 
-def _outcome(
-    planned: PlannedModule, emitted: Program, analyses: Mapping[str, FunctionAnalysis], name: str
-) -> PlanOutcome:
-    """A call of the function `name`: with its plan where it does not fall back, and without."""
-    unplanned = call_memory(planned.program, planned.analyses, name)
-    kept = _without_fallback(emitted.functions[name], planned.program.functions)
-    if kept is None:
-        return PlanOutcome(planned=call_memory(emitted, analyses, name), unplanned=unplanned)
-    analyses = {**analyses, name: analyse_variant(emitted, kept, analyses)}
-    return PlanOutcome(planned=call_memory(emitted, analyses, name), unplanned=unplanned, fallback=True)
+def plan_outcomes(planned: PlannedModule) -> dict[str, PlanOutcome]:
+    """A call of each function with its plan, and without."""
+    ours = planned_program(planned.program, planned.plans, fallback=planned.fallback)
+    own = own_arenas(ours)
+    return {
+        name: PlanOutcome(
+            planned=Timeline.of(ours.program, name, decided=ours.checked),
+            unplanned=Timeline.of(planned.given, name),
+            arenas=own,
+            operators=operators_of(planned.unplanned[name]),
+            fallback=planned.fallback and any(guard.defined_by is None for guard in plan.guards),
+        )
+        for name, plan in planned.plans.items()
+    }
 
 
-def _without_fallback(function: Function, original: Collection[str]) -> Function | None:
-    """The function as it runs where it does not fall back: else it calls one that is new on all that it is
-    given.  None where it has no fallback.
-    """
-    *before, last = function.body.instructions or (None,)
-    if not isinstance(last, If) or last.var != function.body.result:
-        return None
-    match last.otherwise.instructions:
-        case (CallFunction() as call,) if call.name not in original and call.arguments == function.params:
-            then = last.then
-            body = Block(instructions=(*before, *then.instructions), result=then.result)
-            return replace(function, body=body)
-    return None
+def _origins(planned: PlannedModule, name: str) -> Mapping[Var, TensorOrigin]:
+    """The origins of tensors in a function as it was given, and as it was planned."""
+    analysis = planned.analyses[name]
+    found = tensor_origins(analysis, sources_in(analysis))
+    before = planned.unplanned[name]
+    return found if before is analysis else {**tensor_origins(before, sources_in(before)), **found}
 
 
 def _compared(

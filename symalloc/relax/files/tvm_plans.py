@@ -6,8 +6,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
-from symalloc.analysis.call_memory import call_memory
-from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
@@ -51,5 +50,4 @@ def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
     except Exception as error:  # a pass raises whatever it raises
         failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, failed)
-    analyses = analyse(program)
-    return {name: TvmPlan(memory=call_memory(program, analyses, name)) for name in names}
+    return {name: TvmPlan(memory=Timeline.of(program, name, kills="stock")) for name in names}

@@ -37,7 +37,9 @@ tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a 
 class PlannedModule:
     """A module with its plans written into it, the plans by function name, and what they were made from.
 
-    `flavour` is that of the plans, `memory` that of the devices it was chosen for.
+    `flavour` is that of the plans, `memory` that of the devices it was chosen for.  `given` is the program as
+    it was before calls were written out in their callers.  With `fallback` functions run as they were where a
+    guard at entry fails.
     """
 
     module: tvm.IRModule
@@ -46,6 +48,8 @@ class PlannedModule:
     analyses: Mapping[str, FunctionAnalysis]
     flavour: Flavour
     memory: DeviceMemory
+    given: Program
+    fallback: bool = False
 
     def sources(self, function: str) -> Mapping[Var, str]:
         """The places that the calls of a function come from, by the variables that they are bound to.
@@ -53,8 +57,12 @@ class PlannedModule:
         Raises UsageError for a function without a plan.
         """
         require_choice("function", function, list(self.analyses))
-        found = ((one.var, source_of(one.handle)) for _, one in self.analyses[function].cfg.instructions)
-        return {var: place for var, place in found if place}
+        return sources_in(self.analyses[function])
+
+    @property
+    def unplanned(self) -> Mapping[str, FunctionAnalysis]:
+        """The analyses of the functions as they were given."""
+        return self.analyses if self.given is self.program else analyse(self.given)
 
     def __repr__(self) -> str:
         return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"
@@ -65,6 +73,12 @@ class PlannedModule:
     def __tvm_ffi_object__(self) -> tvm.IRModule:
         """The module: TVM's functions take the plan in its place, `relax.build` among them."""
         return self.module
+
+
+def sources_in(analysis: FunctionAnalysis) -> Mapping[Var, str]:
+    """The places that the calls of a function come from, by the variables that they are bound to."""
+    found = ((one.var, source_of(one.handle)) for _, one in analysis.cfg.instructions)
+    return {var: place for var, place in found if place}
 
 
 @no_collections(acyclic=True)
@@ -87,10 +101,11 @@ def plan_lowered(
     target = target or tvm.target.Target.current(allow_none=True)
     memory = device_memory(module, target)
     options = replace(options, flavour=memory.flavour(options.flavour), graphs=captures_graphs())
+    given = module
     module = inline_calls(module)
     program = _seen(module)
     if options.alias:
-        module = donate(module, program, options.alias, prover, guards=options.guards)
+        given = module = donate(module, program, options.alias, prover, guards=options.guards)
         program = _seen(module)
     analyses = analyse(program)
     anywhere = memory.addresses or options.flavour == "storages"
@@ -111,6 +126,8 @@ def plan_lowered(
         analyses=analyses,
         flavour=options.flavour,
         memory=memory,
+        given=program if given is module else extract(given, name="module", handles=True),
+        fallback=options.guards == "fallback",
     )
 
 

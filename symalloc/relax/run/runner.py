@@ -18,13 +18,15 @@ from tvm import relax
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import floors, reserved_sums
+from symalloc.planner.memory_report.function_report import floors
+from symalloc.planner.memory_report.plan_outcome import PlanOutcome
 from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.observing.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.plan_file import plan_outcomes
 from symalloc.relax.files.target_facts import why_not_run
 from symalloc.relax.passes.fill_tensors import Filling, filled
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
@@ -63,9 +65,11 @@ class Runner:
         self._builder = Builder(target=target, pipeline=pipeline)
         self._lowered = lower_or_refuse(module, target, pipeline)
         self._module, self.plan = self._lowered, None
+        self._outcome: PlanOutcome | None = None
         if plan == "symalloc":
             planned = plan_or_refuse(self._lowered, target, options)
             self._module, self.plan = planned.module, planned.plans[self.name]
+            self._outcome = plan_outcomes(planned)[self.name]
         elif plan == "tvm":
             self._module = planned_by_tvm(self._lowered)
 
@@ -83,6 +87,10 @@ class Runner:
         for index in range(repeat):
             calls.once(self.arguments(binding, seed), check=check and index == repeat - 1)
         return calls.result()
+
+    def arena_bytes(self, binding: Mapping[str, int]) -> int | None:
+        """The bytes that arenas take at once; None without a plan of ours."""
+        return None if self._outcome is None else self._outcome.reserved.peak(binding)
 
     def calls(self, binding: Mapping[str, int], meter: PoolMeter | None) -> Calls:
         """Calls at one binding, to be made one by one.  Raises RunError where it does not fit."""
@@ -168,7 +176,7 @@ class Calls:
             binding=self.binding,
             outputs=self.outputs,
             planned=sum(not p.buffer.returned for arena in arenas for p in arena.placements),
-            arena_bytes=None if plan is None else highest(reserved_sums(plan), self.binding),
+            arena_bytes=self.runner.arena_bytes(self.binding),
             floor_bytes=None if plan is None else _floor(plan, self.binding),
             seconds=tuple(self.seconds),
             plan=self.runner.plan_kind,

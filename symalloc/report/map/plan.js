@@ -8,27 +8,18 @@ const largest = (values) => (values.includes(null) ? null : values.reduce((a, b)
 const sum = (values) => (values.includes(null) ? null : values.reduce((a, b) => a + b, 0n));
 const padded = (size) => (size === null ? null : -floorDivided(-size, 64n) * 64n);
 
-// the bytes of a call over time as steps [[point, bytes], …], results included or not; null: not known here.
-// At one point what is called counts first, then what is made there, and what ends is given back last.
-function heldOver(memory, value, results) {
-  if (memory.paths) {
-    const found = memory.paths.map((path) => heldOver(path, value, results));
-    return found.includes(null) ? null : found.reduce((a, b) => (peakOf(b) > peakOf(a) ? b : a));
-  }
-  const changes = [];
-  for (const { point, memory: called } of memory.callees) {
-    const inside = heldOver(called, value, true);
-    if (inside === null) return null;
-    changes.push([point, 0, peakOf(inside)], [point, 1, -peakOf(inside)]);
-  }
-  for (const [bytes, begin, end, called] of [...memory.storages, ...memory.fresh, ...(results ? memory.results : [])]) {
+// the bytes of a call at each step, as [[step, bytes], …], results included or not; null: not known here
+function heldOver(call, value, results) {
+  const changes = new Array(call.steps + 1).fill(0n);
+  for (const [bytes, begin, end, why] of call.held) {
+    if (why === "result" && !results) continue;
     const size = padded(value(bytes));
     if (size === null) return null;
-    changes.push([begin, called ? 2 : 0, size], [end, 3, -size]);
+    changes[begin] += size;
+    changes[end] -= size;
   }
-  changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   let now = 0n;
-  return changes.map(([point, order, change]) => [point + order / 4, (now += change)]);
+  return changes.map((change, step) => [step, (now += change)]);
 }
 const peakOf = (steps) => steps.reduce((most, [, bytes]) => (bytes > most ? bytes : most), 0n);
 
@@ -143,20 +134,20 @@ function planPage(data) {
 
   // what another planner reserves: every storage has bytes of its own, one above the other
   function otherScene(who) {
-    let memory = fn.calls[who];
-    if (memory.paths) memory = memory.paths.reduce((a, b) => (peakOf(heldOver(b, value, true) ?? []) > peakOf(heldOver(a, value, true) ?? []) ? b : a));
-    const steps = heldOver(memory, value, true) ?? [];
+    const call = fn.calls[who];
+    const steps = heldOver(call, value, true) ?? [];
     const most = peakOf(steps), peak = steps.find(([, bytes]) => bytes === most)?.[0] ?? null;
-    const last = Math.max(1, ...[...memory.storages, ...memory.fresh, ...memory.results].map((h) => h[2] + 1));
-    const groups = [["storages", "storage", memory.storages], ["tensors with memory of their own", "tensor", memory.fresh], ["results", "result", memory.results]];
+    const last = Math.max(1, call.steps);
+    const groups = [["storages", "storage", ["storage"]], ["tensors with memory of their own", "tensor", ["tensor", "packed"]], ["results", "result", ["result"]]]
+      .map(([title, word, kinds]) => [title, word, call.held.filter(([, , , why]) => kinds.includes(why))]);
     const bands = groups.filter(([, , held]) => held.length).map(([title, word, held], band) => {
       let offset = 0n;
       const inside = held.flatMap(([bytes, begin, end], i) => {
         const size = padded(value(bytes)), name = `${word} ${i + 1}`;
         if (size === null) return [];
-        const atPeak = peak !== null && begin <= peak && peak < end + 1;
+        const atPeak = peak !== null && begin <= peak && peak < end;
         const block = {
-          key: `${word}${i}`, name, operator: null, source: null, band, title, size, offset, spans: [[begin, end + 1]], live: `[${begin}, ${end + 1})`,
+          key: `${word}${i}`, name, operator: null, source: null, band, title, size, offset, spans: [[begin, end]], live: `[${begin}, ${end})`,
           kind: word === "result" ? "result" : `tint${i % 3}`, atPeak: atPeak && word !== "result", fault: false, faults: [], place: band * 1e18 + Number(offset),
           sizeText: text(bytes), offsetText: null, search: `${name}\n${text(bytes)}`.toLowerCase(),
           text: () => `${name}: ${humanBytes(size)}, held from ${begin} to ${end}`,

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from symalloc.analysis.call_memory import CalleeMemory, CallMemory, HeldMemory
+from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic, Report
-from symalloc.planner.memory_report.function_report import FunctionReport, reserved_sums
+from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.plan_outcome import TvmPlan
 from symalloc.report.map.formula_table import FormulaTable, exact
 from symalloc.report.plan_json import function_document
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
-
-Values = Mapping[str, Expr]
 
 
 def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
         for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
             buffer["returned"] = placement.buffer.returned
-    document["reserved"] = _encoded(reserved_sums(report.plan), table)
+    document["reserved"] = _encoded(report.reserved, table)
     document["calls"] = _calls(report, table)
     names = sorted(table.symbols)
     document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]
@@ -82,51 +80,26 @@ def _encoded(value: Any, table: FormulaTable) -> Any:
 def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     """Return what a call holds, by who planned it; null where nobody did, or a function calls itself."""
     outcome, compared = report.outcome, report.comparison
-    memories = {
-        "ours": None if outcome is None else outcome.planned,
-        "unplanned": None if outcome is None else outcome.unplanned,
-        "tvm_bounded": _memory_of(None if compared is None else compared.bounded),
-        "tvm_unbounded": _memory_of(None if compared is None else compared.unbounded),
+    timelines = {
+        "ours": outcome.planned,
+        "unplanned": outcome.unplanned,
+        "tvm_bounded": None if compared is None else _timeline_of(compared.bounded),
+        "tvm_unbounded": None if compared is None else _timeline_of(compared.unbounded),
     }
     found = {
-        who: None if memory is None or memory.recursive else _memory(memory, None)
-        for who, memory in memories.items()
+        who: None if one is None or one.problem is not None else _held(one) for who, one in timelines.items()
     }
-    return {**_encoded(found, table), "fallback": outcome is not None and outcome.fallback}
+    return {**_encoded(found, table), "fallback": outcome.fallback}
 
 
-def _memory_of(plan: TvmPlan | None) -> CallMemory | None:
+def _timeline_of(plan: TvmPlan | None) -> Timeline | None:
     return None if plan is None or plan.problem is not None else plan.memory
 
 
-def _memory(memory: CallMemory, values: Values | None) -> dict[str, Any]:
-    """Return `memory` with its symbols replaced by `values`; None for those of the function itself."""
-    if memory.paths:
-        return {"paths": [_memory(path, values) for path in memory.paths]}
-    return {
-        "storages": [_held(one, values) for one in memory.storages],
-        "fresh": [_held(one, values) for one in memory.fresh],
-        "results": [_held(one, values) for one in memory.results],
-        "callees": [_callee(callee, values) for callee in memory.callees],
-    }
-
-
-def _callee(callee: CalleeMemory, values: Values | None) -> dict[str, Any]:
-    inner = {name: _replaced(value, values) for name, value in callee.values.items()}
-    known = {name: value for name, value in inner.items() if value is not None}
-    return {"point": callee.point, "memory": _memory(callee.memory, known)}
-
-
-def _held(held: HeldMemory, values: Values | None) -> list[Any]:
-    """`[bytes, begin, end, called]`; see `HeldMemory`."""
-    return [_replaced(held.size, values), held.begin, held.end, held.called]
-
-
-def _replaced(size: Expr | None, values: Values | None) -> Expr | None:
-    """Return `size` in the caller's symbols; None where it has one that the call leaves open."""
-    if size is None or values is None:
-        return size
-    return size.substitute(values) if size.symbols <= values.keys() else None
+def _held(timeline: Timeline) -> dict[str, Any]:
+    """`{"steps": count, "held": [[bytes, begin, end, why], …]}`; see `Reservation`."""
+    held = [[one.size, one.begin, one.end, one.why] for one in timeline.reservations]
+    return {"steps": len(timeline.steps), "held": held}
 
 
 # -- findings ----------------------------------------------------------------------------------------------
