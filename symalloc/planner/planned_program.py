@@ -149,7 +149,7 @@ class _Writer:
         return replace(block, instructions=written)
 
     def written(self, one: ir.Instruction) -> Iterator[ir.Instruction]:
-        """What stands for an instruction, behind the arenas that are reserved in front of it."""
+        """The instructions that stand for one, behind the arenas that are reserved in front of it."""
         for index in self.due.get(one.var, ()):
             arena = self.plan.arenas[index]
             storage = self.storages[index] = ir.Var("arena", StorageType())
