@@ -25,7 +25,7 @@ from benchmarks.harness import json_option, print_table
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem
 from symalloc.planner.planner_options import EffortName
-from symalloc.planner.search.stacking_search import SearchBudget
+from symalloc.planner.stack import SearchBudget
 from symalloc.session.packing import read_problem
 
 WORST, MEAN = 1.02, 1.005

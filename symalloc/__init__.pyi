@@ -8,6 +8,7 @@ from symalloc.linter.diagnostic import Diagnostic as Diagnostic
 from symalloc.linter.diagnostic import Fix as Fix
 from symalloc.linter.diagnostic import Report as Report
 from symalloc.linter.diagnostic import Severity as Severity
+from symalloc.native.library import NativeMissingError as NativeMissingError
 from symalloc.native.library import cmake_dir as cmake_dir
 from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
@@ -15,7 +16,6 @@ from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
 from symalloc.planner.plan_diff.compare_plans import PlanDiff as PlanDiff
 from symalloc.pool.core.pool_errors import BadFreeError as BadFreeError
 from symalloc.pool.core.pool_errors import BoundsError as BoundsError
-from symalloc.pool.core.pool_errors import NativeMissingError as NativeMissingError
 from symalloc.pool.core.pool_errors import OutOfMemoryError as OutOfMemoryError
 from symalloc.pool.core.pool_errors import OverrunError as OverrunError
 from symalloc.pool.core.pool_errors import PoolError as PoolError

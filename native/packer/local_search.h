@@ -1,5 +1,7 @@
-// Local search over stackings: symalloc/planner/search/local_search.py is the reference and explains it; every
-// decision here is the one made there, from sums taken in the same order.
+// Local search over stackings: take some buffers out, put each back where the arena stays lowest.  Ruin and recreate
+// (Schrimpf et al., Record Breaking Optimization Results Using the Ruin and Recreate Principle, 2000).  The height with
+// a buffer put back follows from the longest paths below and above each of its neighbours, as in Taillard's search for
+// job shops (1994): all places are judged in one step.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,8 @@
-// Depth-first search over partial packings, with decomposition by time and a memory of what has failed:
-// symalloc/planner/exact/capacity_search.py is the reference; every decision here is the one made there.
+// Depth-first search over partial packings, with decomposition by time and a memory of what has failed.
+//
+// The clique that is decided next, by rule.  kLowest: one with a single buffer that can come next, then the lowest, then
+// the one that has been the reason of most failures.  kContested: the one with the fewest such buffers for each failure
+// (dom/wdeg: Boussemart and others 2004).
 #pragma once
 
 #include <cstddef>

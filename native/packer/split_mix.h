@@ -1,5 +1,4 @@
-// The generator SplitMix64 of Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014):
-// symalloc/planner/search/split_mix.py draws the same numbers.
+// The generator SplitMix64 of Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014).
 #pragma once
 
 #include <cstddef>

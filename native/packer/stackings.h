@@ -1,5 +1,4 @@
-// Packings and stackings for the search: symalloc/planner/search/greedy.py and stacking.py, and resting_on of
-// symalloc/planner/interference.py are the references.
+// Packings and stackings for the search in symalloc/planner/stack.py.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,9 @@ struct Changes {
   Lists begins, ends;
 };
 
-// For each buffer those that it lies on directly, ascending, where all are piled up in `order`, bottom first.
+// For each buffer those that it lies on directly, ascending, where all are piled up in `order`, bottom first: at some
+// position both are live, and nothing that is comes between them.  What lies farther down is below one of them; there
+// are at most three for each interval, whatever is live together.
 std::vector<std::vector<int32_t>> RestingOn(const std::vector<int32_t>& order, const Changes& changes);
 
 // The height of that pile at each of `points` points, in bytes.  `values` has a row of sizes for each kind.

@@ -1,5 +1,12 @@
-// A partial packing, built from below, and what follows from it: symalloc/planner/exact/state.py is the
-// reference and explains it; every decision here is the one made there.
+// A partial packing, built from below, and what follows from it.
+//
+// Every packing can be pushed down until each buffer lies at the bottom or on top of another.  The search decides one
+// buffer at a time: it lies at its lowest possible offset, or it does not, and then it lies on top of a neighbour that is
+// still to be placed.  A buffer may be decided when nothing that is left fits below it.
+//
+// After Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning" (2023), whose
+// canonical solutions, section totals and monotonic floors are special cases; the bound within a clique is that of one
+// machine with release dates (Jackson 1955).
 #pragma once
 
 #include <cstddef>

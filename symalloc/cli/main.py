@@ -15,7 +15,7 @@ import click
 
 from symalloc.cli.interruption import Interruption
 from symalloc.errors import SymallocError, nearest
-from symalloc.native.library import cmake_dir, installed_library
+from symalloc.native.library import cmake_dir
 
 TROUBLE = 2
 # verb -> what --help says of it, so that no verb need be imported for that
@@ -73,8 +73,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
             tvm = metadata.version("apache-tvm")
         except metadata.PackageNotFoundError:
             tvm = "not installed"
-        core = "with" if installed_library() is not None else "without"
-        click.echo(f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm}, {core} the native core)")
+        click.echo(f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})")
         ctx.exit()
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import tvm_ffi
 
+from symalloc.native.library import load_library
+
 
 class _Functions:
-    """The global functions of tvm-ffi under one prefix, each looked up once.  The library must be loaded."""
+    """The global functions of tvm-ffi under one prefix, each looked up once.
+
+    The first loads the library, or raises NativeMissingError.
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> object:
+        load_library()
         function = tvm_ffi.get_global_func(self._prefix + name)
         setattr(self, name, function)
         return function

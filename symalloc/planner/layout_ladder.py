@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import TypeVar
 
-from symalloc.planner.layout.assemble import assemble
-from symalloc.planner.layout.dominance import PROVER_BUDGET
-from symalloc.planner.layout.offsets import FormulasTooLongError
-from symalloc.planner.layout.storage import storage
+from symalloc.planner.grid import Ranges, sample_grid
 from symalloc.planner.live_bytes import LiveBytes
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
+from symalloc.planner.offsets import PROVER_BUDGET, FormulasTooLongError, assemble, storage
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.search.domain_grid import sample_grid
-from symalloc.planner.search.grid import Ranges
-from symalloc.planner.search.stacking_search import PERFECT, SearchBudget, SearchResult, search
+from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
 from symalloc.planner.worst_ratio import worst_ratio
 from symalloc.program.ir import Function, Var
 from symalloc.prover.domain import Domain
@@ -34,12 +31,10 @@ Value = TypeVar("Value")
 
 WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
 NOTICED = 4096  # bytes above its floor that an arena may take, whatever the ratio
-LONGEST_CHOICE = 40_000  # characters of all offsets that are chosen between stackings
 
 _REASONS: Mapping[RungKind, str] = {
     "search": "no stacking at the floor was found within the budget of the search",
     "bounds": "sums took the place of others that they are at least, so that formulas stay short",
-    "one stacking": "a choice between stackings was not proved, or its formulas got too long",
 }
 
 
@@ -109,33 +104,29 @@ class LayoutSearch:
         }
         stacked = list(zip(groups, results, strict=True))
         asked = 0 if options.effort == "quick" else PROVER_BUDGET
-        for questions, alone in dict.fromkeys(((asked, False), (0, False), (0, True))):
+        for questions in dict.fromkeys((asked, 0)):
             try:
-                arenas = self._assembled(stacked, questions, alone=alone)
+                arenas = self._assembled(stacked, questions)
             except FormulasTooLongError:
                 continue
             self.budget.spend(_written(arenas))
-            if (not alone and _too_long(stacked, arenas)) or self.budget.exhausted:
+            if self.budget.exhausted:
                 continue
-            if any(
-                _loose(group, arena, domain, loosest)
-                for (group, found), arena in zip(stacked, arenas, strict=True)
-                if not (found.certain and _exact(group.buffers, arena))
-            ):
+            if any(map(partial(_loose, domain=domain, loosest=loosest), groups, arenas)):
                 raise LooseError
             storages = [storage(group, domain, prover, prover_budget=questions) for group in stored]
-            rungs = _rungs(stacked, arenas, storages, domain, alone=alone)
+            rungs = _rungs(stacked, arenas, storages, domain)
             yield Layout(arenas=(*arenas, *storages), representative=representative, rungs=rungs)
 
     def _assembled(
-        self, stacked: Sequence[tuple[_ArenaBuffers, SearchResult]], questions: int, *, alone: bool
+        self, stacked: Sequence[tuple[_ArenaBuffers, SearchResult]], questions: int
     ) -> tuple[Arena, ...]:
-        """Return an arena for each group; `alone`: with the last of several stackings."""
-        regimes = {id(group): result.regimes[-1 if alone else 0 :] for group, result in stacked}
+        """Return an arena for each group."""
+        stackings = {id(group): result.stacking for group, result in stacked}
         groups = [group for group, _ in stacked]
 
         def made(group: _ArenaBuffers) -> Arena:
-            chosen = regimes[id(group)]
+            chosen = stackings[id(group)]
             return assemble(
                 group.buffers, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
             )
@@ -148,17 +139,6 @@ def _written(arenas: Sequence[Arena]) -> int:
     """Return what it counts to prove the formulas of arenas and to write them down."""
     formulas = {e for arena in arenas for e in (arena.size, *(p.offset for p in arena.placements))}
     return WRITTEN_EACH * sum(len(formula.terms) for formula in formulas)
-
-
-def _too_long(stacked: Sequence[tuple[_ArenaBuffers, SearchResult]], arenas: Sequence[Arena]) -> bool:
-    """Return whether choices between stackings have formulas too long to be taken apart in a proof."""
-    chosen = (arena for (_, found), arena in zip(stacked, arenas, strict=True) if len(found.regimes) > 1)
-    return any(sum(len(e.key) for e in {p.offset for p in a.placements}) > LONGEST_CHOICE for a in chosen)
-
-
-def _exact(buffers: Sequence[Buffer], arena: Arena) -> bool:
-    """Return whether an arena is as high as its stacking: no sum was raised, nor has one to be aligned."""
-    return not arena.raised and all(c % b.alignment == 0 for b in buffers for c in b.size.terms.values())
 
 
 def _loose(group: _ArenaBuffers, arena: Arena, domain: Domain, loosest: float) -> bool:
@@ -281,17 +261,18 @@ def _rungs(
     arenas: Sequence[Arena],
     storages: Sequence[Arena],
     domain: Domain,
-    *,
-    alone: bool,
 ) -> tuple[Rung, ...]:
     """Return the rungs that arenas and storages were made on, each with the worst ratio of any of them."""
     worst: dict[RungKind, float] = {}
     for (group, result), arena in zip(stacked, arenas, strict=True):
         taken: list[RungKind] = []
-        taken += ["search"] if result.worst > PERFECT else []
+        taken += ["search"] if result.score.worst > PERFECT else []
         taken += ["bounds"] if arena.raised else []
-        taken += ["one stacking"] if alone and len(result.regimes) > 1 else []
-        ratio = max(worst_ratio(group.live, arena.size, domain, group.names), result.worst) if taken else 1.0
+        ratio = (
+            max(worst_ratio(group.live, arena.size, domain, group.names), result.score.worst)
+            if taken
+            else 1.0
+        )
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
     for one in (one for one in storages if one.raised):
         group = _ArenaBuffers([p.buffer for p in one.placements])

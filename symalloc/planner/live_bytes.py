@@ -8,9 +8,9 @@ from itertools import accumulate
 
 import numpy as np
 
+from symalloc.planner.grid import EXACT, Grid, Values
 from symalloc.planner.interference import events_of
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.search.grid import EXACT, Grid, Values
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 

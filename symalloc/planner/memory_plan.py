@@ -136,7 +136,7 @@ class Guard:
     declared: bool = False
 
 
-RungKind: TypeAlias = Literal["search", "bounds", "one stacking", "storages", "arenas"]
+RungKind: TypeAlias = Literal["search", "bounds", "storages", "arenas"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

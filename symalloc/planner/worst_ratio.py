@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from symalloc.planner.grid import Grid, Values, grid_within, sample_grid
 from symalloc.planner.live_bytes import LiveBytes
-from symalloc.planner.search.domain_grid import grid_within, sample_grid
-from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import skewed_points, worst_shapes
+from symalloc.planner.worst_shapes import skewed_points, worst_shapes
 from symalloc.prover.domain import Domain
 from symalloc.size.expr import Expr
 

@@ -20,7 +20,7 @@ from symalloc.planner.packing.packing_problem import (
     read_json,
 )
 from symalloc.planner.planner_options import EffortName
-from symalloc.planner.search.stacking_search import SearchBudget
+from symalloc.planner.stack import SearchBudget
 
 
 def pack(

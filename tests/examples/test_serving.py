@@ -55,7 +55,7 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _installed() -> bool:
     """Whether the package is the installed one, which is no older than its sources."""
-    return package() == (installed_library() or Path()).parent
+    return package() == installed_library().parent
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def test_the_package_lies_beside_the_library() -> None:
 
 
 def test_without_the_library_there_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "installed_library", lambda: None)
+    monkeypatch.setattr(library, "find_spec", lambda _: None)
     with pytest.raises(SymallocError, match="the native library is not installed"):
         symalloc.cmake_dir()
 
@@ -46,7 +46,7 @@ _NO_RUNTIME = """
 import sys, tvm_ffi
 sys.modules["tvm"] = None
 from symalloc.native.library import load_library
-assert load_library(*sys.argv[1:]) is None
+load_library(*sys.argv[1:])
 create = tvm_ffi.get_global_func("symalloc.pool.create")
 pool = create(11, 10, -1, 65536, 65536, 2097152, 0, False, True, False, 0, 0.0)
 try:

@@ -1,4 +1,4 @@
-"""Loading the native library, doing without it, and the stub of its functions."""
+"""Loading the native library, and the stub of its functions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import tvm_ffi
 import tvm_ffi.registry
 
 import symalloc.native
-from symalloc.native import library
-from symalloc.native.library import load_library
+from symalloc.native import library, native_functions
+from symalloc.native.library import NativeMissingError, load_library
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core import native_pool
-from symalloc.pool.core.pool_errors import NativeMissingError
 from tests.pool.library import need_native
 
 STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
@@ -33,30 +31,23 @@ def test_a_file_that_is_no_library_cannot_be_loaded(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tvm_ffi, "get_global_func", lambda name, allow_missing=False: None)
     file = tmp_path / "libsymalloc.so"
     file.write_text("no library")
-    reason = load_library(file)
-    assert reason is not None
-    assert reason.startswith("the native library cannot be loaded: ")
+    with pytest.raises(NativeMissingError, match=r"^the native library cannot be loaded: "):
+        load_library(file)
 
 
 def test_a_second_copy_is_not_loaded(tmp_path: Path) -> None:
     need_native()
-    reason = load_library(tmp_path / "libsymalloc.so")
-    assert reason is not None
-    assert reason.startswith("another copy of the native library is loaded")
+    with pytest.raises(NativeMissingError, match=r"^another copy of the native library is loaded"):
+        load_library(tmp_path / "libsymalloc.so")
 
 
-def test_without_the_library_the_pool_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(library, "installed_library", lambda: None)
+def test_an_install_without_the_library_gets_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "find_spec", lambda _: None)
     monkeypatch.setattr(tvm_ffi, "get_global_func", lambda name, allow_missing=False: None)
-    reason = library.load_library.__wrapped__()
-    assert reason == library.MISSING
-    (record,) = caplog.records
-    assert record.name == "symalloc" and record.getMessage().startswith(library.MISSING)
-    monkeypatch.setattr(native_pool, "load_library", lambda: reason)
-    with pytest.raises(NativeMissingError, match="the native library is not installed"):
-        native_pool._load.__wrapped__()
+    monkeypatch.setattr(native_functions, "load_library", load_library.__wrapped__)
+    for function in ("pool.create", "packer.graph"):
+        with pytest.raises(NativeMissingError, match="the native library is not installed"):
+            native_functions._Functions("symalloc.").__getattr__(function)
 
 
 def test_the_stub_has_all_functions_of_the_library() -> None:

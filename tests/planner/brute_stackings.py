@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 
-from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.memory_plan import Arena, Buffer
+from symalloc.size.choice import select
+from symalloc.size.condition import Condition
 
 
 def together(left: Buffer, right: Buffer) -> bool:
@@ -46,3 +49,12 @@ def floor_at(buffers: Sequence[Buffer], binding: Mapping[str, int]) -> int:
         ),
         default=0,
     )
+
+
+def chosen_by(condition: Condition, then: Arena, otherwise: Arena) -> Arena:
+    """The arena whose size and offsets are those of one where `condition` holds, and of another elsewhere."""
+    placements = tuple(
+        replace(a, offset=select(condition, a.offset, b.offset))
+        for a, b in zip(then.placements, otherwise.placements, strict=True)
+    )
+    return replace(then, size=select(condition, then.size, otherwise.size), placements=placements)

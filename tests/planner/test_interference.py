@@ -15,7 +15,7 @@ from symalloc.planner.interference import (
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import floor_at
-from tests.planner.search.test_stacking_search import POINTS, problems
+from tests.planner.test_stack import POINTS, problems
 
 
 @settings(max_examples=60)

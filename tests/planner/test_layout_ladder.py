@@ -8,13 +8,12 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layout_ladder
+from symalloc.planner import layout_ladder, offsets
 from symalloc.planner.check.validate import validate
-from symalloc.planner.layout import pruning
 from symalloc.planner.layout_ladder import Layout, LayoutSearch, LooseError, OutgrownError
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.search.stacking_search import SearchBudget
+from symalloc.planner.stack import SearchBudget
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import Expr, symbol
@@ -56,14 +55,14 @@ def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
 def test_a_storage_of_many_sizes_says_that_it_is_above_the_largest() -> None:
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") for i in range(25)]
     storages = [replace(buffer(i, size, i, i + 1), grounded=True) for i, size in enumerate(sizes)]
-    with patch.object(pruning, "ENOUGH_TERMS", 8), patch.object(pruning, "MOST_TERMS", 8):
+    with patch.object(offsets, "ENOUGH_TERMS", 8), patch.object(offsets, "MOST_TERMS", 8):
         first, *_ = found(storages)
     (rung,) = first.rungs
     assert rung.kind == "bounds" and rung.ratio > 1
 
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
-    poor = SearchBudget(work=0, heuristics=1, points=6, regimes=1)
+    poor = SearchBudget(work=0, heuristics=1, points=6)
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
     with patch.object(layout_ladder.SearchBudget, "of", lambda *_, **__: poor):
         first, *_ = found(buffers)
@@ -74,7 +73,7 @@ def test_a_search_that_ends_above_the_floor_says_so() -> None:
 def test_many_symbols_give_sums_that_bound_others() -> None:
     """All 24 sums of neighbours are at the floor somewhere: fewer of them are more than is needed."""
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
-    with patch.object(pruning, "ENOUGH_TERMS", 64), patch.object(pruning, "MOST_TERMS", 64):
+    with patch.object(offsets, "ENOUGH_TERMS", 64), patch.object(offsets, "MOST_TERMS", 64):
         first, *_ = found([buffer(i, size, i, i + 2) for i, size in enumerate(sizes)])
     (rung,) = first.rungs
     assert rung.kind == "bounds" and rung.ratio > 1
@@ -83,7 +82,7 @@ def test_many_symbols_give_sums_that_bound_others() -> None:
 
 def test_a_loose_arena_is_not_taken() -> None:
     """The same search again costs nothing: a group that is known is not stacked once more."""
-    poor = SearchBudget(work=0, heuristics=1, points=6, regimes=1)
+    poor = SearchBudget(work=0, heuristics=1, points=6)
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
     search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover())
     with patch.object(layout_ladder.SearchBudget, "of", lambda *_, **__: poor):
@@ -101,8 +100,8 @@ def test_formulas_that_bound_others_are_loose_by_what_they_add() -> None:
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
     search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover())
     with (
-        patch.object(pruning, "ENOUGH_TERMS", 64),
-        patch.object(pruning, "MOST_TERMS", 64),
+        patch.object(offsets, "ENOUGH_TERMS", 64),
+        patch.object(offsets, "MOST_TERMS", 64),
         pytest.raises(LooseError),
     ):
         list(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 
 from symalloc.planner import live_bytes
+from symalloc.planner.grid import Grid
 from symalloc.planner.live_bytes import LiveBytes
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.search.grid import Grid
 from symalloc.size.expr import constant, floordiv, symbol
 from tests.planner.brute_stackings import floor_at
-from tests.planner.search.test_stacking_search import POINTS, problems
+from tests.planner.test_stack import POINTS, problems
 
 N = symbol("n")
 NAMES = tuple(POINTS[0])

@@ -13,12 +13,12 @@ from unittest.mock import patch
 import pytest
 
 from symalloc.planner import layout_ladder, plan_budget, plan_functions
+from symalloc.planner import offsets as offsets_module
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.layout import assemble as assemble_module
-from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.layout_ladder import Layout, LayoutSearch, LooseError
 from symalloc.planner.memory_plan import Arena, Plan
+from symalloc.planner.offsets import assemble
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
@@ -99,7 +99,7 @@ def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says
 
 def test_what_takes_too_much_comparing_shares_whole_storages() -> None:
     program = simple("64*n", "32*n", "64*n", "32*n")
-    with patch.object(assemble_module, "MOST_COMPARED", -2):  # spent before the first
+    with patch.object(offsets_module, "MOST_COMPARED", -2):  # spent before the first
         plan = only(plan_program(program, Prover()))
     (rung,) = plan.rungs
     assert rung.kind == "storages" and rung.ratio >= 1

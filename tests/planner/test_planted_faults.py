@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.search.stacking import Stacking
+from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import Select, maximum, select
 from symalloc.size.condition import gt, le
 from symalloc.size.expr import Expr, constant, floordiv, symbol
+from tests.planner.brute_stackings import chosen_by
 
 N, M = symbol("n"), symbol("m")
 PROVER, DOMAIN = Prover(), Domain()
@@ -36,9 +37,8 @@ BUFFERS = (
 
 def planned(*orders: tuple[int, ...]) -> Plan:
     """The plan that stacks by the first order up to n = 64 and by the second above; one order: always."""
-    stackings = [Stacking.of(order, BUFFERS) for order in orders]
-    conditions = [le(N, 64), None] if len(orders) == 2 else [None]
-    arena = assemble(BUFFERS, list(zip(conditions, stackings, strict=True)), DOMAIN, PROVER)
+    first, *others = (assemble(BUFFERS, Stacking.of(order, BUFFERS), DOMAIN, PROVER) for order in orders)
+    arena = chosen_by(le(N, 64), first, others[0]) if others else first
     return Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
 
 

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import validate
 from symalloc.planner.interference import floor_bytes, interference, live_sums
-from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
+from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.search.stacking import Stacking
+from symalloc.planner.stack import Stacking
 from symalloc.program.types import ALIGNMENT
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
 from symalloc.size.expr import Expr, constant, round_up, symbol
+from tests.planner.brute_stackings import chosen_by
 
 N, M = symbol("n"), symbol("m")
 SIZES = (
@@ -62,8 +63,8 @@ def pack(found: tuple[Buffer, ...], seed: int = 0) -> Arena:
     """Any order is a right stacking; two of them by turns where the seed is odd."""
     random = Random(seed)
     first, second = (Stacking.of(random.sample(range(len(found)), len(found)), found) for _ in range(2))
-    regimes = [(CONDITIONS[seed % len(CONDITIONS)], first)] if seed % 2 else []
-    return assemble(found, [*regimes, (None, second)], DOMAIN, PROVER)
+    one, other = (assemble(found, stacking, DOMAIN, PROVER) for stacking in (first, second))
+    return chosen_by(CONDITIONS[seed % len(CONDITIONS)], one, other) if seed % 2 else other
 
 
 def together(left: Buffer, right: Buffer) -> bool:

@@ -10,7 +10,7 @@ import jsonschema
 from symalloc import report
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem, problem_of, read_csv
-from symalloc.planner.search.stacking_search import SearchBudget
+from symalloc.planner.stack import SearchBudget
 from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
 SYMBOLIC = problem_of(

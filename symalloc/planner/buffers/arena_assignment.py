@@ -47,8 +47,8 @@ from symalloc.planner.buffers.merged_arenas import merged_arenas
 from symalloc.planner.buffers.path_lifetimes import PathLifetimes
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, sample_table
 from symalloc.planner.buffers.shape_search import ShapeSearch
+from symalloc.planner.grid import sample_grid
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.search.domain_grid import sample_grid
 from symalloc.program.control_flow import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.prover.domain import Domain

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from symalloc.planner.search.grid import Values
+from symalloc.planner.grid import Values
 from symalloc.program.control_flow import BlockNesting
 
 

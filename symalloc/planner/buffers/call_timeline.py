@@ -24,7 +24,7 @@ from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
 from symalloc.planner.buffers.native_timeline import NativeTimeline, native_timeline
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
-from symalloc.planner.search.grid import EXACT, Grid, Values
+from symalloc.planner.grid import EXACT, Grid, Values
 from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 

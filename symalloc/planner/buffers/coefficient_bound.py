@@ -15,7 +15,7 @@ import numpy as np
 from symalloc.planner.buffers.call_columns import CallColumns, PathColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.sample_shapes import SizeTable
-from symalloc.planner.search.grid import EXACT, Grid, Truths, Values
+from symalloc.planner.grid import EXACT, Grid, Truths, Values
 from symalloc.prover.domain import Domain
 from symalloc.prover.ordering import SyntacticOrder
 from symalloc.size.cached_property import cached_property

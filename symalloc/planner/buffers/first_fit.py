@@ -10,7 +10,7 @@ import numpy as np
 from symalloc.planner.buffers.call_columns import Held
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_arenas import FitStart, fit_natively
-from symalloc.planner.search.grid import Values
+from symalloc.planner.grid import Values
 
 FEW = 3
 MOST_TRIED = 8  # arenas that one tensor is tried in, the latest first

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.planner.search.grid import Values, matrix_product
+from symalloc.planner.grid import Values, matrix_product
 
 Numbers: TypeAlias = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ import numpy as np
 from symalloc.planner.buffers.call_columns import Held, bounds_of
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_arenas import MergeStart, merge_natively
-from symalloc.planner.search.grid import Values
+from symalloc.planner.grid import Values
 
 MOST_TRIED = 400  # pairs
 MANY = 60  # arenas, of which not every pair is looked at

@@ -11,7 +11,7 @@ from symalloc.native.flat_lists import lists_of, shared
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_timeline import CallTimeline
 from symalloc.planner.buffers.native_timeline import NativeTimeline
-from symalloc.planner.search.grid import Values
+from symalloc.planner.grid import Values
 
 
 class FitStart(NamedTuple):

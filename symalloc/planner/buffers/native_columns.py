@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from symalloc.native.flat_lists import lists_of, records_of
-from symalloc.native.library import has_native
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.tenant import Tenant
@@ -22,8 +21,8 @@ LARGEST = 2**63 - 1  # bytes
 
 
 def native_columns(columns: CallColumns) -> ColumnsObject | None:
-    """Return the columns for the library, made once; None where that is missing."""
-    if columns.native is None and has_native("symalloc.arenas.columns"):
+    """Return the columns for the library, made once."""
+    if columns.native is None:
         columns.native = _made(columns)
     return columns.native
 

@@ -12,7 +12,7 @@ from symalloc.native.flat_lists import lists_of, shared
 from symalloc.native.native_functions import arena_functions
 from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.native_columns import native_columns
-from symalloc.planner.search.grid import Values
+from symalloc.planner.grid import Values
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import TimelineObject

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.planner.buffers.call_timeline import CallTimeline
-from symalloc.planner.search.grid import Truths, Values
+from symalloc.planner.grid import Truths, Values
 
 MOST_CHAINS = 8  # that lie beside each other in one result
 AT_ONCE = 10_000  # columns that are compared together

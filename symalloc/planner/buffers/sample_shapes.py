@@ -10,7 +10,7 @@ from itertools import combinations, islice, product
 import numpy as np
 
 from symalloc.planner.buffers.held_sums import Numbers
-from symalloc.planner.search.grid import Grid, Truths, Values, mirrored
+from symalloc.planner.grid import Grid, Truths, Values, mirrored
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.expr import Expr
 

@@ -18,8 +18,8 @@ from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, sizes_of
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import ExtentBounds, SizeTable, symbols_of
-from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import Growth, skewed_points, small_points, worst_shapes
+from symalloc.planner.grid import Grid, Values
+from symalloc.planner.worst_shapes import Growth, skewed_points, small_points, worst_shapes
 from symalloc.size.expr import Expr
 
 NOTICED = 4096  # bytes beyond the limit

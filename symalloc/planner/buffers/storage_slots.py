@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from symalloc.planner.buffers.call_timeline import CallTimeline
-from symalloc.planner.search.grid import Values
+from symalloc.planner.grid import Values
 
 
 def storage_slots(memory: CallTimeline, tensors: Sequence[int]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Prove the obligations of a plan: syntactically, then by the prover; choices between regimes one by one."""
+"""Prove the obligations of a plan: syntactically, then by the prover; choices one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symalloc.size.choice import Max, Select
 from symalloc.size.condition import Condition, Relation, disjunction, le, negate
 from symalloc.size.expr import Atom, Expr
 
-MOST_REGIMES = 5  # nested choices that are taken apart here; what is left goes to the prover whole
+MOST_CHOICES = 5  # nested choices that are taken apart here; what is left goes to the prover whole
 EXTENTS = (1, 6, 64, 200, 5000)  # at which a question is tried before it is asked
 
 Point = Mapping[str, int]
@@ -52,14 +52,14 @@ class ObligationProver:
         """The proof of `obligation`; with a counterexample where it does not hold."""
         domain = self.domain_of(obligation)
         bounded = obligation.guarded and self._bounded(obligation, domain)
-        if bounded or self._settled(obligation.sides, domain, MOST_REGIMES):
+        if bounded or self._settled(obligation.sides, domain, MOST_CHOICES):
             return _SEEN
         proof = self.prover.prove(obligation.claim, domain)
         return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
 
     def sees(self, obligation: Obligation) -> bool:
         """Return whether `obligation` is proved at little cost; where it is not, nothing is known."""
-        return self._settled(obligation.sides, self.domain_of(obligation), MOST_REGIMES)
+        return self._settled(obligation.sides, self.domain_of(obligation), MOST_CHOICES)
 
     def fits(self, value: Expr, defined_by: Var | None) -> bool:
         """Return whether it is proved that `value` and all sums of its terms fit in 64 bits, where the guards
@@ -129,7 +129,7 @@ class ObligationProver:
         for low, high in sides:
             if self._seen(low, high):
                 return True
-        choice = next((c for side in sides for expr in side if (c := _regime(expr)) is not None), None)
+        choice = next((c for side in sides for expr in side if (c := _choice(expr)) is not None), None)
         if choice is not None:
             return splits > 0 and all(
                 self._settled(_chosen(sides, choice.condition, value), case, splits - 1)
@@ -200,14 +200,14 @@ def _chosen(sides: tuple[Side, ...], condition: Condition, value: bool) -> tuple
     return tuple((low.rewrite(change), high.rewrite(change)) for low, high in sides)
 
 
-def _regime(expr: Expr) -> Select | None:
+def _choice(expr: Expr) -> Select | None:
     """An outermost choice in `expr` whose condition is defined at every point."""
     if expr.is_polynomial:
         return None
     for atom in sorted(expr.atoms):
         if isinstance(atom, Select) and not atom.condition.divisors:
             return atom
-        found = next((c for e in atom.operands if (c := _regime(e)) is not None), None)
+        found = next((c for e in atom.operands if (c := _choice(e)) is not None), None)
         if found is not None:
             return found
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import lcm
@@ -12,15 +12,13 @@ import numpy as np
 
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanRefusedError, validate
-from symalloc.planner.exact.clique_instance import align_up
-from symalloc.planner.exact.solve import pack_exactly, steps_within
+from symalloc.planner.grid import Grid, Ranges, score_grid
 from symalloc.planner.interference import floor_bytes, interference, live_sums
-from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.offsets import assemble
+from symalloc.planner.packing.exact import align_up, pack_exactly, steps_within
 from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError
-from symalloc.planner.search.grid import Grid, Ranges, score_grid
-from symalloc.planner.search.stacking import Stacking
-from symalloc.planner.search.stacking_search import SearchBudget, search
+from symalloc.planner.stack import LARGEST, SearchBudget, search
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
@@ -155,7 +153,7 @@ def _arena(
         placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
         return Arena.of(constant(_height(problem.buffers, offsets)), placements), {}
     found = search(_rounded(problem.buffers), problem.ranges, budget)
-    return assemble(problem.buffers, found.regimes, domain, prover), found.representative
+    return assemble(problem.buffers, found.stacking, domain, prover), found.representative
 
 
 def _overrun(arena: Expr, capacity: int, problem: PackingProblem, prover: Prover) -> Mapping[str, int] | None:
@@ -186,14 +184,27 @@ def _pack_static(buffers: Sequence[Buffer], budget: SearchBudget, capacity: int 
     floor or lies within `capacity` is the answer, otherwise the lowest.
     """
     target = floor_bytes(live_sums(buffers), {}) if capacity is None else capacity
-    found: list[list[int]] = []
-    for attempt in _attempts(buffers, budget, capacity):
-        offsets = attempt()
-        if offsets is not None:
-            found.append(offsets)
-        if found and _height(buffers, found[-1]) <= target:
-            break
-    return min(found, key=lambda offsets: _height(buffers, offsets))
+    best = _stacked(buffers, replace(budget, work=0))
+    if _height(buffers, best) > target and sum(b.size.evaluate({}) + b.alignment for b in buffers) < LARGEST:
+        steps = steps_within(budget.exact if capacity is None else budget.capacity, interference(buffers))
+        exact = pack_exactly(buffers, best, capacity=capacity, seed=budget.seed, steps=steps).offsets
+        best = best if exact is None else exact
+    if _height(buffers, best) <= target:
+        return best
+    return min(best, _stacked(buffers, budget), key=lambda offsets: _height(buffers, offsets))
+
+
+def _stacked(buffers: Sequence[Buffer], budget: SearchBudget) -> list[int]:
+    """Return the offsets of the best stacking found, each buffer at the lowest multiple of its alignment
+    above those below.
+    """
+    found = search(_rounded(buffers), {}, budget).stacking
+    sizes = [b.size.evaluate({}) for b in buffers]
+    offsets = [0] * len(buffers)
+    for i in found.order:
+        top = max((offsets[j] + sizes[j] for j in found.below[i]), default=0)
+        offsets[i] = align_up(top, buffers[i].alignment)
+    return offsets
 
 
 def _height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
@@ -206,35 +217,6 @@ def _rounded(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
     """Return the buffers at the sizes that they take up in a pile: what lies on one starts at a multiple."""
     step = lcm(*(b.alignment for b in buffers))
     return tuple(replace(b, size=round_up(b.size, step)) for b in buffers)
-
-
-def _attempts(
-    buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None
-) -> Iterator[Callable[[], list[int] | None]]:
-    def stacked(wanted: SearchBudget) -> list[int]:
-        found = search(_rounded(buffers), {}, replace(wanted, exact=0))
-        return _pile(buffers, found.regimes[-1][1])
-
-    def exact() -> list[int] | None:
-        neighbours = interference(buffers)
-        steps = steps_within(budget.exact if capacity is None else budget.capacity, neighbours)
-        return pack_exactly(buffers, neighbours, capacity=capacity, seed=budget.seed, steps=steps).offsets
-
-    yield lambda: stacked(replace(budget, work=0))
-    yield exact
-    yield lambda: stacked(budget)
-
-
-def _pile(buffers: Sequence[Buffer], stacking: Stacking) -> list[int]:
-    """Return the offsets of `stacking`, each buffer at the lowest multiple of its alignment above those
-    below.
-    """
-    sizes = [b.size.evaluate({}) for b in buffers]
-    offsets = [0] * len(buffers)
-    for i in stacking.order:
-        top = max((offsets[j] + sizes[j] for j in stacking.below[i]), default=0)
-        offsets[i] = align_up(top, buffers[i].alignment)
-    return offsets
 
 
 # -- the arena beside the floor, far past declared bounds ---------------------------------------------------

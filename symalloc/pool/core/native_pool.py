@@ -1,8 +1,4 @@
-"""The pool's native core: real memory, any thread, the decisions of `reference_pool.py`.
-
-Where the native library is missing, NativeMissingError says so; the reference and `symalloc replay` work
-without it.
-"""
+"""The pool's native core: real memory, any thread."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ import tvm_ffi
 
 from symalloc.arguments import shown
 from symalloc.errors import meant
-from symalloc.native.library import load_library
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.core.block_handle import BlockHandle
 from symalloc.pool.core.callback_table import CallbackTable
@@ -27,7 +22,6 @@ from symalloc.pool.core.interrupts import CallbackInterruptError, deliver_interr
 from symalloc.pool.core.pool_errors import (
     BadFreeError,
     BoundsError,
-    NativeMissingError,
     OutOfMemoryError,
     OverrunError,
     PoolError,
@@ -290,9 +284,6 @@ _DTYPES = _Dtypes()
 
 @cache
 def _load() -> None:
-    reason = load_library()
-    if reason is not None:
-        raise NativeMissingError(reason)
     pool_functions.trim.release_gil = True
     pool_functions.set_main_thread(main_thread().ident or 0)
     for error in (

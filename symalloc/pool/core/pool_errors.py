@@ -11,10 +11,6 @@ class PoolUsageError(PoolError, ValueError):
     """An amount, an option or a trace makes no sense."""
 
 
-class NativeMissingError(PoolError, ImportError):
-    """The native library is not installed, or cannot be loaded."""
-
-
 class BadFreeError(PoolError, ValueError):
     """A freed handle or address is no live block: freed before, never allocated, or inside a block."""
 

@@ -12,8 +12,8 @@ from symalloc.planner.buffers.call_columns import CallColumns
 from symalloc.planner.buffers.call_timeline import CallTimeline, sizes_of
 from symalloc.planner.buffers.coefficient_bound import CoefficientBound
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
+from symalloc.planner.grid import Grid
 from symalloc.planner.plan_functions import plan_program
-from symalloc.planner.search.grid import Grid
 from symalloc.program.ir import Instruction, NotUnderstood, Var
 from symalloc.program.types import DType, ScalarType
 from symalloc.prover.domain import Domain

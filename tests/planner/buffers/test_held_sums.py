@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from symalloc.planner import grid
 from symalloc.planner.buffers.held_sums import MOST_KINDS, HeldColumns, held_sums
-from symalloc.planner.search import grid
 
 COLUMNS = 40
 HELD = [[(0, 2, 5)], [], [(0, 0, 1), (1, 7, 9)], [(0, 3, 3)]]

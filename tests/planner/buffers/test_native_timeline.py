@@ -132,7 +132,7 @@ def test_the_library_reads_and_writes_within_its_arrays() -> None:
     script = f"""
 import sys, pathlib, pytest
 from symalloc.native.library import load_library
-assert load_library(pathlib.Path({str(folder / LIBRARY)!r})) is None
+load_library(pathlib.Path({str(folder / LIBRARY)!r}))
 sys.exit(pytest.main(["-s", "-n", "0", "-p", "no:cacheprovider", "-m", "not sanitize", *{files!r}]))
 """
     environment = {

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.zoo_models import chain
 from symalloc.planner import plan_functions
 from symalloc.planner.buffers.result_memory import _Relief
+from symalloc.planner.grid import Values
 from symalloc.planner.planner_options import BoundsUse, PlanOptions
-from symalloc.planner.search.grid import Values
 from symalloc.program.ir import Instruction, Operand, Origin, Var
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover

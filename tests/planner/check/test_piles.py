@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.piles import directly_above
-from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.search.stacking import Stacking
+from symalloc.planner.offsets import assemble
+from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import constant
 from tests.planner.brute_stackings import together
-from tests.planner.search.test_stacking_search import problems
+from tests.planner.test_stack import problems
 from tests.scale import tries
 
 PROVER = Prover()
@@ -26,7 +26,7 @@ PROVER = Prover()
 @given(problems(most=12), st.randoms(use_true_random=False))
 def test_all_that_live_together_are_reached(buffers: tuple[Buffer, ...], random: Random) -> None:
     order = random.sample(range(len(buffers)), len(buffers))
-    arena = assemble(buffers, [(None, Stacking.of(order, buffers))], Domain(), PROVER)
+    arena = assemble(buffers, Stacking.of(order, buffers), Domain(), PROVER)
     above: dict[int, set[int]] = {i: set() for i in range(len(buffers))}
     for low, high in directly_above(arena.placements):
         assert together(buffers[low], buffers[high])
@@ -42,5 +42,5 @@ def reaches(above: dict[int, set[int]], low: int, high: int) -> bool:
 
 def test_there_are_few_however_many_live_together() -> None:
     buffers = [Buffer(id=i, name=str(i), size=constant(64), live=((i, 1000),)) for i in range(300)]
-    arena = assemble(buffers, [(None, Stacking.of(range(300), buffers))], Domain(), PROVER)
+    arena = assemble(buffers, Stacking.of(range(300), buffers), Domain(), PROVER)
     assert len(list(directly_above(arena.placements))) == 299

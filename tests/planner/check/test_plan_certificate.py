@@ -13,14 +13,15 @@ import pytest
 from symalloc.planner.check.obligations import obligations
 from symalloc.planner.check.plan_certificate import INDEX, plan_certificate, write_certificate
 from symalloc.planner.interference import interference
-from symalloc.planner.layout.assemble import assemble
 from symalloc.planner.memory_plan import Buffer, Plan
+from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.search.stacking import Stacking
+from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, round_up, symbol
+from tests.planner.brute_stackings import chosen_by
 
 B, N = symbol("b"), symbol("n")
 DOMAIN = Domain()
@@ -50,12 +51,12 @@ BUFFERS = (
 
 
 def plan() -> Plan:
-    """Two regimes, a maximum, divisions, a product."""
-    regimes = [
-        (le(N, 16), Stacking.of((2, 0, 1, 3, 4), BUFFERS)),
-        (None, Stacking.of((1, 0, 2, 3, 4), BUFFERS)),
-    ]
-    arena = assemble(BUFFERS, regimes, DOMAIN, Prover())
+    """A choice, a maximum, divisions, a product."""
+    one, other = (
+        assemble(BUFFERS, Stacking.of(order, BUFFERS), DOMAIN, Prover())
+        for order in ((2, 0, 1, 3, 4), (1, 0, 2, 3, 4))
+    )
+    arena = chosen_by(le(N, 16), one, other)
     return Plan(function="main", arenas=(arena,), guards=guards([arena], DOMAIN, Prover()))
 
 

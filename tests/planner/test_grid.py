@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.search.grid import Grid, score_grid
+from symalloc.planner.grid import Grid, sample_grid, score_grid
+from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import conjunction, disjunction, eq, le, ne
 from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
@@ -100,3 +101,12 @@ def test_a_symbol_that_may_be_zero_is_scored_there_too() -> None:
     assert {0} < {point[1] for point in grid.points}
     assert all(point[0] >= 1 for point in grid.points), "n starts at what is declared"
     assert all(all(point) for point in score_grid([n + p, p], {}).points)
+
+
+def test_samples_lie_inside_the_domain() -> None:
+    domain = Domain(lower={"n": 5}, upper={"m": 3}, assumptions=(le(symbol("n"), 200),))
+    found = sample_grid(domain, ("m", "n"))
+    assert found.points and all(domain.contains(found.binding(i)) for i in range(len(found)))
+    assert not sample_grid(Domain(assumptions=(le(symbol("n"), -1),)), ("n",)).points
+    assert not sample_grid(Domain(lower={"n": 5}, upper={"n": 4}), ("n",)).points
+    assert sample_grid(Domain(), ()).binding(0) == {}

@@ -1,4 +1,4 @@
-"""Points at which stackings are judged: a geometric grid over the symbols, and where two sizes cross.
+"""Grids of bindings: where stackings are judged, and where what is to hold in a domain is tried first.
 
 Values are floats (exact below 2**53): they rank stackings and prove nothing.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain, product
 from operator import mul
 from random import Random
@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, Monomial
@@ -34,6 +35,8 @@ MOST_CROSSINGS = 24
 MOST_SIZES = 128  # that are compared with each other
 EXACT = 2.0**53  # below which floats have every integer
 MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
+EXTENTS = (0, 1, 2, 3, 7, 16, 33, 100, 192, 1000, 4096)
+LARGE, MIDDLE = 4096, 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,3 +265,57 @@ class Columns(Algebra[Values, Truths]):
 
     def disjunction(self, operands: Sequence[Truths]) -> Truths:
         return reduce(np.logical_or, operands, np.full(self.count, False))
+
+
+# -- inside a domain ---------------------------------------------------------------------------------------
+
+
+def sample_grid(domain: Domain, names: Sequence[str]) -> Grid:
+    """A few bindings of `names`, and of what else `domain` speaks of, inside it: all symbols alike, and each
+    of `names` by itself none, or large.
+    """
+    spoken = frozenset().union(*(a.symbols for a in domain.assumptions))
+    every = tuple(dict.fromkeys((*names, *sorted(spoken))))
+    return _assumed(domain, Grid(names=every, points=_within(_bounds(domain, every), len(names))))
+
+
+def grid_within(domain: Domain, names: tuple[str, ...], points: Iterable[tuple[int, ...]]) -> Grid:
+    """Return the grid of `points`, each extent moved within its bounds; none outside of `domain`."""
+    bounds = _bounds(domain, names)
+    if any(low > high for low, high in bounds):
+        return Grid(names=names, points=())
+    moved = (tuple(min(max(e, low), high) for e, (low, high) in zip(p, bounds, strict=True)) for p in points)
+    return _assumed(domain, Grid(names=names, points=tuple(dict.fromkeys(moved))))
+
+
+def _bounds(domain: Domain, names: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    return tuple([(domain.lower_of(name), min(domain.upper_of(name), INT64_MAX)) for name in names])
+
+
+def _assumed(domain: Domain, grid: Grid) -> Grid:
+    """Return the points of `grid` at which what `domain` assumes holds."""
+    if not domain.assumptions:
+        return grid
+    inside = (i for i in range(len(grid)) if _inside(domain, grid.binding(i)))
+    return Grid(names=grid.names, points=tuple(grid.points[i] for i in inside))
+
+
+@lru_cache(maxsize=256)
+def _within(bounds: tuple[tuple[int, int], ...], own: int) -> tuple[tuple[int, ...], ...]:
+    """The points that `sample_grid` starts from, each extent moved within its bounds."""
+    count = len(bounds)
+    wanted = [(extent,) * count for extent in EXTENTS]
+    for axis in range(own if own > 1 else 0):
+        for extent, others in ((0, (1, LARGE)), (LARGE, (1, MIDDLE))):
+            wanted += [(*(rest,) * axis, extent, *(rest,) * (count - axis - 1)) for rest in others]
+    if any(low > high for low, high in bounds):
+        return ()
+    lows, highs = zip(*bounds, strict=True) if bounds else ((), ())
+    return tuple([tuple(map(min, map(max, point, lows), highs)) for point in wanted])
+
+
+def _inside(domain: Domain, binding: Mapping[str, int]) -> bool:
+    try:
+        return domain.contains(binding)
+    except (KeyError, ZeroDivisionError):
+        return False

@@ -19,10 +19,10 @@ from symalloc.planner.buffers.call_timeline import CallProfile, CallTimeline, si
 from symalloc.planner.buffers.candidate import Candidate
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.buffers.shape_search import ShapeSearch, WorstShapes
+from symalloc.planner.grid import Grid, Values
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.search.grid import Grid, Values
-from symalloc.planner.search.worst_shapes import Growth, worst_shapes
+from symalloc.planner.worst_shapes import Growth, worst_shapes
 from symalloc.program.ir import Instruction, MakeTuple, Origin, Program, Var
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover

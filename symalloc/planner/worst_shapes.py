@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from symalloc.planner.search.grid import Grid, Values, mirrored
+from symalloc.planner.grid import Grid, Values, mirrored
 
 Excesses: TypeAlias = Callable[[Sequence[tuple[int, ...]]], tuple[Grid, Values] | None]
 """The excess at given points, those of them that are defined; None where none is."""

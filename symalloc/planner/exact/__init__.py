@@ -1,1 +1,0 @@
-"""An exact method for problems of fixed sizes."""

@@ -1,1 +1,0 @@
-"""From stackings to offsets: max-plus formulas simplified by proved dominance; whole storages."""

@@ -1,0 +1,490 @@
+"""A stacking made into expressions: the arena's size and an offset for each buffer.
+
+off_i = max over those below of off_j + size_j, simplified by proved dominance.  An offset is kept as its
+alternatives (their maximum is meant), so that sums distribute and most maxima vanish before an expression is
+built.  Layers repeat: every distinct question is asked once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain
+from math import gcd, isfinite
+from operator import iadd
+from typing import TypeAlias
+
+import numpy as np
+
+from symalloc.planner.grid import Columns, Grid, Values, sample_grid
+from symalloc.planner.memory_plan import Arena, Buffer, Placement
+from symalloc.planner.plan_budget import PlanBudget
+from symalloc.planner.stack import Stacking
+from symalloc.program.record import record
+from symalloc.prover.domain import Domain
+from symalloc.prover.ordering import SyntacticOrder
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Verdict
+from symalloc.size.choice import maximum
+from symalloc.size.condition import Condition, eq, le
+from symalloc.size.expr import ZERO, Expr, Monomial, round_up
+
+PROVER_BUDGET = 8  # questions to the prover about one stacking
+OPEN = 4  # that a question which stays open counts for
+COMPARED, ASKED = 10, 500  # work that a comparison counts besides its terms, and a question to the prover
+MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences looked at closely: for a stacking, and for each buffer
+LONG = 24  # terms of alternatives that become one maximum
+MOST_NESTED = 24  # such maxima within each other
+LONGEST = 12_000  # characters of one of them
+ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 32, 128  # beyond these two are replaced where that adds next to nothing
+MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these whatever it adds; terms are those of all together
+FEW_ALTERNATIVES, FEW_TERMS = 4, 32  # where so much was compared that formulas have to be short
+FEW_KEPT = 8  # that are compared one by one
+NEXT_TO_NOTHING = 0.02  # of the maximum, at any sample
+MOST_DISTINCT = 64  # offsets, beyond which the pairs to look at cost more than the VM would save
+MOST_TRIED = 400  # pairs of offsets that are possible at the samples
+
+Alternatives: TypeAlias = tuple[Expr, ...]
+
+
+class FormulasTooLongError(Exception):
+    """To tell which alternatives of offsets matter is more work than is worth it."""
+
+
+def assemble(
+    buffers: Sequence[Buffer],
+    stacking: Stacking,
+    domain: Domain,
+    prover: Prover,
+    *,
+    prover_budget: int = PROVER_BUDGET,
+    budget: PlanBudget | None = None,
+) -> Arena:
+    """Return the arena of `buffers` in `stacking`, over `domain`; there is at least one buffer.
+
+    With a `prover_budget` of 0 the prover is not asked what dominates what: offsets are longer, and what has
+    to be proved of them can be seen.  Raises FormulasTooLongError, also where `budget` is exhausted.
+    """
+    if len(buffers) == 1:
+        return Arena.of(buffers[0].size, [Placement(buffers[0], ZERO)])
+    symbols = frozenset().union(*(b.size.symbols for b in buffers))
+    most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
+    dominance = Dominance(domain, prover, symbols, prover_budget=prover_budget, most=most, budget=budget)
+    placed = offsets(buffers, stacking, dominance)
+    size = arena_size(buffers, stacking, placed, dominance)
+    merged = merge_offsets(buffers, stacking, placed, size, dominance)
+    built = {alternatives: maximum(*alternatives) for alternatives in dict.fromkeys(merged)}
+    placements = (Placement(b, built[alternatives]) for b, alternatives in zip(buffers, merged, strict=True))
+    return replace(Arena.of(maximum(*size), placements), raised=dominance.raised)
+
+
+def storage(
+    buffers: Sequence[Buffer], domain: Domain, prover: Prover, *, prover_budget: int = PROVER_BUDGET
+) -> Arena:
+    """Return an arena with all of `buffers`, which are never live at once, at offset 0: as large as the
+    largest of them at each binding.
+
+    `prover_budget` is that of `assemble`.
+    """
+    names = frozenset().union(*(b.size.symbols for b in buffers))
+    dominance = Dominance(domain, prover, names, prover_budget=prover_budget)
+    size = maximum(*prune((b.size for b in buffers), dominance))
+    return replace(Arena.of(size, (Placement(b, ZERO) for b in buffers)), raised=dominance.raised)
+
+
+# -- offsets as alternatives --------------------------------------------------------------------------------
+
+
+def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives]:
+    """Return for each buffer the alternatives whose maximum is its offset, a multiple of its alignment.
+
+    Long ones become one maximum, which what lies above does not repeat; where such maxima are nested too
+    deep, or get too long, there are fewer alternatives instead.  Raises FormulasTooLongError once
+    `dominance` or its budget is exhausted.
+    """
+    raised = dominance.raised
+    found = _offsets(buffers, stacking, dominance, nested=MOST_NESTED)
+    if found is None:
+        dominance.raised = raised
+        found = _offsets(buffers, stacking, dominance, nested=0)
+    assert found is not None
+    return found
+
+
+def _offsets(
+    buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance, *, nested: int
+) -> list[Alternatives] | None:
+    """Return the offsets with maxima that are at most so often `nested`; None where these do not do."""
+    found: list[Alternatives] = [()] * len(buffers)
+    known: dict[tuple[frozenset[tuple[Alternatives, Expr]], int], Alternatives] = {}
+    depths: dict[Alternatives, int] = {}
+    for current in stacking.order:
+        step = buffers[current].alignment
+        under = frozenset((found[j], buffers[j].size) for j in stacking.below[current])
+        placed = known.get((under, step))
+        if placed is None:
+            ends = list(_ends((found[j], buffers[j].size) for j in stacking.below[current]))
+            dominance.budget.spend(sum(len(end.terms) for end in ends))
+            pruned = prune((dominance.align(end, step) for end in ends), dominance)
+            placed = tuple(dominance.align(e, step) for e in pruned)
+            depth = max((depths[starts] for starts, _ in under), default=0)
+            if nested and _is_long(placed):
+                placed, depth = _one_maximum(placed), depth + 1
+                if depth > nested or len(placed[0].key) > LONGEST:
+                    return None
+            if dominance.exhausted or dominance.budget.exhausted:
+                raise FormulasTooLongError
+            known[under, step] = placed
+            depths.setdefault(placed, depth)
+        found[current] = placed
+    return found
+
+
+def _is_long(alternatives: Alternatives) -> bool:
+    return len(alternatives) > 1 and sum(len(e.terms) for e in alternatives) > LONG
+
+
+def _one_maximum(alternatives: Alternatives) -> Alternatives:
+    """Return the maximum of `alternatives`; what divides them all stands before it, where it can be seen."""
+    grain = gcd(*(c for e in alternatives for c in e.terms.values()))
+    parts = (Expr({m: c // grain for m, c in e.terms.items()}) for e in alternatives)
+    return (grain * maximum(*parts),)
+
+
+def arena_size(
+    buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives], dominance: Dominance
+) -> Alternatives:
+    """Return the alternatives whose maximum is the height of the whole stacking in bytes.
+
+    What lies under another buffer ends where that starts or before.
+    """
+    covered = frozenset(chain.from_iterable(stacking.below))
+    tops = ((placed[i], buffer.size) for i, buffer in enumerate(buffers) if i not in covered)
+    return prune(_ends(dict.fromkeys(tops)), dominance)
+
+
+def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
+    """Return the alternatives of where buffers end, given those of where they start and their sizes."""
+    return dict.fromkeys(alternative + size for starts, size in placed for alternative in starts)
+
+
+# -- the alternatives that matter, and no more of them than a formula should have ---------------------------
+
+
+def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
+    """The candidates that no other is proved to reach, or fewer sums that reach all of them; zero where there
+    are none.
+    """
+    found = list(dict.fromkeys(candidates))
+    if len(found) <= 1:
+        return tuple(found) or (ZERO,)
+    totals = [_total(dominance.at_samples(e)) for e in found]
+    kept: list[Expr] = []
+    table: Values | None = None
+    for i in sorted(range(len(found)), key=lambda i: (-totals[i], -len(found[i].terms), found[i].key)):
+        larger = kept if table is None else _larger(kept, table, dominance.at_samples(found[i]))
+        if any(dominance.reaches(one, found[i]) for one in larger):
+            continue
+        kept.append(found[i])
+        if len(kept) > (FEW_ALTERNATIVES if dominance.exhausted else MOST_ALTERNATIVES):
+            kept = _fewer(kept, dominance)
+        table = None if len(kept) <= FEW_KEPT else np.array([dominance.at_samples(e) for e in kept])
+    return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
+
+
+def _larger(kept: Sequence[Expr], table: Values, values: Values) -> list[Expr]:
+    """Those of `kept`, whose values are the rows of `table`, that are nowhere less than `values`."""
+    return [kept[k] for k in np.flatnonzero(~(table < values).any(axis=1)).tolist()]
+
+
+def _total(values: Values) -> float:
+    """The sum of `values`, in which those that are not defined count as 0."""
+    total = float(values.sum())
+    return total if isfinite(total) else float(np.nan_to_num(values).sum())
+
+
+def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
+    """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
+    scarce = dominance.exhausted
+    enough = (FEW_ALTERNATIVES, FEW_TERMS) if scarce else (ENOUGH_ALTERNATIVES, ENOUGH_TERMS)
+    while len(alternatives) > 1 and _beyond(alternatives, *enough):
+        if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
+            return [maximum(*alternatives)] if len(alternatives) > ENOUGH_ALTERNATIVES else alternatives
+        cost, left, right = _nearest(alternatives, dominance)
+        if not scarce and cost > NEXT_TO_NOTHING and not _beyond(alternatives, MOST_ALTERNATIVES, MOST_TERMS):
+            break
+        both = _larger_terms(alternatives[left], alternatives[right])
+        dominance.raised += 1
+        rest = [e for k, e in enumerate(alternatives) if k not in (left, right)]
+        alternatives = [e for e in rest if not dominance.order.at_most(e, both)] + [both]
+    return alternatives
+
+
+def _beyond(alternatives: Sequence[Expr], most: int, terms: int) -> bool:
+    return len(alternatives) > most or sum(len(e.terms) for e in alternatives) > terms
+
+
+def _larger_terms(left: Expr, right: Expr) -> Expr:
+    """The sum with the larger coefficient of each term: at least either of the two."""
+    terms = {m: max(left.terms.get(m, 0), right.terms.get(m, 0)) for m in (*left.terms, *right.terms)}
+    return Expr({m: c for m, c in terms.items() if c})
+
+
+def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[float, int, int]:
+    """The two that are replaced with the least growth of the maximum, relative to it, at any sample, behind
+    that growth; of those alike the two with the most terms.
+    """
+    monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
+    matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
+    table = np.nan_to_num(np.stack([dominance.at_samples(_alone(m)) for m in monomials]))
+    top = (matrix @ table).max(axis=0, initial=1.0)
+    best: tuple[float, int, int, int] | None = None
+    for left in range(len(alternatives) - 1):
+        joined = np.maximum(matrix[left], matrix[left + 1 :])
+        costs = ((joined @ table) / top - 1).max(axis=1, initial=0.0)  # there may be no sample
+        lengths = np.count_nonzero(joined, axis=1)
+        for offset, (cost, length) in enumerate(zip(costs.tolist(), lengths.tolist(), strict=True)):
+            candidate = (round(cost, 9), -length, left, left + 1 + offset)
+            best = candidate if best is None else min(best, candidate)
+    assert best is not None
+    return best[0], best[2], best[3]
+
+
+def _alone(monomial: Monomial) -> Expr:
+    return Expr({monomial: 1})
+
+
+# -- fewer distinct offsets: the VM evaluates each distinct expression at every call ------------------------
+
+
+def merge_offsets(
+    buffers: Sequence[Buffer],
+    stacking: Stacking,
+    placed: Sequence[Alternatives],
+    arena: Alternatives,
+    dominance: Dominance,
+) -> list[Alternatives]:
+    """Return `placed` with as few distinct offsets as raising whole groups of equal offsets gets to."""
+    users = Counter(placed)
+    keys = {o: _key(o) for o in users if not _free(o)}
+    moving = sorted(keys, key=lambda o: (-len(keys[o]), users[o], keys[o]))  # dear ones first, by their text
+    if not 1 < len(moving) <= MOST_DISTINCT:
+        return list(placed)
+    groups = _OffsetGroups(dominance=dominance, rooms=_rooms(buffers, stacking, placed, arena))
+    tried = 0
+    for old in moving:
+        others = [o for o in moving if o is not old and o not in groups.moved]
+        for new in sorted(groups.likely(old, others), key=lambda o: (-users[o], keys[o])):
+            tried += 1
+            if tried > MOST_TRIED:
+                return [groups.now(offset) for offset in placed]
+            if groups.may_move(old, new):
+                groups.move(old, new)
+                users[new] += users[old]
+                break
+    return [groups.now(offset) for offset in placed]
+
+
+@record(kw_only=False)
+class _Headroom:
+    """A buffer at some offset: its size and alignment, and where the one above it, or the arena's end, is."""
+
+    size: Expr
+    alignment: int
+    above: Alternatives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OffsetGroups:
+    """The groups of equal offsets; `moved` says where a group has gone; `rooms` are those of all that is at
+    an offset now.
+    """
+
+    dominance: Dominance
+    rooms: dict[Alternatives, dict[_Headroom, None]]
+    moved: dict[Alternatives, Alternatives] = field(default_factory=dict)
+    values: dict[Alternatives, Values] = field(default_factory=dict)
+
+    def now(self, offset: Alternatives) -> Alternatives:
+        while offset in self.moved:
+            offset = self.moved[offset]
+        return offset
+
+    def move(self, old: Alternatives, new: Alternatives) -> None:
+        self.moved[old] = new
+        self.rooms[new].update(self.rooms[old])
+
+    def likely(self, old: Alternatives, others: Sequence[Alternatives]) -> list[Alternatives]:
+        """Return those of `others` that `old` may move to, as far as the samples tell."""
+        least = self.at_samples(old)
+        ceilings = [
+            self.at_samples(self.now(room.above)) - self.dominance.at_samples(room.size)
+            for room in self.rooms[old]
+        ]
+        most = np.min(ceilings, axis=0)
+        table = np.array([self.at_samples(new) for new in others]).reshape(len(others), len(least))
+        outside = ((table < least) | (table > most)).any(axis=1)
+        return [new for new, is_outside in zip(others, outside.tolist(), strict=True) if not is_outside]
+
+    def at_samples(self, offset: Alternatives) -> Values:
+        found = self.values.get(offset)
+        if found is None:
+            found = self.values[offset] = np.max([self.dominance.at_samples(e) for e in offset], axis=0)
+        return found
+
+    def may_move(self, old: Alternatives, new: Alternatives) -> bool:
+        """Return whether every buffer that is at `old` now may start at `new` instead."""
+        return self.below(old, new) and all(self.fits(room, new) for room in self.rooms[old])
+
+    def fits(self, room: _Headroom, new: Alternatives) -> bool:
+        """Return whether the buffer of `room` at `new` is aligned and does not reach the next one."""
+        aligned = all(self.dominance.align(start, room.alignment) is start for start in new)
+        return aligned and self.below(tuple(start + room.size for start in new), self.now(room.above))
+
+    def below(self, low: Alternatives, high: Alternatives) -> bool:
+        """Return whether the maximum of `low` is proved to be at most that of `high`."""
+        return all(any(self.dominance.reaches(b, a) for b in high) for a in low)
+
+
+def _rooms(
+    buffers: Sequence[Buffer], stacking: Stacking, placed: Sequence[Alternatives], arena: Alternatives
+) -> dict[Alternatives, dict[_Headroom, None]]:
+    """Return the limits of the offsets from above, by offset, each limit once."""
+    found: dict[Alternatives, dict[_Headroom, None]] = {offset: {} for offset in placed}
+    covered = {j for below in stacking.below for j in below}
+    for i, buffer in enumerate(buffers):
+        if i not in covered:
+            found[placed[i]][_Headroom(buffer.size, buffer.alignment, arena)] = None
+        for j in stacking.below[i]:
+            lower = buffers[j]
+            found[placed[j]][_Headroom(lower.size, lower.alignment, placed[i])] = None
+    return found
+
+
+def _free(offset: Alternatives) -> bool:
+    return len(offset) == 1 and offset[0].as_constant is not None
+
+
+def _key(offset: Alternatives) -> str:
+    return ",".join(e.key for e in offset)
+
+
+# -- comparisons that hold for every shape: cheap answers first, each question asked once -------------------
+
+
+class Dominance:
+    """`reaches` and `align` over one domain.
+
+    What fails at a sample binding is never asked; what can be seen costs little.  `prover_budget` is how many
+    questions the prover is asked about the rest, those left open counted `OPEN` times; then none any more:
+    offsets keep alternatives that they could do without, nothing is lost.  `most` differences are looked at
+    closely.  `raised` counts the sums that took the place of others which they only bound.  What is compared
+    is counted in `budget`, in terms.
+    """
+
+    __slots__ = (
+        *(
+            "_aligned",
+            "_budget",
+            "_columns",
+            "_domain",
+            "_grid",
+            "_monomials",
+            "_names",
+            "_prover",
+            "_reached",
+        ),
+        *("_values", "budget", "most", "order", "raised"),
+    )
+
+    def __init__(
+        self,
+        domain: Domain,
+        prover: Prover,
+        names: Iterable[str],
+        *,
+        prover_budget: int = PROVER_BUDGET,
+        most: int = 10 * MOST_COMPARED,
+        budget: PlanBudget | None = None,
+    ) -> None:
+        self.budget = PlanBudget() if budget is None else budget
+        self.order, self.raised, self.most = SyntacticOrder(domain, most), 0, most
+        self._domain, self._prover, self._budget = domain, prover, prover_budget
+        assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
+        self._names = tuple(sorted({*names, *assumed}))
+        self._grid: Grid | None = None
+        self._reached: dict[tuple[Expr, Expr], bool] = {}
+        self._aligned: dict[tuple[Expr, int], Expr] = {}
+        self._values: dict[Expr, Values] = {}
+        self._monomials: dict[Monomial, Values] = {}
+        self._columns: Columns | None = None
+
+    def reaches(self, high: Expr, low: Expr) -> bool:
+        """Return whether `high >= low` is proved for every binding."""
+        key = (high, low)
+        found = self._reached.get(key)
+        if found is None:
+            self.budget.spend(COMPARED + len(high.terms) + len(low.terms))
+            found = self.may_reach(high, low) and (self.order.at_most(low, high) or self._ask(le(low, high)))
+            self._reached[key] = found
+        return found
+
+    @property
+    def exhausted(self) -> bool:
+        """True once so much was compared that only what terms show is seen: formulas must be short from
+        here on.
+        """
+        return self.order.compared > self.most
+
+    def may_reach(self, high: Expr, low: Expr) -> bool:
+        """Return whether `high >= low` at the sample bindings."""
+        return not (self.at_samples(high) < self.at_samples(low)).any()
+
+    def at_samples(self, expr: Expr) -> Values:
+        """Return the values at the sample bindings; nan where a divisor is zero."""
+        found = self._values.get(expr)
+        if found is None:
+            self.budget.spend(COMPARED + len(expr.terms))
+            parts = [coefficient * self._monomial(monomial) for monomial, coefficient in expr.terms.items()]
+            found = self._values[expr] = reduce(iadd, parts) if parts else np.zeros(len(self.grid))
+        return found
+
+    @property
+    def grid(self) -> Grid:
+        """The sample bindings, made where they are first needed."""
+        if self._grid is None:
+            self._grid = sample_grid(self._domain, self._names)
+        return self._grid
+
+    def _monomial(self, monomial: Monomial) -> Values:
+        found = self._monomials.get(monomial)
+        if found is None:
+            if self._columns is None:
+                self._columns = Columns(self.grid)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = self._monomials[monomial] = self._columns.product(monomial)
+        return found
+
+    def align(self, expr: Expr, step: int) -> Expr:
+        """`expr` rounded up to a multiple of `step` bytes; as it is where it is proved to be one."""
+        if all(c % step == 0 for c in expr.terms.values()):
+            return expr
+        key = (expr, step)
+        found = self._aligned.get(key)
+        if found is None:
+            even = self._always_zero(expr % step)
+            found = self._aligned[key] = expr if even else round_up(expr, step)
+        return found
+
+    def _ask(self, condition: Condition) -> bool:
+        if self._budget <= 0:
+            return False
+        self.budget.spend(ASKED)
+        proof = self._prover.prove(condition, self._domain, explain=False)
+        self._budget -= OPEN if proof.unknown else 1
+        return proof.verdict is Verdict.ALWAYS_VALID
+
+    def _always_zero(self, remainder: Expr) -> bool:
+        return not self.at_samples(remainder).any() and self._ask(eq(remainder, 0))

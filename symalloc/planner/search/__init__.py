@@ -1,1 +1,0 @@
-"""The search over stackings, scored over the whole domain."""

@@ -1,0 +1,504 @@
+"""Stackings: who lies on whom in an arena, and the search for one whose height stays nearest to the floor.
+
+A stacking is an order of the buffers, bottom first, that says which of two interfering ones lies below.  One
+taken from a packing at one binding is right for every binding: the offsets that follow keep each pair apart
+whatever the sizes.  Only its height varies; it is judged by the worst ratio to the floor over a grid of
+bindings, then by the mean.  The search stops as soon as the worst is 1.
+
+It tries greedy packings at several bindings, then a local search from the best (ruin and recreate: Schrimpf
+et al., Record Breaking Optimization Results Using the Ruin and Recreate Principle, 2000).  Greedy by size
+with best fit is that of Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference (2020);
+first fit by size, area or begin are the classics of dynamic storage allocation.  Buffers go by their index.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import isfinite, sqrt
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from symalloc.native.flat_lists import lists_of
+from symalloc.native.native_functions import packer_functions
+from symalloc.planner.fold import folded, folds_of, unfolded
+from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, score_grid
+from symalloc.planner.interference import (
+    Changes,
+    changes_of,
+    interference,
+    most_at_once,
+    pairs_live_together,
+)
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.plan_budget import PlanBudget
+from symalloc.planner.planner_options import EffortName
+from symalloc.size.expr import Expr
+
+if TYPE_CHECKING:
+    from symalloc.native.native_functions import GraphObject
+
+PERFECT = 1.0 + 1e-9
+ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
+FIRST_STEPS = 16  # in the first round, twice as many in each that follows
+WORK_EACH = 4_000  # of local search at most, for each buffer
+LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
+LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
+SEEDS = (1 << 63) - 1
+
+Key: TypeAlias = Callable[["StackingProblem", Sequence[int], int], float]
+
+# what a greedy packing places first; ties go to the one that begins first, then to the lower index
+_ORDERS: Mapping[str, Key] = {
+    "lasting": lambda problem, sizes, i: -sizes[i] * sqrt(problem.durations[i]),
+    "conflict": lambda problem, sizes, i: -sizes[i] * sum(map(sizes.__getitem__, problem.neighbours[i])),
+    "size": lambda _, sizes, i: -sizes[i],
+    "area": lambda problem, sizes, i: -sizes[i] * problem.durations[i],
+    "span": lambda problem, _, i: -problem.durations[i],
+    "begin": lambda problem, _, i: problem.begins[i],
+}
+HEURISTICS = (  # an order, and whether the smallest gap is taken instead of the lowest; the best come first
+    ("lasting", True),
+    ("conflict", True),
+    ("size", True),
+    ("area", True),
+    ("size", False),
+    ("span", True),
+    ("area", False),
+    ("begin", True),
+    ("conflict", False),
+    ("begin", False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchBudget:
+    """The budget of one search.  All of it is counted: the same seed gives the same answer under any load.
+
+    `points` bindings are packed at with `heuristics` each, as long as `packing` lasts, in pairs of buffers
+    that were looked at.  `work` bounds the local search, in steps times points times what is live together.
+    For problems of fixed sizes `exact` bounds the exact method, `capacity` where a packing within a capacity
+    is looked for, both in steps times neighbours of a buffer.
+    """
+
+    seed: int = 0
+    points: int = 8
+    heuristics: int = 4
+    packing: int = 2_000_000
+    work: int = 400_000
+    exact: int = 500_000
+    capacity: int = 10_000_000
+
+    @classmethod
+    def of(cls, effort: EffortName, *, seed: int = 0) -> SearchBudget:
+        """Return the budget that an effort stands for."""
+        return replace(_BUDGETS[effort], seed=seed)
+
+
+_BUDGETS: Mapping[EffortName, SearchBudget] = {
+    "quick": SearchBudget(),
+    "normal": SearchBudget(
+        points=16,
+        heuristics=len(HEURISTICS),
+        packing=4_000_000,
+        work=4_000_000,
+        exact=6_000_000,
+        capacity=150_000_000,
+    ),
+    "thorough": SearchBudget(
+        points=48,
+        heuristics=len(HEURISTICS),
+        packing=60_000_000,
+        work=100_000_000,
+        exact=150_000_000,
+        capacity=1_500_000_000,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stacking:
+    """`order` lists the buffers bottom first; `below[i]` holds those that i lies on directly: the others that
+    interfere with i and come before it are below one of them.
+    """
+
+    order: tuple[int, ...]
+    below: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, order: Sequence[int], buffers: Sequence[Buffer]) -> Stacking:
+        """Return the stacking in which of two that are live together the one that comes first in `order` lies
+        below.
+        """
+        graph = _graph((), changes_of([b.live for b in buffers]))
+        return _piled(graph, order, [0] * len(order), np.empty((1, 0)))[0]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Score:
+    """Height over floor, 1 at best; the lesser is the better."""
+
+    worst: float
+    mean: float
+
+    @classmethod
+    def of(cls, ratios: Values) -> Score:
+        """Return the score of these ratios, rounded so that noise in the last digits decides nothing."""
+        return cls(round(float(ratios.max()), 9), round(float(ratios.mean()), 9))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The stacking found: its `score` over the grid, and `excess`, the most bytes above the floor there.
+
+    `representative` is a binding at which the search packed; `steps` counts what was tried.
+    """
+
+    stacking: Stacking
+    score: Score
+    excess: float
+    representative: Mapping[str, int]
+    steps: int
+
+
+def search(
+    buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget | None = None
+) -> SearchResult:
+    """Return the best stacking found for `buffers`.
+
+    `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
+    Layers are stacked alike, but where one by one they come nearer to the floor.  What is done is counted in
+    `whole`, too; once that is exhausted the search ends with what it has.
+    """
+    whole = PlanBudget() if whole is None else whole
+    if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
+        return _at_floor(buffers, ranges)  # their sum, or the largest
+    classes = folded(buffers)
+    if classes is None:
+        return _stacked(buffers, ranges, budget, whole)
+    alike = _stacked(folds_of(buffers, classes), ranges, budget, whole)
+    if alike.score.worst > PERFECT and not whole.exhausted:
+        single = _stacked(buffers, ranges, budget, whole)
+        if single.score < alike.score:
+            return single
+    return replace(alike, stacking=Stacking.of(unfolded(alike.stacking.order, classes), buffers))
+
+
+def _at_floor(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
+    """Return the stacking of buffers that are all live together, or never two of them."""
+    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
+    return SearchResult(
+        stacking=Stacking.of(range(len(buffers)), buffers),
+        score=Score(1.0, 1.0),
+        excess=0.0,
+        representative=typical_binding(names, ranges),
+        steps=1,
+    )
+
+
+def _stacked(
+    buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget
+) -> SearchResult:
+    problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing)
+    points = representatives(problem, ranges, budget.points)
+    run = _StackingSearch(problem=problem, budget=budget, whole=whole)
+    best = run.best_from(points)
+    return SearchResult(
+        stacking=best.stacking,
+        score=best.score,
+        excess=float(((best.ratios - 1) * problem.floors).max()),
+        representative=problem.grid.binding(points[0]),
+        steps=run.steps,
+    )
+
+
+# -- the problem in numbers --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackingProblem:
+    """`buffers` with the numbers that the search works on.
+
+    `pairs` counts those that are live together; `neighbours` holds the indices of the buffers that interfere
+    with each, none where all is `crowded`.  `sizes` holds the distinct sizes and `kinds` which of them each
+    buffer has; `values[k, g]` is the k-th size at point g of the grid, `floors[g]` the floor there (at least
+    1 byte).  `graph` holds neighbours and live ranges for the native library.
+    """
+
+    buffers: Sequence[Buffer]
+    neighbours: tuple[tuple[int, ...], ...]
+    pairs: int
+    crowded: bool
+    begins: tuple[int, ...]
+    durations: tuple[int, ...]
+    sizes: tuple[Expr, ...]
+    kinds: tuple[int, ...]
+    grid: Grid
+    values: Values
+    floors: Values
+    graph: GraphObject = field(repr=False)
+
+    @classmethod
+    def of(cls, buffers: Sequence[Buffer], ranges: Ranges, *, most_pairs: int) -> StackingProblem:
+        """Return the problem of `buffers`, on a grid that `ranges` steers.
+
+        It is crowded where more than `most_pairs` are live together: they are not looked at.
+        """
+        distinct: dict[Expr, int] = {}
+        kinds = tuple(distinct.setdefault(b.size, len(distinct)) for b in buffers)
+        sizes = tuple(distinct)
+        grid = score_grid(sizes, ranges)
+        values = np.nan_to_num(grid.values(sizes))
+        lives = [b.live for b in buffers]
+        pairs = pairs_live_together(lives)
+        neighbours = () if pairs > most_pairs else interference(buffers)
+        return cls(
+            buffers=buffers,
+            neighbours=neighbours,
+            pairs=pairs,
+            crowded=pairs > most_pairs,
+            begins=tuple(live[0][0] if live else 0 for live in lives),
+            durations=tuple(sum(end - begin for begin, end in live) for live in lives),
+            sizes=sizes,
+            kinds=kinds,
+            grid=grid,
+            values=values,
+            floors=_floors(buffers, values, kinds),
+            graph=_graph(neighbours, changes_of(lives)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.buffers)
+
+    def relative(self, point: int) -> list[float]:
+        """Return the size of each buffer at a point of the grid, in multiples of the floor there."""
+        values: list[float] = (self.values[:, point] / self.floors[point]).tolist()
+        return [values[kind] for kind in self.kinds]
+
+    def sizes_at(self, point: int) -> list[int]:
+        """Return the size of each buffer at a point of the grid: bytes, or larger units where the native
+        library could not add them up.
+        """
+        binding = self.grid.binding(point)
+        values = [size.evaluate(binding) for size in self.sizes]
+        found = [values[kind] for kind in self.kinds]
+        unit = sum(found) // LARGEST + 1
+        return [-(-size // unit) for size in found] if unit > 1 else found
+
+
+def _floors(buffers: Sequence[Buffer], values: Values, kinds: Sequence[int]) -> Values:
+    """Return the most bytes that are live at one position, at each point; `values` has a row a kind."""
+    now, floors = np.zeros(values.shape[1]), np.ones(values.shape[1])
+    for begins, ends in changes_of([b.live for b in buffers]):
+        for i in ends:
+            now = now - values[kinds[i]]
+        for i in begins:
+            now = now + values[kinds[i]]
+        if begins:
+            floors = np.maximum(floors, now)
+    return floors
+
+
+def _graph(neighbours: Sequence[Sequence[int]], changes: Changes) -> GraphObject:
+    begins, ends = ([change[side] for change in changes] for side in (0, 1))
+    return packer_functions.graph(lists_of(neighbours), lists_of(begins), lists_of(ends))
+
+
+def representatives(problem: StackingProblem, ranges: Ranges, most: int) -> list[int]:
+    """Return at most `most` points of the grid to pack at, at least one.
+
+    First a typical one within the declared bounds, then those where one symbol is typical and the others are
+    small; then for each order of the distinct sizes the point in the middle of those that have it, the common
+    orders first; then points spread over the grid.
+    """
+    grid = problem.grid
+    typical = typical_binding(grid.names, ranges)
+    likely = [
+        typical,
+        *(dict.fromkeys(grid.names, 1) | {name: typical[name]} for name in reversed(grid.names)),
+    ]
+    groups: dict[bytes, list[int]] = {}
+    for point, order in enumerate(np.argsort(problem.values, axis=0, kind="stable").T):
+        groups.setdefault(order.tobytes(), []).append(point)
+    middles = [group[len(group) // 2] for group in sorted(groups.values(), key=lambda group: -len(group))]
+    spread = np.linspace(0, len(grid) - 1, most, dtype=int).tolist()
+    return list(dict.fromkeys((*grid.nearest(likely[:most]), *middles, *spread)))[:most]
+
+
+def typical_binding(names: Iterable[str], ranges: Ranges) -> dict[str, int]:
+    """Return a typical extent for each symbol, within its declared bounds."""
+    bounds = {name: ranges.get(name, (0, None)) for name in names}
+    return {
+        name: max(low, TYPICAL if high is None else min(TYPICAL, high))
+        for name, (low, high) in bounds.items()
+    }
+
+
+# -- packings and stackings in the native library ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredStacking:
+    """A stacking with its height over the floor at each point of the grid."""
+
+    stacking: Stacking
+    ratios: Values
+    score: Score
+
+
+def judged(problem: StackingProblem, order: Sequence[int]) -> ScoredStacking:
+    """Return the stacking of `order`, judged over the grid."""
+    stacking, heights = _piled(problem.graph, order, problem.kinds, problem.values)
+    ratios = np.maximum(heights / problem.floors, 1.0)
+    return ScoredStacking(stacking=stacking, ratios=ratios, score=Score.of(ratios))
+
+
+def _piled(
+    graph: GraphObject, order: Sequence[int], kinds: Sequence[int], values: Values
+) -> tuple[Stacking, Values]:
+    """Return the stacking of `order`, and its height at each point of which `values` has a column."""
+    counts, items, heights = packer_functions.pile(
+        graph, array("i", order).tobytes(), array("i", kinds).tobytes(), values.tobytes(), values.shape[1]
+    )
+    numbers = iter(memoryview(items).cast("i").tolist())
+    below = tuple(tuple(islice(numbers, count)) for count in memoryview(counts).cast("i"))
+    return Stacking(order=tuple(order), below=below), np.frombuffer(heights)
+
+
+def packed_order(problem: StackingProblem, sizes: Sequence[int], heuristic: tuple[str, bool]) -> list[int]:
+    """Return all buffers, bottom first, as a heuristic packs them where they have these sizes."""
+    name, best_fit = heuristic
+    key = _ORDERS[name]
+    order = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
+    offsets = array("q")
+    offsets.frombytes(
+        packer_functions.place(
+            problem.graph, array("i", order).tobytes(), array("q", sizes).tobytes(), best_fit
+        )
+    )
+    return sorted(range(len(offsets)), key=lambda i: (offsets[i], offsets[i] + sizes[i], i))
+
+
+def improved(
+    problem: StackingProblem,
+    order: Sequence[int],
+    points: Sequence[int],
+    *,
+    target: float,
+    steps: int,
+    seed: int,
+    budget: PlanBudget,
+) -> tuple[Sequence[int], int]:
+    """Return a stacking at least as good as `order` at these points of the grid, and the steps taken.
+
+    Stops when the worst ratio at the points is at most `target`, after `steps`, and once `budget` is
+    exhausted; does nothing where sizes are beyond floats.  `seed` has at most 63 bits.
+    """
+    columns = [problem.relative(point) for point in points]
+    if not all(isfinite(sum(column)) for column in columns):
+        return order, 0
+    answer = array("q")
+    answer.frombytes(
+        packer_functions.improve(
+            problem.graph,
+            array("i", order).tobytes(),
+            b"".join(array("d", column).tobytes() for column in columns),
+            target,
+            steps,
+            seed,
+            2 * problem.pairs + LOOKS_EACH * len(problem) // 5,  # to stack all of them at one point
+            float(budget.allowed - budget.spent),
+        )
+    )
+    taken, spent, *better = answer
+    budget.spend(spent)
+    return better, taken
+
+
+# -- the search --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _StackingSearch:
+    """The `best` stacking so far, and what was tried: `seen` are the orders, `looks` the pairs looked at."""
+
+    problem: StackingProblem
+    budget: SearchBudget
+    whole: PlanBudget
+    best: ScoredStacking | None = None
+    seen: set[tuple[int, ...]] = field(default_factory=set)
+    steps: int = 0
+    looks: int = 0
+
+    def best_from(self, points: Sequence[int]) -> ScoredStacking:
+        """Return the best stacking found from packings at `points`; the first that is perfect ends it."""
+        if self.problem.crowded:
+            any(map(self.add, self.orders_by_time()))
+        elif not any(map(self.add, self.packings(points))):
+            self.improve(points)
+        assert self.best is not None
+        return self.best
+
+    def add(self, order: Sequence[int]) -> bool:
+        """Judge a stacking over the whole grid; return whether the search is over."""
+        self.whole.spend(LOOKS_EACH * len(self.problem))
+        found = judged(self.problem, order)
+        if self.best is None or found.score < self.best.score:
+            self.best = found
+        return self.best.score.worst <= PERFECT
+
+    def packings(self, points: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield the stackings that heuristics make, but those that were made before."""
+        for heuristic in HEURISTICS[: self.budget.heuristics]:
+            for point in points:
+                if self.looks > self.budget.packing or (self.whole.exhausted and self.best):
+                    return
+                looks = self.problem.pairs + LOOKS_EACH * len(self.problem)
+                self.looks += looks
+                self.whole.spend(looks)
+                self.steps += 1
+                order = tuple(packed_order(self.problem, self.problem.sizes_at(point), heuristic))
+                if order not in self.seen:
+                    self.seen.add(order)
+                    yield order
+
+    def orders_by_time(self) -> Iterator[Sequence[int]]:
+        """Yield two orders: what ends last at the bottom, and what begins first."""
+        hulls = [(b.live[0][0], b.live[-1][1]) if b.live else (0, 0) for b in self.problem.buffers]
+        everything = range(len(self.problem))
+        yield sorted(everything, key=lambda i: (-hulls[i][1], hulls[i][0], i))
+        yield sorted(everything, key=lambda i: (hulls[i][0], -hulls[i][1], i))
+
+    def improve(self, points: Sequence[int]) -> None:
+        """Search from the best stacking at the first of `points`, and where it is worst."""
+        each = len(self.problem) + self.problem.pairs
+        work = min(self.budget.work, WORK_EACH * len(self.problem))
+        chosen = points[:1]
+        for number in range(ROUNDS if work else 0):
+            assert self.best is not None
+            if self.whole.exhausted:
+                return
+            chosen = self.different((*chosen, int(self.best.ratios.argmax())))
+            order, taken = improved(
+                self.problem,
+                self.best.stacking.order,
+                chosen,
+                target=PERFECT,
+                steps=min(work // (each * len(chosen) * ROUNDS) + 1, FIRST_STEPS << number),
+                seed=(self.budget.seed + number) & SEEDS,
+                budget=self.whole,
+            )
+            self.steps += taken
+            if self.add(order):
+                return
+
+    def different(self, points: Sequence[int]) -> list[int]:
+        """Return `points`, of those that are alike but for the scale only the first."""
+        values, floors = self.problem.values, self.problem.floors
+        seen: dict[bytes, int] = {}
+        for point in points:
+            seen.setdefault((values[:, point] / floors[point]).round(9).tobytes(), point)
+        return list(seen.values())

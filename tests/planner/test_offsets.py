@@ -1,0 +1,320 @@
+"""Offsets, their alignment, how many distinct ones and how many alternatives there are; whole storages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.planner import offsets as module
+from symalloc.planner.check.validate import validate
+from symalloc.planner.memory_plan import Arena, Buffer, Plan
+from symalloc.planner.offsets import (
+    FEW_ALTERNATIVES,
+    MOST_ALTERNATIVES,
+    MOST_TERMS,
+    Alternatives,
+    Dominance,
+    assemble,
+    offsets,
+    prune,
+    storage,
+)
+from symalloc.planner.stack import Stacking
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.size.choice import maximum
+from symalloc.size.condition import eq, le
+from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, round_up, symbol
+from tests.scale import tries
+
+N, M = symbol("n"), symbol("m")
+PROVER, DOMAIN = Prover(), Domain()
+
+
+def buffer(id_: int, size: Expr, *live: tuple[int, int], alignment: int = 64) -> Buffer:
+    return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=live, alignment=alignment)
+
+
+def stacked(buffers: Sequence[Buffer], *order: int) -> Stacking:
+    return Stacking.of(order, buffers)
+
+
+def laid_out(buffers: Sequence[Buffer], *order: int, domain: Domain = DOMAIN) -> Arena:
+    arena = assemble(buffers, stacked(buffers, *order), domain, PROVER)
+    assert_valid(arena, domain)
+    return arena
+
+
+def assert_valid(arena: Arena, domain: Domain = DOMAIN) -> None:
+    assert validate(Plan(function="f", arenas=(arena,)), domain, PROVER, machine=False) == ()
+
+
+def texts(arena: Arena) -> list[str]:
+    return [str(p.offset) for p in arena.placements]
+
+
+def test_offsets_are_what_lies_below_and_dominated_alternatives_vanish() -> None:
+    buffers = (
+        buffer(0, 64 * N, (0, 9)),
+        buffer(1, 128 * N, (0, 3)),
+        buffer(2, 64 * N, (2, 9)),
+        buffer(3, 64 * M, (5, 9)),
+    )
+    arena = laid_out(buffers, 0, 1, 2, 3)
+    assert texts(arena) == ["0", "64*n", "192*n", "256*n"]
+    assert str(arena.size) == "64*m + 256*n"
+
+
+def test_alignment_is_rounded_up_only_where_it_must_be() -> None:
+    buffers = (
+        buffer(0, 4 * N, (0, 2), alignment=4),
+        buffer(1, 64 * M, (1, 3)),
+    )
+    assert texts(laid_out(buffers, 0, 1)) == ["0", str(round_up(4 * N, 64))]
+    assert texts(laid_out(buffers, 1, 0)) == ["64*m", "0"]
+    sixteenths = Domain(assumptions=(eq(mod(N, 16), 0),))
+    assert texts(laid_out(buffers, 0, 1, domain=sixteenths)) == ["0", "4*n"]
+
+
+def test_each_buffer_has_its_own_alignment() -> None:
+    buffers = (
+        buffer(0, constant(100), (0, 5), alignment=4),
+        buffer(1, 64 * N, (0, 5), alignment=256),
+        buffer(2, constant(3), (0, 5), alignment=1),
+    )
+    assert texts(laid_out(buffers, 0, 1, 2)) == ["0", "256", "64*n + 256"]
+    assert texts(laid_out(buffers, 0, 2, 1)) == ["0", "256", "100"]
+
+
+def test_an_offset_is_raised_to_one_in_use_where_there_is_room() -> None:
+    """t3 lies on t2 alone, at 64*n; the room up to the arena's end lets it start at 128*n, where t1 is."""
+    buffers = (
+        buffer(0, 128 * N, (0, 4)),
+        buffer(1, 256 * N, (2, 4)),
+        buffer(2, 64 * N, (6, 8)),
+        buffer(3, 64 * N, (6, 8)),
+    )
+    arena = laid_out(buffers, 0, 1, 2, 3)
+    assert texts(arena) == ["0", "128*n", "0", "128*n"]
+    assert str(arena.size) == "384*n"
+
+
+def test_no_offset_is_raised_into_what_lies_above_or_past_the_end() -> None:
+    above = (
+        buffer(0, 128 * N, (0, 2)),
+        buffer(1, 64 * N, (0, 2)),
+        buffer(2, 64 * N, (3, 5)),
+        buffer(3, 64 * N, (3, 5)),
+        buffer(4, 64 * N, (3, 5)),
+    )
+    arena = laid_out(above, 0, 1, 2, 3, 4)
+    assert str(arena.size) == "192*n"
+    assert texts(arena)[2:] == ["0", "64*n", "128*n"]
+
+
+def test_constants_are_left_alone() -> None:
+    buffers = tuple(buffer(i, constant(64), (0, 2)) for i in range(4))
+    assert texts(laid_out(buffers, 0, 1, 2, 3)) == ["0", "64", "128", "192"]
+
+
+def test_an_empty_problem_has_an_empty_arena() -> None:
+    arena = assemble((), Stacking(order=(), below=()), DOMAIN, PROVER)
+    assert (arena.size, arena.placements) == (0, ())
+
+
+# -- storages -----------------------------------------------------------------------------------------------
+
+
+STORED = (64 * N, 256 * N, 64 * M, round_up(4 * N * M, 64), constant(4096), constant(0))
+
+
+def stored(id_: int, size: Expr, begin: int, end: int) -> Buffer:
+    return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=((begin, end),))
+
+
+def test_it_is_as_large_as_the_largest_in_it_at_each_binding() -> None:
+    found = storage(
+        (stored(0, 64 * N, 0, 1), stored(1, 64 * M, 1, 2), stored(2, 32 * N * 2, 2, 3)), DOMAIN, PROVER
+    )
+    assert str(found.size) == "max(64*m, 64*n)" and not found.raised
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(STORED), st.integers(1, 5)), min_size=1, max_size=10))
+def test_it_holds_every_buffer_at_offset_0_and_validates(rows: list[tuple[Expr, int]]) -> None:
+    ends = [sum(length for _, length in rows[: i + 1]) for i in range(len(rows))]
+    buffers = [
+        stored(i, size, end - length, end)
+        for i, ((size, length), end) in enumerate(zip(rows, ends, strict=True))
+    ]
+    found = storage(buffers, DOMAIN, PROVER)
+    assert validate(Plan(function="f", arenas=(found,)), DOMAIN, PROVER, machine=False) == ()
+    assert [(p.buffer, p.offset) for p in found.placements] == [(b, 0) for b in buffers]
+
+
+# -- dominance ----------------------------------------------------------------------------------------------
+
+
+COMPARED = st.sampled_from(
+    [constant(0), constant(4096), 64 * N, 64 * M, 128 * N * M, round_up(4 * N, 64), 64 * N - 64, mod(N, 48)]
+)
+
+
+def dominance(domain: Domain = Domain()) -> Dominance:  # noqa: B008 - frozen
+    return Dominance(domain, PROVER, ("n", "m"))
+
+
+@settings(max_examples=150)
+@given(COMPARED, COMPARED, COMPARED)
+def test_what_reaches_another_does_so_everywhere(a: Expr, b: Expr, c: Expr) -> None:
+    high, low = maximum(a, b), b + c
+    if dominance().reaches(high, low):
+        for point in ({"n": n, "m": m} for n in range(0, 130, 3) for m in (0, 1, 2, 63, 64, 500)):
+            assert high.evaluate(point) >= low.evaluate(point)
+
+
+def test_proof_goes_beyond_the_samples() -> None:
+    spike = 64 * N - floordiv(64 * (N + 1), 5000)  # at most 64*n, and equal to it at every sample
+    assert dominance().reaches(64 * N, spike)
+    assert dominance().may_reach(M, mod(N, 2) + M - 1)
+    assert not dominance().reaches(constant(4096), N), "at most 4096 at the samples only"
+
+
+def test_alignment_is_folded_where_it_is_proved() -> None:
+    assert dominance().align(64 * N + 128, 64) == 64 * N + 128
+    assert dominance().align(N * N + N, 2) == N * N + N, "one of two neighbours is even"
+    assert dominance().align(4 * N, 64) == round_up(4 * N, 64)
+    sixteenths = Domain(assumptions=(eq(mod(N, 16), 0),))
+    assert dominance(sixteenths).align(4 * N, 64) == 4 * N
+
+
+def test_without_samples_the_prover_still_decides() -> None:
+    far = Dominance(Domain(assumptions=(eq(N, 12345),)), PROVER, ("n",))
+    assert far.reaches(N, constant(12345)) and not far.reaches(N, constant(12346))
+
+
+def test_a_zero_divisor_at_a_sample_is_no_answer() -> None:
+    ratio = floordiv(N, M - 7)
+    assert dominance(Domain(lower={"m": 8})).reaches(N, ratio)
+    assert not dominance().reaches(N, ratio), "at m = 7 it is not defined"
+
+
+def test_maxima_of_rounded_sums_use_the_budget_up() -> None:
+    prover = Prover()
+    asked = Dominance(Domain(), prover, ("n",), prover_budget=8)
+    for count in range(1, 9):
+        rounded = round_up(10 * N * N, 64) + 256 * count * N
+        high = maximum(rounded, round_up(8 * N * N, 64) + 1280 * N)
+        assert asked.may_reach(high, rounded - count * N - 1)
+        asked.reaches(high, rounded - count * N - 1)
+    assert sum(prover.decided.values()) <= 2
+
+
+# -- shared maxima ------------------------------------------------------------------------------------------
+
+
+STEPS = tuple(f"n{i}" for i in range(8))
+AT = tuple({name: (7 * i + 3 * k) % 11 * k for i, name in enumerate(STEPS)} for k in range(12))
+
+
+def staircase() -> list[Buffer]:
+    """Each of those that live long lies on the one before, and on one that is there when it ends."""
+    found = []
+    for i, name in enumerate(STEPS):
+        long, short = round_up(32 * symbol(name), 64), round_up(4 * symbol(name) * symbol(STEPS[i - 1]), 64)
+        found.append(Buffer(id=2 * i, name=f"t{i}", size=short, live=((20 + 2 * i, 22 + 2 * i),)))
+        found.append(Buffer(id=2 * i + 1, name=f"h{i}", size=long, live=((i, 21 + 2 * i),)))
+    return found
+
+
+def values(placed: list[Alternatives]) -> list[list[int]]:
+    return [[maximum(*one).evaluate(binding) for one in placed] for binding in AT]
+
+
+def placed(buffers: list[Buffer]) -> list[Alternatives]:
+    order = sorted(range(len(buffers)), key=lambda i: (i % 2, i))
+    return offsets(buffers, Stacking.of(order, buffers), Dominance(Domain(), Prover(), STEPS))
+
+
+@pytest.mark.parametrize("limit", ("MOST_NESTED", "LONGEST"))
+def test_shared_maxima_have_the_values_of_flat_ones(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = staircase()
+    monkeypatch.setattr(module, "LONG", 4)
+    nested = placed(buffers)
+    monkeypatch.setattr(module, limit, 1)  # what is more than this is laid out flat
+    flat = placed(buffers)
+    assert values(nested) == values(flat)
+    assert max(len(one) for one in nested) < max(len(one) for one in flat)
+    assert sum(len(e.key) for one in nested for e in one) < sum(len(e.key) for one in flat for e in one)
+
+
+def test_a_shared_maximum_shows_that_it_is_aligned() -> None:
+    longest = max(placed(staircase()), key=lambda one: sum(len(e.key) for e in one))
+    assert all(coefficient % 64 == 0 for e in longest for coefficient in e.terms.values())
+
+
+# -- pruning ------------------------------------------------------------------------------------------------
+
+
+NAMES = tuple(f"n{i}" for i in range(12))
+BINDINGS = [dict.fromkeys(NAMES, 1) | {name: extent} for name in NAMES for extent in (0, 3, 700)]
+
+terms = st.builds(
+    lambda name, scale, rounded: round_up(scale * symbol(name), 64) if rounded else 64 * scale * symbol(name),
+    st.sampled_from(NAMES),
+    st.integers(1, 9),
+    st.booleans(),
+)
+sums = st.lists(terms, max_size=6).map(lambda parts: sum(parts, ZERO))
+
+
+def pruning(domain: Domain = Domain()) -> Dominance:  # noqa: B008 - frozen
+    return Dominance(domain, PROVER, NAMES)
+
+
+@settings(max_examples=tries(25, 400))
+@given(st.lists(sums, min_size=1, max_size=50))
+def test_the_maximum_never_falls_and_rises_only_where_it_says_so(candidates: list[Expr]) -> None:
+    order = pruning()
+    found = prune(candidates, order)
+    assert len(found) <= MOST_ALTERNATIVES and sum(len(e.terms) for e in found) <= MOST_TERMS
+    for binding in BINDINGS:
+        height = max(e.evaluate(binding) for e in candidates)
+        reached = max(e.evaluate(binding) for e in found)
+        assert reached == height or (reached > height and order.raised)
+
+
+def test_a_few_that_none_reaches_stay_as_they_are() -> None:
+    candidates = [64 * symbol(name) for name in NAMES]
+    order = pruning()
+    assert set(prune(candidates, order)) == set(candidates) and not order.raised
+
+
+def test_what_may_be_negative_is_not_summed_up() -> None:
+    candidates = [64 * symbol(a) * symbol(b) for a in NAMES[:9] for b in NAMES[:9]]
+    (only,) = prune(candidates, pruning(Domain(default_lower=-5)))
+    for binding in ({**dict.fromkeys(NAMES, 2), "n0": -5}, dict.fromkeys(NAMES, 3)):
+        assert only.evaluate(binding) == max(e.evaluate(binding) for e in candidates)
+
+
+def test_sums_are_made_fewer_where_no_sample_is_in_the_domain() -> None:
+    impossible = pruning(Domain(assumptions=(le(symbol("n0"), -1),)))
+    candidates = [64 * k * symbol(a) + 64 * (9 - k) * symbol(b) for k in (1, 4) for a in NAMES for b in NAMES]
+    found = prune(candidates, impossible)
+    assert len(found) <= MOST_ALTERNATIVES
+    for binding in BINDINGS:
+        assert max(e.evaluate(binding) for e in found) >= max(e.evaluate(binding) for e in candidates)
+
+
+@settings(max_examples=tries(25, 400))
+@given(st.lists(sums, min_size=1, max_size=50))
+def test_few_alternatives_are_left_once_much_was_compared(candidates: list[Expr]) -> None:
+    order = pruning()
+    order.order.compared = order.most + 1
+    found = prune(candidates, order)
+    assert len(found) <= FEW_ALTERNATIVES
+    for binding in BINDINGS:
+        assert max(e.evaluate(binding) for e in found) >= max(e.evaluate(binding) for e in candidates)
