@@ -57,7 +57,7 @@ USUAL = (
 """The models that are planned where none are named: one for each mechanism that is known to need it."""
 
 SLIGHTLY = 0.005  # of a ratio, which is no difference
-_BUFFERS, _SEARCH = "symalloc.planner.buffers", "symalloc.planner.search"
+_BUFFERS, _STACK = "symalloc.planner.buffers", "symalloc.planner.stack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +86,6 @@ def _none(*_args: object, **_options: object) -> None:
     return None
 
 
-def _false(*_args: object, **_options: object) -> bool:
-    return False
-
-
 PLANNER: Mapping[str, Mechanism] = {
     "an arena that ends before results": Mechanism(
         stand_ins={f"{_BUFFERS}.arena_attempts.early_arena": _none}, code=[f"{_BUFFERS}.early_arena"]
@@ -103,12 +99,10 @@ PLANNER: Mapping[str, Mechanism] = {
     "arenas one by one": Mechanism(
         stand_ins={f"{_BUFFERS}.arena_attempts.first_fit": _none}, code=[f"{_BUFFERS}.first_fit"]
     ),
-    "folded layers": Mechanism(
-        stand_ins={f"{_SEARCH}.stacking_search.folded": _none}, code=[f"{_SEARCH}.repetition"]
-    ),
+    "folded layers": Mechanism(stand_ins={f"{_STACK}.folded": _none}, code=["symalloc.planner.fold"]),
     "local search": Mechanism(
-        stand_ins={f"{_SEARCH}.stacking_search._StackingSearch.improve": _false},
-        code=[f"{_SEARCH}.local_search"],
+        stand_ins={f"{_STACK}._StackingSearch.improve": _none},
+        code=[f"{_STACK}._StackingSearch.improve", f"{_STACK}.improved"],
     ),
 }
 """The heuristics and quick paths of planning."""
