@@ -169,7 +169,7 @@ class _Expander:
         self.frames.pop()
         self.under_way[call.name] -= 1
         result = _copied(callee.body.result, inner)
-        made.append(ir.Alias(var=call.var, span=call.span, text=call.text, source=result))
+        made.append(ir.Alias(var=call.var, span=call.span, source=result))
 
     def original(self, call: ir.CallFunction) -> ir.CallFunction:
         found = self.copies.get(call.var)

@@ -16,8 +16,8 @@ from symalloc.linter.engine import check
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program.ir import Origin, Program
-from symalloc.program.printed_script import NumberedPlace
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
+from symalloc.program.source_map import NumberedSpan
 from symalloc.program.span import Source, Span
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
@@ -296,7 +296,7 @@ def _placed(
 
 def _looked_up(span: Span, places: Mapping[Span, Span]) -> Span | None:
     """The place of a numbered span, None where it has none; a span of a text is its own place."""
-    return places.get(span) if isinstance(span, NumberedPlace) else span
+    return places.get(span) if isinstance(span, NumberedSpan) else span
 
 
 def _order(diagnostic: Diagnostic) -> tuple[object, ...]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
-from symalloc.program.printed_script import PlaceFinder
 from symalloc.program.record import record
+from symalloc.program.source_map import SpanFinder
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, TensorType, Type
 from symalloc.size.condition import Condition, ge, le
@@ -87,13 +87,12 @@ Operand: TypeAlias = Var | ConstantTensor | ShapeValue | Scalar | TupleValue | T
 class Instruction:
     """One binding: `var` receives the result.
 
-    `text` is the value as TVM prints it, one line, or empty.  `handle` is the binding that the instruction
-    was read from, opaque here: whoever rewrites the module looks it up instead of walking in step.
+    `handle` is the binding that the instruction was read from, opaque here: whoever rewrites the module looks
+    it up instead of walking in step.
     """
 
     var: Var
     span: Span | None = None
-    text: str = ""
     handle: object | None = field(default=None, compare=False, repr=False)
 
 
@@ -394,7 +393,7 @@ class Program:
     functions: Mapping[str, Function]
     kernels: Mapping[str, Kernel]
     stage: str = "as-is"
-    source: Source | PlaceFinder | None = None
+    source: Source | SpanFinder | None = None
     devices: tuple[str, ...] = ()
 
 

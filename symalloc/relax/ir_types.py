@@ -17,6 +17,8 @@ from typing import Any, Protocol, TypeAlias
 import tvm_ffi
 from tvm import relax
 
+from symalloc.program.span import Span
+
 _item = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 _size = tvm_ffi.get_global_func("ffi.ArraySize")
 _call = tvm_ffi.get_global_func("ir.Call")
@@ -157,6 +159,12 @@ def visit(root: Node, *callbacks: tuple[type, Callable[[Node], object]]) -> None
 def _index_of(kind: type) -> int:
     """The number of a class of TVM's, by which it tells callbacks what they are for."""
     return int(tvm_ffi.core.TypeSchema.from_annotation(kind).origin_type_index)
+
+
+def span_given(value: Node) -> Span | None:
+    """The span that TVM has for `value`; None where it has none.  Its `file` is not said."""
+    span = getattr(value, "span", None)
+    return None if span is None else Span("", span.line, span.column, span.end_line, span.end_column)
 
 
 def bindings_in(body: Node) -> Iterator[BindingNode]:

@@ -21,8 +21,8 @@ from symalloc.program.ir import (
     Program,
     Var,
 )
-from symalloc.program.printed_script import NumberedPlace, numbered
 from symalloc.program.reading import FileResult, ReadProblem
+from symalloc.program.source_map import NumberedSpan, numbered
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, OpaqueType, StorageType, TensorType
 from symalloc.rulebook.rule import RuleError
@@ -52,13 +52,13 @@ class _Printed:
     origin: str
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, dict[Span, Span]]:
-        found = {place: _span(place.number) for place in spans if isinstance(place, NumberedPlace)}
+        found = {place: _span(place.number) for place in spans if isinstance(place, NumberedSpan)}
         return Source(file=FILE, text=PRINTED, origin=self.origin), found
 
 
 def _program(stage: str = "as-is", size: int = 16, line: int = 2, *extra: Instruction) -> Program:
     """`size` bytes for m floats, at `line`; a script that was printed, where the stage is a pass."""
-    at = _span if stage == "as-is" else lambda number: numbered("main", number, 0)
+    at = _span if stage == "as-is" else lambda number: numbered("main", number)
     kind = TensorType(shape=(symbol("m"),), dtype=F32)
     x, storage = Var("x", kind), Var("storage", StorageType())
     alloc, used = Var("alloc", kind), Var("used", kind)

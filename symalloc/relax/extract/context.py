@@ -12,6 +12,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
+from symalloc.program.source_map import NO_SPANS, SourceMap
 from symalloc.program.span import Span
 from symalloc.program.types import (
     OpaqueType,
@@ -24,7 +25,6 @@ from symalloc.program.types import (
     is_open,
 )
 from symalloc.relax.extract.shape_heap import HostFunctions, ShapeHeaps
-from symalloc.relax.extract.spans import NO_PLACES, Places
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm, truth_value
 from symalloc.relax.extract.type_conversion import Types
@@ -41,7 +41,6 @@ class Head(TypedDict):
 
     var: ir.Var
     span: Span | None
-    text: str
     handle: BindingNode | None
 
 
@@ -74,9 +73,9 @@ class Context:
     `out` is the list that instructions of the block under way are added to.
     """
 
-    def __init__(self, module: ModuleFacts, places: Places = NO_PLACES) -> None:
+    def __init__(self, module: ModuleFacts, source_map: SourceMap = NO_SPANS) -> None:
         self.module = module
-        self.places = places
+        self.source_map = source_map
         self.handles = module.handles
         self.symbols = Symbols()
         self.form = TirForm(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)

@@ -12,15 +12,15 @@ from tvm import relax, tirx
 from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.record import by_position
+from symalloc.program.source_map import NO_SPANS, SourceMap
 from symalloc.program.span import Span
 from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.shape_heap import slot_fault
-from symalloc.relax.extract.spans import NO_PLACES, NOWHERE, Places
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
-from symalloc.relax.ir_types import BindingNode, Node, each, elements
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, each, elements, span_given
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -28,10 +28,10 @@ _made_alias = by_position(ir.Alias)
 
 
 def extract_function(
-    name: str, function: Node, module: ModuleFacts, places: Places = NO_PLACES
+    name: str, function: Node, module: ModuleFacts, source_map: SourceMap = NO_SPANS
 ) -> ir.Function:
     """The function in our form; what is not understood becomes an instruction that says so."""
-    return FunctionExtractor(module, places).run(name, function)
+    return FunctionExtractor(module, source_map).run(name, function)
 
 
 class FunctionExtractor(Context):
@@ -53,8 +53,8 @@ class FunctionExtractor(Context):
             private="global_symbol" not in attributes,
             declared_upper=_declared(attributes, "tir_var_upper_bound", signature),
             declared_lower=_declared_lower(attributes, signature),
-            span=self.places.definition,
-            result_span=self.places.result,
+            span=self.source_map.definition,
+            result_span=self.source_map.result,
         )
 
     def _whole(self, body: Node) -> ir.Block:
@@ -99,7 +99,7 @@ class FunctionExtractor(Context):
 
     def _bind_temporary(self, node: Node) -> ir.Operand:
         """Binds a value that has no variable in the module."""
-        head = Head(var=ir.Var("_", self.types.of(node.ty)), span=None, text="", handle=None)
+        head = Head(var=ir.Var("_", self.types.of(node.ty)), span=None, handle=None)
         made = self._translate(head, node)
         self.out.append(made)
         return made.var
@@ -112,47 +112,49 @@ class FunctionExtractor(Context):
             return
         value, var = binding.value, binding.var
         type_ = var.ty
-        place = NOWHERE if self.places is NO_PLACES else self.places.of(var, value)
-        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, place):
+        span = self._span_of(var, value)
+        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
             return
         declared = self.declare(var, type_)
-        handle = binding if self.handles else None
-        head: Head = {"var": declared, "span": place[0], "text": place[1], "handle": handle}
-        made = self._translate(head, value)
+        made = self._translate(self._head(declared, span, binding), value)
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)
         if type(made) is ir.CallOperator and made.name == "relax.null_value":
             self.note_null(var)
 
-    def _head(self, var: ir.Var, place: tuple[Span | None, str], binding: BindingNode) -> Head:
-        handle = binding if self.handles else None
-        return {"var": var, "span": place[0], "text": place[1], "handle": handle}
+    def _span_of(self, var: VarNode, value: Node) -> Span | None:
+        if self.source_map is NO_SPANS:
+            return None
+        if type(value) is relax.If:
+            return self.source_map.span_of_if()
+        return self.source_map.span_of(str(var.name), span_given(value))
+
+    def _head(self, var: ir.Var, span: Span | None, binding: BindingNode) -> Head:
+        return {"var": var, "span": span, "handle": binding if self.handles else None}
 
     def _match_cast(self, binding: BindingNode) -> None:
-        place = self.places.of(binding.var, binding.value)
+        span = self._span_of(binding.var, binding.value)
         source = self._value_operand(binding.value)
         if self.heaps.lowered:
-            self._checked_before(binding, place, source)
+            self._checked_before(binding, span, source)
             return
         defines = self.types.define(binding.ty, ir.Origin.CAST)
         target = self.types.of(binding.ty)
         if isinstance(source, ir.Scalar) and source.value is not None:
             self.symbols.bind(binding.var, source.value)
-        head = self._head(self.declare(binding.var), place, binding)
+        head = self._head(self.declare(binding.var), span, binding)
         self.out.append(ir.MatchCast(**head, source=source, target=target, defines=defines))
 
-    def _checked_before(
-        self, binding: BindingNode, place: tuple[Span | None, str], source: ir.Operand
-    ) -> None:
+    def _checked_before(self, binding: BindingNode, span: Span | None, source: ir.Operand) -> None:
         """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
         var, known = self.declare(binding.var), type_of(source)
         given = filled_in(known, var.type) if type(known) is type(var.type) else var.type
-        head = self._head(ir.Var(var.name, given), place, binding)
+        head = self._head(ir.Var(var.name, given), span, binding)
         self.retype(binding.var, head["var"])
         self.out.append(ir.Alias(**head, source=source))
 
-    def _bind_scalar(self, binding: BindingNode, place: tuple[Span | None, str]) -> bool:
+    def _bind_scalar(self, binding: BindingNode, span: Span | None) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
         var, value = binding.var, binding.value
         try:
@@ -164,18 +166,16 @@ class FunctionExtractor(Context):
                 self.symbols.bind(var, bound)
                 source = ir.Scalar(bound)
         except NotASizeError as reason:
-            return self._bind_unknown_slot(binding, place, reason)
-        self.out.append(ir.Alias(**self._head(self.declare(var), place, binding), source=source))
+            return self._bind_unknown_slot(binding, span, reason)
+        self.out.append(ir.Alias(**self._head(self.declare(var), span, binding), source=source))
         return True
 
-    def _bind_unknown_slot(
-        self, binding: BindingNode, place: tuple[Span | None, str], reason: NotASizeError
-    ) -> bool:
+    def _bind_unknown_slot(self, binding: BindingNode, span: Span | None, reason: NotASizeError) -> bool:
         """A scalar out of a slot of which nothing is known is no free symbol; False for any other value."""
         if not _makes_number(binding.value):
             return False
         self.symbols.bind_unknown(binding.var)
-        head = self._head(self.declare(binding.var), place, binding)
+        head = self._head(self.declare(binding.var), span, binding)
         fault = slot_fault(reason, MAKE_PRIM_VALUE)
         self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", fault=fault))
         return True
@@ -240,11 +240,11 @@ class FunctionExtractor(Context):
     def _if(self, head: Head, value: Node) -> ir.Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
         before = self.heaps.saved()
-        with self.places.branch(taken=True):
+        with self.source_map.branch(taken=True):
             then = self._block(value.true_branch)
         behind_then = self.heaps.saved()
         self.heaps.restore(before)
-        with self.places.branch(taken=False):
+        with self.source_map.branch(taken=False):
             otherwise = self._block(value.false_branch)
         self.heaps.join(behind_then)
         yielded = type_of(then.result)

@@ -10,16 +10,13 @@ from tvm import ir, relax, tirx
 
 from symalloc.analysis.argument_binding import bind_parameters
 from symalloc.program.ir import Function, Kernel, Operand, Program, Var
-from symalloc.program.printed_script import Branches
+from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap, Step
 from symalloc.program.span import Source
 from symalloc.program.types import OpaqueType, Type, substituted
 from symalloc.relax.extract.context import Context, ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function
 from symalloc.relax.extract.extract_kernel import extract_kernel
 from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
-from symalloc.relax.extract.module_script import ModuleScript, printed
-from symalloc.relax.extract.numbered_places import NumberedPlaces
-from symalloc.relax.extract.spans import NO_PLACES, Places, ScriptText
 from symalloc.relax.ir_types import Node, bindings_in
 
 
@@ -36,60 +33,45 @@ def extract(
     """The memory program of `mod`.
 
     `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the
-    text it was parsed from, instructions have spans and texts; without it none has.  `line` is where in the
+    text it was parsed from, instructions have spans; without it none has.  `line` is where in the
     text the module's `class` or `def` stands; without it the class of that name is taken.
 
     With `handles` each instruction carries the binding that it comes from; such a program does not pickle.
     With `open_shapes` a tensor may be placed whose extents are not known, as behind VMShapeLower.
     """
     text = None if source is None else ScriptText(source, line or name, trust_spans=source.origin is None)
-    places = _nowhere if text is None else text.places
-    found = _program(mod, name, stage, places, handles=handles, open_shapes=open_shapes)
+    maps: Callable[[str], SourceMap] = text.map if text else lambda _: NO_SPANS
+    found = _program(mod, name, stage, maps, handles=handles, open_shapes=open_shapes)
     return replace(found, source=source)
 
 
-def extract_numbered(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
-    """The memory program of `mod`, its spans numbers of bindings: its `source` prints them when it is asked.
+def extract_numbered(mod: ir.IRModule, *, name: str, stage: str, file: str, pickles: bool = False) -> Program:
+    """The memory program of `mod`, its spans numbers of bindings: its `source` finds them in the script of
+    `mod` when it is asked.
 
-    `file` is the file that the module came from.  The program holds `mod` and does not pickle.
+    `file` is the file that the module came from.  The program holds `mod`, unless it `pickles`: then the
+    script is printed at once.
     """
-    numbers = _Numbers()
-    program = _program(mod, name, stage, numbers.of)
-    return replace(program, source=ModuleScript(mod=mod, file=file, stage=stage, branches=numbers.branches))
+    steps: dict[str, list[Step]] = {}
 
+    def numbers(function: str) -> NumberedSpans:
+        made = NumberedSpans(function)
+        steps[function] = made.steps
+        return made
 
-def locate(mod: ir.IRModule, *, name: str, stage: str, file: str) -> Program:
-    """As extract_numbered, but the script is printed at once, so that the program pickles."""
-    numbers = _Numbers()
-    program = _program(mod, name, stage, numbers.of)
-    return replace(program, source=printed(mod, file, stage, numbers.branches))
+    def script() -> str:
+        return str(mod.script(show_meta=False))
 
-
-class _Numbers:
-    """Numbers the bindings of a module's functions."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, NumberedPlaces] = {}
-
-    def of(self, function: str) -> Places:
-        """The places of a function."""
-        return self._places.setdefault(function, NumberedPlaces(function))
-
-    @property
-    def branches(self) -> Mapping[str, Branches]:
-        """The branches of all functions."""
-        return {name: tuple(places.branches) for name, places in self._places.items()}
-
-
-def _nowhere(_: str) -> Places:
-    return NO_PLACES
+    program = _program(mod, name, stage, numbers)
+    text = script() if pickles else script
+    return replace(program, source=PrintedScript(script=text, file=file, origin=stage, steps=steps))
 
 
 def _program(
     mod: ir.IRModule,
     name: str,
     stage: str,
-    places: Callable[[str], Places],
+    maps: Callable[[str], SourceMap],
     *,
     handles: bool = False,
     open_shapes: bool = False,
@@ -112,7 +94,7 @@ def _program(
     devices = tuple(str(device.target.kind.name) for device in facts.devices)
     functions: dict[str, Function] = {}
     for function_name, function in relax_functions.items():
-        functions[function_name] = extract_function(function_name, function, facts, places(function_name))
+        functions[function_name] = extract_function(function_name, function, facts, maps(function_name))
     return Program(name=name, functions=functions, kernels=kernels, stage=stage, devices=devices)
 
 

@@ -15,11 +15,11 @@ from symalloc.program.reading import PipelineName, UnreadableError
 from symalloc.program.span import Span
 from symalloc.prover.prover import Prover
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.relax.files.script_places import with_script_places
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read.open_model import ModelFile, ScriptModel, open_model
+from symalloc.relax.source_spans import with_script_places
 from symalloc.relax.tvm_error import run_error
 
 

@@ -34,7 +34,7 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
-from symalloc.relax.extract import extract, locate
+from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import from_script, load_requested, lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
@@ -72,7 +72,9 @@ def plan_file(
     name = request.module or request.path.stem
     return PlannedFile(
         text="" if form is None else written(planned.module, form),
-        program=locate(planned.module, name=name, stage=STAGE, file=str(request.path)),
+        program=extract_numbered(
+            planned.module, name=name, stage=STAGE, file=str(request.path), pickles=True
+        ),
         original=extract(loaded, name=name),
         reports=memory_reports(
             planned, lowered, request.target, samples=samples, comparison=_compared(comparison, planned)

@@ -24,7 +24,7 @@ from symalloc.program.reading import (
     result_of,
 )
 from symalloc.program.span import Source
-from symalloc.relax.extract import extract, extract_numbered, locate
+from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.passes.stages import (
     Lowered,
     PassFailedError,
@@ -198,5 +198,6 @@ def _extract(module: _ReadModule, mod: IRModule, stage: str) -> Program | None:
 def _program(module: _ReadModule, mod: IRModule, stage: str) -> Program:
     if stage == AS_IS and module.source is not None:
         return extract(mod, name=module.name, stage=stage, source=module.source, line=module.line)
-    take = extract_numbered if module.in_memory else locate
-    return take(mod, name=module.name, stage=stage, file=module.file)
+    return extract_numbered(
+        mod, name=module.name, stage=stage, file=module.file, pickles=not module.in_memory
+    )

@@ -1,0 +1,387 @@
+"""Places of a function's bindings in a text: its author's own, or the script that TVM prints.
+
+The statements of a `def` are walked in step with the bindings that come of it.  TVM prints a statement for
+each binding; an author may write several calls in one.  A script is printed, and its statements are looked
+for, when something is to be shown in it: until then a binding has a number for a span.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Protocol, TypeAlias
+
+from symalloc.program.record import from_fields
+from symalloc.program.span import Source, Span, span_of
+
+
+class SourceMap:
+    """Tells where the bindings of one function stand, asked in their order; this one knows of none."""
+
+    @property
+    def definition(self) -> Span | None:
+        """The `def` line, from the keyword to the end of the name."""
+        return None
+
+    @property
+    def result(self) -> Span | None:
+        """The value that the function returns."""
+        return None
+
+    def span_of(self, name: str, given: Span | None = None) -> Span | None:
+        """The span of what is bound to the variable `name`; `given` is the one that TVM has for it."""
+        return None
+
+    def span_of_if(self) -> Span | None:
+        """The span of an If with its condition."""
+        return None
+
+    def branch(self, *, taken: bool) -> AbstractContextManager[None]:
+        """While entered, bindings are those of a branch of the If asked for last."""
+        return nullcontext()
+
+
+NO_SPANS = SourceMap()
+
+
+# -- numbers for spans ---------------------------------------------------------------------------------------
+
+_DEFINITION, _RESULT = -1, -2
+"""Numbers of what is no binding."""
+
+
+class NumberedSpan(Span):
+    """The place of a binding by its number in a function, from 0: a span when a script is printed."""
+
+    __slots__ = ()
+
+    @property
+    def function(self) -> str:
+        """The name of the function."""
+        return self.file
+
+    @property
+    def number(self) -> int:
+        """The number of the binding."""
+        return self.line
+
+
+def numbered(function: str, number: int) -> NumberedSpan:
+    """The place of binding `number`."""
+    return from_fields(NumberedSpan, (function, number, 0, 0, 0))
+
+
+Step: TypeAlias = str | bool | None
+"""A step through the bindings of a function: the name of a variable, "" for that of an If; True and False for
+the beginning of its branches, None for the end of one.
+"""
+
+
+class NumberedSpans(SourceMap):
+    """Numbers the bindings of one function; `steps` are those so far."""
+
+    def __init__(self, function: str) -> None:
+        self.steps: list[Step] = []
+        self._function, self._next = function, 0
+
+    @property
+    def definition(self) -> Span:
+        """See SourceMap."""
+        return numbered(self._function, _DEFINITION)
+
+    @property
+    def result(self) -> Span:
+        """See SourceMap."""
+        return numbered(self._function, _RESULT)
+
+    def span_of(self, name: str, given: Span | None = None) -> Span:
+        """See SourceMap."""
+        self.steps.append(name)
+        self._next += 1
+        return numbered(self._function, self._next - 1)
+
+    def span_of_if(self) -> Span:
+        """See SourceMap."""
+        return self.span_of("")
+
+    @contextmanager
+    def branch(self, *, taken: bool) -> Iterator[None]:
+        """See SourceMap."""
+        self.steps.append(taken)
+        yield
+        self.steps.append(None)
+
+
+class SpanFinder(Protocol):
+    """A text that is there when something is to be shown in it."""
+
+    def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
+        """The text, and where in it each numbered span stands; without those that it does not have."""
+
+
+@dataclass(frozen=True)
+class PrintedScript:
+    """A script that TVM prints, under `file`, of a module as it is after the pass `origin`.
+
+    `steps` are those through each function.  With a text for `script` it pickles.
+    """
+
+    script: str | Callable[[], str]
+    file: str
+    origin: str
+    steps: Mapping[str, Sequence[Step]]
+
+    def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
+        """See SpanFinder."""
+        text = self.script if isinstance(self.script, str) else self.script()
+        source = Source(file=self.file, text=text, origin=self.origin)
+        lines = text.split("\n")
+        wanted = [span for span in dict.fromkeys(spans) if isinstance(span, NumberedSpan)]
+        found: dict[Span, Span] = {}
+        for function in dict.fromkeys(span.function for span in wanted):
+            found |= _found(source, lines, function, self.steps.get(function, ()))
+        return source, {span: found[span] for span in wanted if span in found}
+
+
+def _found(source: Source, lines: Sequence[str], function: str, steps: Sequence[Step]) -> dict[Span, Span]:
+    """The spans that a script has for the numbered ones of a function."""
+    node = _printed_definition(lines, function)
+    if node is None:
+        return {}
+    statements = _StatementMap(source.file, lines, node)
+    numbers = NumberedSpans(function)
+    spans = {numbers.definition: statements.definition, numbers.result: statements.result}
+    entered: list[AbstractContextManager[None]] = []
+    for step in steps:
+        if step is None:
+            entered.pop().__exit__(None, None, None)
+        elif isinstance(step, bool):
+            entered.append(statements.branch(taken=step))
+            entered[-1].__enter__()
+        else:
+            spans[numbers.span_of(step)] = statements.span_of(step) if step else statements.span_of_if()
+    return {number: span for number, span in spans.items() if span is not None}
+
+
+def _printed_definition(lines: Sequence[str], name: str) -> ast.FunctionDef | None:
+    """The `def` of a function, parsed alone: a kernel may be nested too deeply for Python's parser."""
+    opening = re.compile(rf"( *)def {re.escape(name)}\(")
+    first, found = next(((i, m) for i, line in enumerate(lines) if (m := opening.match(line))), (0, None))
+    if found is None:
+        return None
+    margin = len(found[1])
+    behind = (
+        i for i in range(first + 1, len(lines)) if lines[i] and not lines[i].startswith(" " * (margin + 1))
+    )
+    text = "\n".join(lines[first : next(behind, len(lines))])
+    (holder,) = _parsed(f"if True:\n{text}" if margin else f"\n{text}").body or (None,)
+    node = holder.body[0] if isinstance(holder, ast.If) else holder
+    return ast.increment_lineno(node, first - 1) if isinstance(node, ast.FunctionDef) else None
+
+
+def _parsed(text: str) -> ast.Module:
+    """The syntax tree; empty where the text is no Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+_parsed_file = lru_cache(maxsize=1)(_parsed)  # for the next module of the same file
+
+
+# -- the statements of a text --------------------------------------------------------------------------------
+
+
+class ScriptText:
+    """A text with its syntax tree, from which the maps of functions are taken.
+
+    `module` is the name of the class whose functions are meant, or the line of its `class` (or, for a
+    function that stands alone, of its `def`).  `trust_spans`: whether the spans that TVM has point into this
+    very text.
+    """
+
+    def __init__(self, source: Source, module: str | int, *, trust_spans: bool) -> None:
+        self._file, self._lines, self._trust = source.file, source.text.split("\n"), trust_spans
+        self._definitions = _definitions(source.text, module)
+
+    def map(self, function: str) -> SourceMap:
+        """The map of the Relax function of that name; it knows nothing where the text has no such `def`."""
+        node = self._definitions.get(function)
+        return NO_SPANS if node is None else _StatementMap(self._file, self._lines, node, trust=self._trust)
+
+
+def _definitions(text: str, module: str | int) -> Mapping[str, ast.FunctionDef]:
+    """The functions of a module by name; without a class `module`, those of all classes and of the text."""
+    tree = _parsed_file(text)
+    holders = _standing_at(tree, module) if isinstance(module, int) else _named(tree, module)
+    found: dict[str, ast.FunctionDef] = {}
+    for node in (node for body in holders for node in body):
+        if isinstance(node, ast.FunctionDef):
+            found.setdefault(node.name, node)
+    return found
+
+
+def _standing_at(tree: ast.Module, line: int) -> list[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(lineno=at) if at == line:
+                return [node.body]
+            case ast.FunctionDef(lineno=at) if at == line:
+                return [[node]]
+    return []
+
+
+def _named(tree: ast.Module, name: str) -> list[list[ast.stmt]]:
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    ordered = [node for node in classes if node.name == name] or classes
+    return [*(node.body for node in ordered), tree.body]
+
+
+class _Statement(NamedTuple):
+    """A statement that makes bindings; `target` is the name bound, `_` for an expression statement."""
+
+    node: ast.stmt
+    target: str
+
+    @property
+    def is_if(self) -> bool:
+        return isinstance(self.node, ast.If)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[_Statement]:
+    for node in body:
+        match node:
+            case ast.With():
+                yield from _statements(node.body)
+            case ast.If():
+                yield _Statement(node, "")
+            case (
+                ast.Assign(targets=[ast.Name(id=name)])
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
+            ):
+                if not _declares_only(node):
+                    yield _Statement(node, name)
+            case ast.Expr(value=ast.Call()):
+                if not _declares_only(node):
+                    yield _Statement(node, "_")
+            case ast.Return(value=ast.expr()) | ast.FunctionDef():
+                yield _Statement(node, getattr(node, "name", ""))
+
+
+_DECLARATIONS = frozenset(
+    "func_attr func_ret_value func_ret_ty output int64 int32 bool dynamic var symbolic".split()  # noqa: SIM905
+)
+
+
+def _declares_only(node: ast.Assign | ast.AnnAssign | ast.Expr) -> bool:
+    """`m = T.int64()`, `cls = Module`, `R.output(…)`: no binding comes of these."""
+    match node.value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr=name)):
+            return name in _DECLARATIONS
+        case ast.Name() if isinstance(node, ast.Assign):
+            return any(isinstance(t, ast.Name) and t.id == "cls" for t in node.targets)
+    return False
+
+
+class _StatementMap(SourceMap):
+    """The map of the function `node`; spans that TVM has are taken where `trust`."""
+
+    def __init__(
+        self, file: str, lines: Sequence[str], node: ast.FunctionDef, *, trust: bool = False
+    ) -> None:
+        self._file, self._lines, self._node, self._trust = file, lines, node, trust
+        self._statements = list(_statements(node.body))
+        self._next = 0
+        self._last_if: ast.If | None = None
+
+    @property
+    def definition(self) -> Span:
+        """See SourceMap."""
+        start = self._span(self._node)
+        end = start.column + len("def ") + len(self._node.name)
+        return start._replace(end_line=start.line, end_column=end)
+
+    @property
+    def result(self) -> Span | None:
+        """See SourceMap."""
+        last = self._node.body[-1]
+        return self._span(last.value) if isinstance(last, ast.Return) and last.value else None
+
+    def span_of(self, name: str, given: Span | None = None) -> Span | None:
+        """See SourceMap."""
+        trusted = given if self._trust and given and 1 <= given.line <= len(self._lines) else None
+        statement = self._advance(name, trusted)
+        if trusted is not None:
+            return trusted._replace(file=self._file)
+        return None if statement is None else self._value(statement.node)
+
+    def span_of_if(self) -> Span | None:
+        """See SourceMap."""
+        for i in range(self._next, len(self._statements)):
+            node = self._statements[i].node
+            if isinstance(node, ast.If):
+                self._next, self._last_if = i + 1, node
+                return self._span(node, node.test)
+        self._last_if = None
+        return None
+
+    @contextmanager
+    def branch(self, *, taken: bool) -> Iterator[None]:
+        """See SourceMap."""
+        saved = self._statements, self._next, self._last_if
+        node = self._last_if
+        body = [] if node is None else node.body if taken else node.orelse
+        self._statements, self._next = list(_statements(body)), 0
+        yield
+        self._statements, self._next, self._last_if = saved
+
+    def _span(self, node: ast.stmt | ast.expr, end: ast.expr | None = None) -> Span:
+        return span_of(self._file, self._lines, node, end)
+
+    def _advance(self, name: str, given: Span | None) -> _Statement | None:
+        """The statement a binding belongs to; it stays the next where it names another (a nested call)."""
+        found = self._by_line(given.line) if given is not None else self._by_name(name)
+        if found is None:
+            ahead = range(self._next, len(self._statements))
+            found = next((i for i in ahead if not self._statements[i].is_if), None)
+        if found is None:
+            return None
+        statement = self._statements[found]
+        self._next = found + 1 if _names(statement.target, name) else found
+        return statement
+
+    def _by_line(self, line: int) -> int | None:
+        for i in range(self._next, len(self._statements)):
+            node = self._statements[i].node
+            if node.lineno <= line <= (node.end_lineno or node.lineno):
+                return i
+        return None
+
+    def _by_name(self, name: str) -> int | None:
+        ahead = range(self._next, len(self._statements))
+        if ahead and _names(self._statements[self._next].target, name):
+            return self._next
+        return next((i for i in ahead if self._statements[i].target == name), None)
+
+    def _value(self, node: ast.stmt) -> Span:
+        """The value that a statement binds, but all of `y = x`: there the value alone says little."""
+        value = getattr(node, "value", None)
+        whole = value is None or (isinstance(node, ast.Assign) and not isinstance(value, ast.Call))
+        return self._span(node if whole or value is None else value)
+
+
+def _names(target: str, name: str) -> bool:
+    """Return whether a statement that binds `target` is one for a variable `name`.
+
+    TVM prints a second `x` as `x_1`, and what is called `_12` as an expression statement.
+    """
+    if target == name:
+        return True
+    if target == "_":
+        return name.strip("_0123456789") == ""
+    return target.startswith(name) and target[len(name) :].lstrip("_").isdigit()
