@@ -1,123 +1,45 @@
-"""Calls: of operators, kernels, functions, packed functions and closures."""
+"""Calls: of operators, kernels, functions, packed functions and closures.
+
+Both dialects of memory operators are here, R.memory.* and R.vm.*, and R.builtin.alloc_tensor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
 
 import tvm
 from tvm import relax
 
 from symalloc.program import ir
+from symalloc.program.record import by_position
 from symalloc.program.tvm_functions import packed_function
-from symalloc.program.types import TensorType, is_open
-from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.program.types import DType, TensorType, is_open
+from symalloc.relax.extract.context import VARIABLES, CallSite, Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.heap_builtins import HEAP_BUILTINS, call_kernel
-from symalloc.relax.extract.memory_operators import (
-    MEMORY_OPERATORS,
-    assertion,
-    ensure_zero_offset,
-    place_tensor,
-    reserve_vm_storage,
-    reshape,
-    same_value,
-    take_view,
-)
 from symalloc.relax.extract.shape_heap import slot_fault
 from symalloc.relax.extract.tir_form import NotASizeError
-from symalloc.relax.extract.type_conversion import holds_memory
+from symalloc.relax.extract.type_conversion import holds_memory, to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
+from symalloc.size.expr import ZERO, Expr, product
 
-
-def call_packed(
-    context: Context, head: Head, call: CallNode, name: str, arguments: Sequence[Node], *, pure: bool
-) -> ir.Instruction:
-    """A call of the packed function `name` with TVM's `arguments`; raises NotASizeError."""
-    special = _SPECIAL.get(name)
-    if special is not None:
-        return special(context, head, call, arguments)
-    kernel = context.module.symbols.get(name)
-    if kernel is not None:
-        return call_kernel(context, head, kernel, arguments)
-    if name in _CLOSURES:
-        return context.not_understood(head, "a call of a closure", arguments)
-    known, operands = packed_function(name), context.operands(arguments)
-    context.heaps.forget(operands)
-    return ir.CallPacked(
-        **head,
-        name=name,
-        arguments=operands,
-        ownership=known.ownership if holds_memory(head["var"].type) else ir.Ownership.FRESH,
-        pure=pure or known.reads_only,
-        writes=known.writes,
-        may_capture=not pure and known.may_capture,
-    )
-
-
-def _make_tuple(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    return ir.MakeTuple(**head, fields=context.operands(arguments))
-
-
-@takes(2)
-def _take_field(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    index = context.constant(arguments[1], "a tuple index")
-    return ir.TakeField(**head, source=context.operand(arguments[0]), index=index)
-
-
-@takes(2)
-def _run_or_capture(
-    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> ir.Instruction:
-    """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
-    packed = arguments[1]
-    if type(packed) is not tvm.ir.Tuple:
-        not_a_size("arguments that are no tuple literal")
-    inner = context.operands(elements(packed.fields))
-    return ir.CallFunction(**head, name=_function_name(context, arguments[0]), arguments=inner)
-
-
-@takes(1)
-def _cached_allocation(
-    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> ir.Instruction:
-    """(function, …): what the function allocates, kept from the first call on."""
-    return ir.CallFunction(**head, name=_function_name(context, arguments[0]), arguments=(), kept=True)
-
-
-def _function_name(context: Context, callee: Node) -> str:
-    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in context.module.functions:
-        not_a_size("a callee that is no function of the module")
-    return str(callee.name_hint)
-
-
-_SPECIAL: Mapping[str, Handler] = {
-    **HEAP_BUILTINS,
-    "relax.run.assert_op": assertion,
-    "runtime.TVMTensorCreateView": take_view,
-    "vm.builtin.alloc_storage": reserve_vm_storage,
-    "vm.builtin.alloc_tensor": place_tensor,
-    "vm.builtin.cuda_graph.get_cached_alloc": _cached_allocation,
-    "vm.builtin.cuda_graph.run_or_capture": _run_or_capture,
-    "vm.builtin.copy": same_value,  # despite its name it returns its argument
-    "vm.builtin.ensure_zero_offset": ensure_zero_offset,
-    "vm.builtin.make_tuple": _make_tuple,
-    "vm.builtin.reshape": reshape,
-    "vm.builtin.tuple_getitem": _take_field,
-}
-_CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
+_made_fresh = by_position(ir.AllocFresh)
 
 
 def translate_call(context: Context, head: Head, call: CallNode) -> ir.Instruction:
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
-    op, arguments = call.op, elements(call.args)
-    rule = _CALLEES.get(type(op))
+    site = CallSite(context, head, call, elements(call.args))
+    rule = _CALLEES.get(type(call.op))
     try:
         if rule is not None:
-            return rule(context, head, call, op, arguments)
-        return context.not_understood(head, "a call of a function value (a closure)", [op, *arguments])
+            return rule(site)
+        return site.not_understood("a call of a function value (a closure)", [call.op, *site.arguments])
     except NotASizeError as reason:
         name = _callee_name(call)
         what = f"{f'`{name}`' if name else 'a call'} with {reason}"
-        return context.not_understood(head, what, _tensor_arguments(call), slot_fault(reason, name))
+        fault = slot_fault(reason, name)
+        return context.not_understood(head, what, _tensor_arguments(call), fault)
 
 
 def _callee_name(call: CallNode) -> str:
@@ -137,47 +59,34 @@ def _tensor_arguments(call: CallNode) -> list[Node]:
 # -- by kind of callee -------------------------------------------------------------------------------------
 
 
-def _global(
-    context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
-) -> ir.Instruction:
-    name = context.callee_name(op)
-    module = context.module
+def _global(site: CallSite) -> ir.Instruction:
+    context, module = site.context, site.context.module
+    name = context.callee_name(site.call.op)
     if name in module.kernels:
-        return call_kernel(context, head, name, arguments)
+        return call_kernel(site, name)
     if name in module.functions:
-        operands = context.operands(arguments)
+        operands = site.operands
         context.heaps.forget(operands)
+        head = site.head
         if is_open(head["var"].type):
             head = context.known_head(head, module.result_of(name, operands))
         return ir.CallFunction(**head, name=name, arguments=operands)
     symbol = module.externs.get(name)
     if symbol is not None:
-        return call_packed(context, head, call, symbol, arguments, pure=False)
+        return _packed(site, symbol)
     return not_a_size(f"`{name}`, which the module does not define")
 
 
-def _extern(
-    context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
-) -> ir.Instruction:
-    return call_packed(context, head, call, str(op.global_symbol), arguments, pure=False)
-
-
-def _operator(
-    context: Context, head: Head, call: CallNode, op: Node, arguments: Sequence[Node]
-) -> ir.Instruction:
-    name = context.callee_name(op)
+def _operator(site: CallSite) -> ir.Instruction:
+    name = site.context.callee_name(site.call.op)
     rule = _OPERATORS.get(name)
     if rule is not None:
-        return rule(context, head, call, arguments)
+        return rule(site)
     if name.startswith("relax.dist."):
-        return context.not_understood(head, f"the distributed operator `{name}`", arguments)
+        return site.not_understood(f"the distributed operator `{name}`", site.arguments)
     wanted = _ATTRIBUTES.get(name)
-    return ir.CallOperator(
-        **head,
-        name=name,
-        arguments=context.operands(arguments),
-        attributes={} if wanted is None else _attributes(call.attrs, wanted),
-    )
+    attributes = {} if wanted is None else _attributes(site.call.attrs, wanted)
+    return ir.CallOperator(**site.head, name=name, arguments=site.operands, attributes=attributes)
 
 
 def _attributes(attrs: Node, wanted: tuple[str, ...]) -> dict[str, str]:
@@ -185,63 +94,108 @@ def _attributes(attrs: Node, wanted: tuple[str, ...]) -> dict[str, str]:
     return {name: str(value) for name, value in found if value is not None}
 
 
-_CALLEES: Mapping[type, Callable[[Context, Head, CallNode, Node, Sequence[Node]], ir.Instruction]] = {
+def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
+    """A call of the packed function `name`; raises NotASizeError."""
+    special = _PACKED.get(name)
+    if special is not None:
+        return special(site)
+    kernel = site.context.module.symbols.get(name)
+    if kernel is not None:
+        return call_kernel(site, kernel)
+    if name in _CLOSURES:
+        return site.not_understood("a call of a closure", site.arguments)
+    known, operands = packed_function(name), site.operands
+    site.context.heaps.forget(operands)
+    return ir.CallPacked(
+        **site.head,
+        name=name,
+        arguments=operands,
+        ownership=known.ownership if holds_memory(site.var.type) else ir.Ownership.FRESH,
+        pure=pure or known.reads_only,
+        writes=known.writes,
+        may_capture=not pure and known.may_capture,
+    )
+
+
+_CALLEES: Mapping[type, Handler] = {
     tvm.ir.Op: _operator,
     tvm.ir.GlobalVar: _global,
-    relax.ExternFunc: _extern,
+    relax.ExternFunc: lambda site: _packed(site, str(site.call.op.global_symbol)),
 }
 
 # -- operators that call ------------------------------------------------------------------------------------
 
 
 @takes(2)
-def _call_tir(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    callee = arguments[0]
-    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in context.module.kernels:
-        not_a_size("a callee that is no PrimFunc of the module")
+def _call_tir(site: CallSite) -> ir.Instruction:
     return ir.CallTIR(
-        **head,
-        kernel=callee.name_hint,
-        inputs=_literal_tuple(context, arguments[1]),
-        outputs=_outputs(context, call),
-        inplace=_places(call),
+        **site.head,
+        kernel=_kernel_name(site, "a callee"),
+        inputs=_literal_tuple(site, 1),
+        outputs=_outputs(site),
+        inplace=_inplace(site.call),
     )
 
 
-def _outputs(context: Context, call: CallNode) -> tuple[TensorType, ...]:
-    declared = call.ty_args[0]
+def _kernel_name(site: CallSite, what: str) -> str:
+    callee = site.arguments[0]
+    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in site.context.module.kernels:
+        not_a_size(f"{what} that is no PrimFunc of the module")
+    return str(callee.name_hint)
+
+
+def _outputs(site: CallSite) -> tuple[TensorType, ...]:
+    declared = site.call.ty_args[0]
     fields = declared.fields if type(declared) is tvm.ir.TupleType else (declared,)
-    outputs = tuple(context.types.of(field) for field in fields)
+    outputs = tuple(site.context.types.of(field) for field in fields)
     known = tuple(output for output in outputs if isinstance(output, TensorType))
     return known if len(known) == len(outputs) else not_a_size("a result that is no tensor")
 
 
-def _literal_tuple(context: Context, node: Node) -> tuple[ir.Operand, ...]:
-    if type(node) is not tvm.ir.Tuple:
+def _literal_tuple(site: CallSite, index: int) -> tuple[ir.Operand, ...]:
+    packed = site.arguments[index]
+    if type(packed) is not tvm.ir.Tuple:
         not_a_size("arguments that are no tuple literal")
-    return context.operands(elements(node.fields))
+    return site.context.operands(elements(packed.fields))
 
 
-@takes(1)
-def _pure_packed(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    return call_packed(context, head, call, _packed_name(arguments[0]), arguments[1:], pure=True)
+def _inplace(call: CallNode) -> tuple[int | None, ...]:
+    """The argument that each output of an in-place call lies in; empty for a call that has none."""
+    places = getattr(call.attrs, "inplace_indices", None) if call.attrs is not None else None
+    return () if places is None else tuple(int(i) if int(i) >= 0 else None for i in places)
 
 
-def _packed_name(callee: Node) -> str:
+@takes(2)
+def _call_kernel_dynamically(site: CallSite) -> ir.Instruction:
+    """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument become scalars."""
+    packed = site.arguments[1]
+    if type(packed) is not tvm.ir.Tuple or len(packed.fields) == 0:
+        not_a_size("R.vm.call_tir_dyn with arguments that are no tuple literal")
+    *tensors, shape = elements(packed.fields)
+    scalars = tuple(ir.Scalar(extent) for extent in site.context.types.shape(shape))
+    kernel = _kernel_name(site, "R.vm.call_tir_dyn of a function")
+    return ir.CallKernel(**site.head, kernel=kernel, arguments=site.context.operands(tensors) + scalars)
+
+
+def _packed_name(site: CallSite) -> str:
+    callee = site.arguments[0]
     if type(callee) is not relax.ExternFunc:
         not_a_size("a callee that is no packed function")
     return str(callee.global_symbol)
 
 
 @takes(1)
-def _inplace_packed(
-    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> ir.Instruction:
-    inplace = _places(call)
+def _pure_packed(site: CallSite) -> ir.Instruction:
+    return _packed(replace(site, arguments=site.arguments[1:]), _packed_name(site), pure=True)
+
+
+@takes(1)
+def _inplace_packed(site: CallSite) -> ir.Instruction:
+    inplace = _inplace(site.call)
     return ir.CallPacked(
-        **head,
-        name=_packed_name(arguments[0]),
-        arguments=context.operands(arguments[1:]),
+        **site.head,
+        name=_packed_name(site),
+        arguments=site.operands[1:],
         ownership=ir.Ownership.ARGUMENT,
         pure=False,
         writes=frozenset(i for i in inplace if i is not None),
@@ -249,61 +203,221 @@ def _inplace_packed(
     )
 
 
-def _places(call: CallNode) -> tuple[int | None, ...]:
-    """The argument that each output of an in-place call lies in; empty for a call that has none."""
-    places = getattr(call.attrs, "inplace_indices", None) if call.attrs is not None else None
-    return () if places is None else tuple(int(i) if int(i) >= 0 else None for i in places)
+@takes(2)
+def _destination_passing(site: CallSite) -> ir.Instruction:
+    name, arguments = _packed_name(site), _literal_tuple(site, 1)
+    return ir.CallPacked(**site.head, name=name, arguments=arguments, ownership=ir.Ownership.FRESH, pure=True)
 
 
 @takes(2)
-def _destination_passing(
-    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> ir.Instruction:
-    return ir.CallPacked(
-        **head,
-        name=_packed_name(arguments[0]),
-        arguments=_literal_tuple(context, arguments[1]),
-        ownership=ir.Ownership.FRESH,
-        pure=True,
-    )
-
-
-@takes(2)
-def _with_context(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    packed = arguments[1]
+def _with_context(site: CallSite) -> ir.Instruction:
+    packed = site.arguments[1]
     inner = elements(packed.fields) if type(packed) is tvm.ir.Tuple else [packed]
-    return call_packed(context, head, call, _packed_name(arguments[0]), inner, pure=False)
+    return _packed(replace(site, arguments=inner), _packed_name(site))
 
 
 @takes(2)
-def _python_function(
-    context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-) -> ir.Instruction:
+def _python_function(site: CallSite) -> ir.Instruction:
+    name = str(getattr(site.arguments[0], "value", "a Python function"))
+    arguments = _literal_tuple(site, 1)
     return ir.CallPacked(
-        **head,
-        name=str(getattr(arguments[0], "value", "a Python function")),
-        arguments=_literal_tuple(context, arguments[1]),
-        ownership=ir.Ownership.UNKNOWN,
-        pure=False,
+        **site.head, name=name, arguments=arguments, ownership=ir.Ownership.UNKNOWN, pure=False
     )
 
 
-def _closure(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    return context.not_understood(head, "a closure", _tensor_arguments(call))
+def _closure(site: CallSite) -> ir.Instruction:
+    return site.not_understood("a closure", _tensor_arguments(site.call))
 
 
-# -- operators with a meaning of their own -----------------------------------------------------------------
+@takes(2)
+def _run_or_capture(site: CallSite) -> ir.Instruction:
+    """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
+    return ir.CallFunction(**site.head, name=_function_name(site), arguments=_literal_tuple(site, 1))
 
 
-def _reshape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
-    if context.module.lowered:
-        return reshape(context, head, call, arguments)
-    return ir.CallOperator(**head, name="relax.reshape", arguments=context.operands(arguments))
+@takes(1)
+def _cached_allocation(site: CallSite) -> ir.Instruction:
+    """(function, …): what the function allocates, kept from the first call on."""
+    return ir.CallFunction(**site.head, name=_function_name(site), arguments=(), kept=True)
 
 
+def _function_name(site: CallSite) -> str:
+    callee = site.arguments[0]
+    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in site.context.module.functions:
+        not_a_size("a callee that is no function of the module")
+    return str(callee.name_hint)
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+@takes(4)
+def _memory_storage(site: CallSite) -> ir.Instruction:
+    size, device, scope, dtype = range(4)
+    return _storage(site, "memory", size=size, device=device, scope=scope, dtype=dtype)
+
+
+@takes(4)
+def _vm_storage(site: CallSite) -> ir.Instruction:
+    """R.vm.alloc_storage and vm.builtin.alloc_storage."""
+    size, device, dtype, scope = range(4)
+    return _storage(site, "vm", size=size, device=device, scope=scope, dtype=dtype)
+
+
+def _storage(
+    site: CallSite, dialect: Literal["memory", "vm"], *, size: int, device: int, scope: int, dtype: int
+) -> ir.Instruction:
+    """A storage, with the positions of its arguments; the R.vm dialect counts its size in elements of
+    `dtype`, R.memory in bytes.
+    """
+    element = to_dtype(site.context.dtype_of(site.arguments[dtype]))
+    extents = site.context.types.shape_or_none(site.arguments[size])
+    total: Expr | None = None if extents is None else product(extents)
+    if total is not None and dialect == "vm":
+        total = None if element is None else total * element.itemsize
+    return ir.AllocStorage(
+        **site.context.storage_head(site.head),
+        size=total,
+        device=site.constant(device, "a device index"),
+        scope=site.context.text(site.arguments[scope], "a memory scope"),
+        dtype=element,
+        dialect=dialect,
+    )
+
+
+@takes(4)
+def _place_tensor(site: CallSite) -> ir.Instruction:
+    """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
+    types, head = site.context.types, site.head
+    take = types.shape_or_none if site.context.module.open_shapes else types.shape
+    shape, dtype = take(site.arguments[2]), _known_dtype(site, 3)
+    if is_open(head["var"].type):
+        head = site.context.known_head(head, TensorType(shape=shape, dtype=dtype))
+    return ir.AllocTensor(
+        **head,
+        storage=site.operand(0),
+        offset=site.context.form.expr(site.arguments[1]),
+        shape=shape,
+        dtype=dtype,
+        device=site.constant(4, "a device index") if len(site.arguments) > 4 else 0,
+    )
+
+
+def _known_dtype(site: CallSite, index: int) -> DType:
+    found = to_dtype(site.context.dtype_of(site.arguments[index]))
+    return not_a_size("a tensor of unknown dtype") if found is None else found
+
+
+@takes(3)
+def _fresh_tensor(site: CallSite) -> ir.Instruction:
+    """R.builtin.alloc_tensor: (shape, dtype, device, scope = "global")."""
+    context, arguments = site.context, site.arguments
+    shape = context.types.shape_or_none(arguments[0])
+    return _made_fresh(
+        *site.head.values(),
+        shape,
+        _known_dtype(site, 1),
+        site.constant(2, "a device index"),
+        context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",
+        context.types.inexact(arguments[0]) if shape is None else "",
+    )
+
+
+def _kill(kind: Literal["tensor", "storage", "object"]) -> Handler:
+    return takes(1)(lambda site: ir.Kill(**site.head, target=site.operand(0), kind=kind))
+
+
+@takes(1)
+def _take_view(site: CallSite) -> ir.Instruction:
+    """R.memory.view(data, shape, dtype, relative_byte_offset); what is left out stays as in the source."""
+    context, arguments = site.context, site.arguments
+    shape, dtype, offset = (
+        None if i >= len(arguments) or context.is_absent(arguments[i]) else arguments[i] for i in (1, 2, 3)
+    )
+    return ir.View(
+        **site.head,
+        source=site.operand(0),
+        shape=context.known_extents(site.var) if shape is None else context.types.shape(shape),
+        dtype=_result_dtype(site) if dtype is None else to_dtype(context.dtype_of(dtype)),
+        offset=ZERO if offset is None else context.form.expr(offset),
+        kind="view",
+    )
+
+
+def _result_dtype(site: CallSite) -> DType | None:
+    return site.var.type.dtype if isinstance(site.var.type, TensorType) else None
+
+
+@takes(1)
+def _ensure_zero_offset(site: CallSite) -> ir.Instruction:
+    """The same bytes where the offset is a multiple of 64, else a copy."""
+    return _same_bytes(site, site.context.known_extents(site.var), "ensure_zero_offset")
+
+
+@takes(2)
+def _view_reshaped(site: CallSite) -> ir.Instruction:
+    """vm.builtin.reshape, or R.reshape once operators are lowered: other extents, the same elements."""
+    return _same_bytes(site, site.context.types.shape(site.arguments[1]), "reshape")
+
+
+def _same_bytes(
+    site: CallSite, shape: tuple[Expr, ...] | None, kind: Literal["reshape", "ensure_zero_offset"]
+) -> ir.Instruction:
+    source, dtype = site.operand(0), _result_dtype(site)
+    return ir.View(**site.head, source=source, shape=shape, dtype=dtype, offset=ZERO, kind=kind)
+
+
+def _reshape(site: CallSite) -> ir.Instruction:
+    if site.context.module.lowered:
+        return _view_reshaped(site)
+    return ir.CallOperator(**site.head, name="relax.reshape", arguments=site.operands)
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+@takes(1)
+def _assertion(site: CallSite) -> ir.Instruction:
+    """R.assert_op and relax.run.assert_op: the first argument holds afterwards, the others are printed."""
+    reads = [a for a in site.arguments if type(a) in VARIABLES and not isinstance(a.ty, tvm.ir.PrimType)]
+    condition = site.context.condition(site.arguments[0])
+    return ir.Assert(**site.head, condition=condition, reads=site.context.operands(reads))
+
+
+@takes(1)
+def _same_value(site: CallSite) -> ir.Instruction:
+    """A call that returns its first argument."""
+    return ir.Alias(**site.head, source=site.operand(0))
+
+
+def _make_tuple(site: CallSite) -> ir.Instruction:
+    return ir.MakeTuple(**site.head, fields=site.operands)
+
+
+@takes(2)
+def _take_field(site: CallSite) -> ir.Instruction:
+    index = site.constant(1, "a tuple index")
+    return ir.TakeField(**site.head, source=site.operand(0), index=index)
+
+
+# -- tables --------------------------------------------------------------------------------------------------
+
+MEMORY_OPERATORS: Mapping[str, Handler] = {
+    "relax.memory.alloc_storage": _memory_storage,
+    "relax.memory.alloc_tensor": _place_tensor,
+    "relax.memory.kill_storage": _kill("storage"),
+    "relax.memory.kill_tensor": _kill("tensor"),
+    "relax.memory.view": _take_view,
+    "relax.memory.ensure_zero_offset": _ensure_zero_offset,
+    "relax.vm.alloc_storage": _vm_storage,
+    "relax.vm.alloc_tensor": _place_tensor,
+    "relax.vm.kill_object": _kill("object"),
+    "relax.vm.call_tir_dyn": _call_kernel_dynamically,
+    "relax.builtin.alloc_tensor": _fresh_tensor,
+}
 _OPERATORS: Mapping[str, Handler] = {
     **MEMORY_OPERATORS,
-    "relax.assert_op": assertion,
+    "relax.assert_op": _assertion,
     "relax.call_builtin_with_ctx": _with_context,
     "relax.call_dps_packed": _destination_passing,
     "relax.call_inplace_packed": _inplace_packed,
@@ -317,12 +431,28 @@ _OPERATORS: Mapping[str, Handler] = {
     "relax.make_closure": _closure,
     "relax.reshape": _reshape,
     # these mark a value and may hand on its memory
-    "relax.builtin.stop_lift_params": same_value,
-    "relax.grad.end_checkpoint": same_value,
-    "relax.grad.no_grad": same_value,
-    "relax.grad.start_checkpoint": same_value,
-    "relax.hint_on_device": same_value,
-    "relax.wrap_param": same_value,
+    "relax.builtin.stop_lift_params": _same_value,
+    "relax.grad.end_checkpoint": _same_value,
+    "relax.grad.no_grad": _same_value,
+    "relax.grad.start_checkpoint": _same_value,
+    "relax.hint_on_device": _same_value,
+    "relax.wrap_param": _same_value,
 }
+# packed functions that are operations of the program
+_PACKED: Mapping[str, Handler] = {
+    **HEAP_BUILTINS,
+    "relax.run.assert_op": _assertion,
+    "runtime.TVMTensorCreateView": _take_view,
+    "vm.builtin.alloc_storage": _vm_storage,
+    "vm.builtin.alloc_tensor": _place_tensor,
+    "vm.builtin.cuda_graph.get_cached_alloc": _cached_allocation,
+    "vm.builtin.cuda_graph.run_or_capture": _run_or_capture,
+    "vm.builtin.copy": _same_value,  # despite its name it returns its argument
+    "vm.builtin.ensure_zero_offset": _ensure_zero_offset,
+    "vm.builtin.make_tuple": _make_tuple,
+    "vm.builtin.reshape": _view_reshaped,
+    "vm.builtin.tuple_getitem": _take_field,
+}
+_CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
 # attributes that rules ask for
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"relax.take": ("axis", "mode")}

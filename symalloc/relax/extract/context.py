@@ -281,19 +281,49 @@ class Context:
         return var.type.shape if isinstance(var.type, TensorType) else None
 
 
-Handler: TypeAlias = Callable[[Context, Head, Node, Sequence[Node]], ir.Instruction]
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A call of TVM's with its arguments, and the fields of the instruction to make of it."""
+
+    context: Context
+    head: Head
+    call: CallNode
+    arguments: Sequence[Node]
+
+    @property
+    def var(self) -> ir.Var:
+        """The variable that receives the result."""
+        return self.head["var"]
+
+    def operand(self, index: int) -> ir.Operand:
+        """The operand that an argument is; raises NotASizeError."""
+        return self.context.operand(self.arguments[index])
+
+    @property
+    def operands(self) -> tuple[ir.Operand, ...]:
+        """The operands that all arguments are; raises NotASizeError."""
+        return self.context.operands(self.arguments)
+
+    def constant(self, index: int, what: str) -> int:
+        """An integer argument that must be a constant; raises NotASizeError naming `what`."""
+        return self.context.constant(self.arguments[index], what)
+
+    def not_understood(self, what: str, reads: Iterable[Node]) -> ir.NotUnderstood:
+        """The instruction for a call that is not verified."""
+        return self.context.not_understood(self.head, what, reads)
+
+
+Handler: TypeAlias = Callable[[CallSite], ir.Instruction]
 
 
 def takes(least: int) -> Callable[[Handler], Handler]:
     """A handler of calls with at least so many arguments; fewer are not understood."""
 
     def wrap(handler: Handler) -> Handler:
-        def checked(
-            context: Context, head: Head, call: CallNode, arguments: Sequence[Node]
-        ) -> ir.Instruction:
-            if len(arguments) < least:
-                not_a_size(f"{len(arguments)} arguments where {least} are needed")
-            return handler(context, head, call, arguments)
+        def checked(site: CallSite) -> ir.Instruction:
+            if len(site.arguments) < least:
+                not_a_size(f"{len(site.arguments)} arguments where {least} are needed")
+            return handler(site)
 
         return checked
 

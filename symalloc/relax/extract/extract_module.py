@@ -13,10 +13,10 @@ from symalloc.program.ir import Function, Kernel, Operand, Program, Var
 from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap, Step
 from symalloc.program.span import Source
 from symalloc.program.types import OpaqueType, Type, substituted
+from symalloc.relax.extract.calls import MEMORY_OPERATORS
 from symalloc.relax.extract.context import Context, ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function
 from symalloc.relax.extract.extract_kernel import extract_kernel
-from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
 
 

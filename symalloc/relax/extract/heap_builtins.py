@@ -10,7 +10,7 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.record import by_position
 from symalloc.program.types import DType, ShapeType, TensorType
-from symalloc.relax.extract.context import Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.context import CallSite, Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.shape_heap import (
     ALLOCATES,
     MAKE_NUMBER,
@@ -37,27 +37,27 @@ _UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
 
 
 @takes(1)
-def _alloc_heap(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+def _alloc_heap(site: CallSite) -> ir.Instruction:
     """(number of slots): a heap of which nothing is known."""
-    count = context.constant(arguments[0], "a number of slots")
-    var = ir.Var(head["var"].name, TensorType(shape=(constant(count),), dtype=_SLOT))
-    context.heaps.make(var, count)
-    return ir.Alias(**Head({**head, "var": var}), source=ir.TextLiteral("shape heap"))
+    count = site.constant(0, "a number of slots")
+    var = ir.Var(site.var.name, TensorType(shape=(constant(count),), dtype=_SLOT))
+    site.context.heaps.make(var, count)
+    return ir.Alias(**Head({**site.head, "var": var}), source=ir.TextLiteral("shape heap"))
 
 
 @takes(4)
-def _match_shape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+def _match_shape(site: CallSite) -> ir.Instruction:
     """(tensor or shape, heap, number of extents, (code, number or slot)…, text of an error)."""
-    context.heaps.lowered = True
-    matching = _Matching(context, arguments[0], context.operand(arguments[1]), arguments[-1])
-    count = context.constant(arguments[2], "a number of extents")
-    pairs = pairs_of(_numbers(context, arguments[3:-1]), count)
+    site.context.heaps.lowered = True
+    matching = _Matching(site.context, site.arguments[0], site.operand(1), site.arguments[-1])
+    count = site.constant(2, "a number of extents")
+    pairs = pairs_of(_numbers(site.context, site.arguments[3:-1]), count)
     extents = tuple([matching.extent(axis, pair) for axis, pair in enumerate(pairs)])
     if matching.unwritten is not None:
         raise matching.unwritten
     target = matched_type(matching.source, extents)
     return ir.MatchCast(
-        **head, source=matching.source, target=target, defines=frozenset(matching.defines), returns=False
+        **site.head, source=matching.source, target=target, defines=frozenset(matching.defines), returns=False
     )
 
 
@@ -111,29 +111,29 @@ class _Matching:
 
 
 @takes(4)
-def _match_number(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+def _match_number(site: CallSite) -> ir.Instruction:
     """(scalar, heap, code, number or slot, text of an error)."""
-    source, heap = context.operand(arguments[0]), context.operand(arguments[1])
+    source, heap = site.operand(0), site.operand(1)
     value = source.value if isinstance(source, ir.Scalar) else None
-    code, number = _numbers(context, arguments[2:4])
+    code, number = _numbers(site.context, site.arguments[2:4])
     if code == MATCH_STORE:
-        context.heaps.store(heap, number, value)
-    wanted = constant(number) if code == MATCH_NUMBER else context.heaps.load(heap, number)
+        site.context.heaps.store(heap, number, value)
+    wanted = constant(number) if code == MATCH_NUMBER else site.context.heaps.load(heap, number)
     condition: Condition | None = None if value is None or wanted is None else eq(value, wanted)
-    return ir.Assert(**head, condition=condition)
+    return ir.Assert(**site.head, condition=condition)
 
 
 @takes(2)
-def _make_shape(context: Context, head: Head, call: CallNode, arguments: Sequence[Node]) -> ir.Instruction:
+def _make_shape(site: CallSite) -> ir.Instruction:
     """(heap, number of extents, (code, number or slot)…)."""
-    heap, count = context.operand(arguments[0]), context.constant(arguments[1], "a number of extents")
-    pairs = pairs_of(_numbers(context, arguments[2:]), count)
-    found = [_made(context, heap, pair) for pair in pairs]
+    heap, count = site.operand(0), site.constant(1, "a number of extents")
+    pairs = pairs_of(_numbers(site.context, site.arguments[2:]), count)
+    found = [_made(site.context, heap, pair) for pair in pairs]
     extents = tuple([extent for extent in found if extent is not None])
     if len(extents) < count:
         not_a_size(_UNKNOWN_SLOT)
-    var = ir.Var(head["var"].name, ShapeType(values=extents, ndim=count))
-    return ir.Alias(**Head({**head, "var": var}), source=ir.ShapeValue(extents))
+    var = ir.Var(site.var.name, ShapeType(values=extents, ndim=count))
+    return ir.Alias(**Head({**site.head, "var": var}), source=ir.ShapeValue(extents))
 
 
 def _made(context: Context, heap: ir.Operand, pair: Code) -> Expr | None:
@@ -151,15 +151,15 @@ def made_number(context: Context, call: CallNode) -> Expr:
     return found
 
 
-def call_kernel(context: Context, head: Head, name: str, arguments: Sequence[Node]) -> ir.Instruction:
+def call_kernel(site: CallSite, name: str) -> ir.Instruction:
     """A call of the PrimFunc `name`; nothing is left of one that computes slots of a heap from others."""
-    operands = context.operands(arguments)
+    context, operands = site.context, site.operands
     slots = context.heaps.slots.get(operands[0]) if len(operands) == 1 and context.heaps.slots else None
     if slots is not None and context.host.computes_slots(name, len(slots)):
         context.host.store(name, slots)
-        return ir.MakeTuple(**head, fields=())
+        return ir.MakeTuple(**site.head, fields=())
     context.heaps.forget(operands)
-    return _made_call(*head.values(), name, operands)
+    return _made_call(*site.head.values(), name, operands)
 
 
 HEAP_BUILTINS: Mapping[str, Handler] = {

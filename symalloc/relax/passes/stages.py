@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.ir.instrument import PassInstrument, pass_instrument
 
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
-from symalloc.relax.extract.memory_operators import MEMORY_OPERATORS
+from symalloc.relax.extract.calls import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
 from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, as_tvm_has_them, tvm_pipeline
 from symalloc.relax.tvm_error import error_text
