@@ -43,5 +43,6 @@ from symalloc.session.api import save_program as save_program
 from symalloc.session.linting import VerifyMemory as VerifyMemory
 from symalloc.session.packing import pack as pack
 from symalloc.session.testing import assert_memory_safe as assert_memory_safe
+from symalloc.size.sympy_terms import symbols as symbols
 
 __version__: str

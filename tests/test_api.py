@@ -144,14 +144,44 @@ def test_prove_takes_sympy() -> None:
     assert str(symalloc.prove(sympy.Eq(sympy.Mod(4 * m, 256), 0)).precondition) == "m % 64 == 0"
     assert symalloc.prove(sympy.true).verdict is Verdict.ALWAYS_VALID
     assert symalloc.prove(sympy.floor(n / 4) * 4 <= n).verdict is Verdict.ALWAYS_VALID
-    with pytest.raises(UsageError, match="not a size expression: 1/2"):
-        symalloc.prove(n / 2 <= m)
+    assert symalloc.prove(n / 2 <= m, assume=n <= m).verdict is Verdict.ALWAYS_VALID
+    with pytest.raises(UsageError, match=r"not a size expression: n/2 \(a size is a whole number"):
+        symalloc.prove(sympy.Max(n / 2, m) <= m)
     with pytest.raises(UsageError, match="not a condition on sizes: n"):
         symalloc.prove(n)
     with pytest.raises(UsageError, match="of type int: 4; give a text"):
         symalloc.prove(4)
     with pytest.raises(UsageError, match="of type int: 7"):
         symalloc.prove("n <= 4", assume=[7])
+
+
+def test_what_comes_out_is_sympy_too() -> None:
+    n, m = symalloc.symbols("n m")
+    proof = symalloc.prove("4*m <= 16*n")
+    assert sympy.sympify(proof.precondition) == (m <= 4 * n)
+    assert symalloc.prove(proof.precondition, assume=[sympy.Eq(m, n)]).holds
+    assert sympy.latex(proof.precondition) == r"m \leq 4 n"
+    packing = symalloc.pack(
+        {
+            "symbols": {n: {"min": 1}},
+            "buffers": [
+                {"id": "a", "size": 4 * n, "lower": 0, "upper": 2},
+                {"id": "b", "size": sympy.Max(n, 64), "lower": 1, "upper": 3},
+            ],
+        }
+    )
+    arena = sympy.sympify(packing.arena)
+    assert arena.free_symbols == {n}
+    assert arena.subs(n, 100) == packing.arena.evaluate({"n": 100}) == 548
+    assert sympy.lambdify(n, arena)(100) == 548
+    with pytest.raises(UsageError, match="not a size expression: n/2"):
+        symalloc.pack({"buffers": [{"id": "a", "size": n / 2, "lower": 0, "upper": 1}]})
+
+
+def test_sympy_for_assumptions_and_bindings() -> None:
+    n = symalloc.symbols("n")
+    assert symalloc.lint(FAULTY, select="SYM101", assume=symalloc.symbols("m") <= 4).ok
+    assert symalloc.run(SOUND, {n: sympy.Integer(3)}).binding == {"n": 3}
 
 
 def test_prove_imports_sympy_for_sympy_only() -> None:

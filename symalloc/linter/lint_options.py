@@ -12,7 +12,7 @@ from symalloc.arguments import require_choice, require_flag, require_seconds, re
 from symalloc.errors import UsageError, meant
 from symalloc.program.reading import STAGES, PipelineName, ReadOptions, is_stage
 from symalloc.size.condition import Condition
-from symalloc.size.parse import SizeSyntaxError, parse_condition
+from symalloc.size.parse import SizeSyntaxError, as_condition, is_sympy, parse_condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,20 @@ class LintOptions(ReadOptions):
         for name in ("select", "stage", "baseline", "jobs", "budget"):
             given[name] = given.get(name) or getattr(self, name)
         return replace(self, **given)
+
+
+def assumption_texts(assume: object) -> tuple[str, ...]:
+    """The conditions that a caller gives as `assume`, as texts: one or several, texts or sympy's.
+
+    Raises UsageError.
+    """
+    given = (assume,) if isinstance(assume, str | Condition) or is_sympy(assume) else assume
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        raise UsageError(f"assume is {shown(given)}; it must be a condition or a list of conditions")
+    try:
+        return tuple(one if isinstance(one, str) else str(as_condition(one)) for one in given)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
@@ -21,7 +21,7 @@ from symalloc.arguments import (
 from symalloc.dask_scheduler import DaskScheduler
 from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
-from symalloc.linter.lint_options import LintOptions, parse_assumptions
+from symalloc.linter.lint_options import LintOptions, assumption_texts, parse_assumptions
 from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind, RunResult
 from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
 from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName, UnreadableError
@@ -32,12 +32,11 @@ from symalloc.session.amounts import parse_amount
 from symalloc.session.lint_cache import LintCache
 from symalloc.session.lint_files import found_files
 from symalloc.session.linting import LintSession
-from symalloc.size.condition import Condition
-from symalloc.size.parse import parse_condition
+from symalloc.size.parse import ConditionLike, as_condition, is_sympy
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from sympy.logic.boolalg import Boolean
+    from sympy import Symbol
     from torch.export import ExportedProgram
     from tvm.ir import IRModule
     from tvm.relax.frontend.nn import Module as NnModule
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from symalloc.pool.observing.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
 
-Claim: TypeAlias = Union[str, "Boolean"]
+Binding: TypeAlias = "Mapping[str, int] | Mapping[Symbol, int]"
 Model: TypeAlias = Union["IRModule", "ModelProto", "ExportedProgram", tuple["NnModule", Any], str, Path]
 """What is linted, planned or run: a model in memory, a pair of an nn.Module and its spec, or a path."""
 
@@ -55,7 +54,7 @@ Model: TypeAlias = Union["IRModule", "ModelProto", "ExportedProgram", tuple["NnM
 def lint(
     target: Model | Sequence[Model],
     *,
-    assume: str | Sequence[str] = (),
+    assume: ConditionLike | Sequence[ConditionLike] = (),
     select: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     rules: str | Path | Sequence[str | Path] = (),
@@ -75,9 +74,10 @@ def lint(
     A model in memory is an IRModule, an onnx.ModelProto, a torch ExportedProgram, or a pair of a
     tvm.relax.frontend.nn.Module and its spec; it is checked in this process, files are read in worker
     processes.  `assume` holds conditions on
-    symbols ("n <= 2048"), `select` and `ignore` rule ids, beginnings of ids, or names, `rules` folders of
-    further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make of it,
-    `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass leaves.
+    symbols ("n <= 2048", or sympy's), `select` and `ignore` rule ids, beginnings of ids, or names, `rules`
+    folders of further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make
+    of it, `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass
+    leaves.
     `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
     whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
     file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
@@ -90,7 +90,7 @@ def lint(
     an exception.
     """
     options = LintOptions(
-        assume=require_texts("assume", assume),
+        assume=assumption_texts(assume),
         select=require_texts("select", select),
         ignore=require_texts("ignore", ignore),
         rules=require_paths("rules", rules),
@@ -114,18 +114,19 @@ def lint(
         return session.without_known(reports[0] if len(reports) == 1 else Report.joined(reports))
 
 
-def prove(constraint: Claim, *, assume: Claim | Sequence[Claim] = ()) -> Proof:
+def prove(constraint: ConditionLike, *, assume: ConditionLike | Sequence[ConditionLike] = ()) -> Proof:
     """Sort `constraint` ("4*m <= 16") into always-valid, always-invalid or runtime-check.
 
     A symbol is an integer in [0, 2**63 - 1]; `assume` holds further conditions on symbols.  Conditions are
-    texts or sympy relations, joined by sympy's And, Or and Not as may be.  Raises UsageError for what is no
-    condition on sizes.
+    texts, sympy relations, joined by sympy's And, Or and Not as may be, or such as a proof holds.  Raises
+    UsageError for what is no condition on sizes.
     """
-    given = (assume,) if isinstance(assume, str) or _is_sympy(assume) else assume
-    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
-        raise UsageError(f"assume is {shown(given)}; it must be a condition or a list of conditions")
-    assumptions = tuple(parse_assumptions((a,))[0] if isinstance(a, str) else _condition(a) for a in given)
-    return Prover().prove(_condition(constraint), Domain(assumptions=assumptions))
+    domain = Domain(assumptions=parse_assumptions(assumption_texts(assume)))
+    try:
+        claim = as_condition(constraint)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return Prover().prove(claim, domain)
 
 
 def plan(
@@ -177,7 +178,7 @@ def diff(
     before: Model | PlannedModule,
     after: Model | PlannedModule,
     *,
-    bind: Mapping[str, int] | Sequence[Mapping[str, int]] = (),
+    bind: Binding | Sequence[Binding] = (),
     target: str = "llvm",
     pipeline: PipelineName = "default",
     flavour: Flavour = "auto",
@@ -191,7 +192,8 @@ def diff(
     """Compare what two plans of a model take, function by function: `.grew` is True where one takes more.
 
     Each is what `plan` returns, the path of JSON of `symalloc plan`, or a model as `plan` takes it, which is
-    planned with the other arguments.  `bind`: the sizes at which bytes are shown.  Raises SymallocError.
+    planned with the other arguments.  `bind`: the sizes at which bytes are shown, by name or
+    symbol of sympy.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import memory_reports
     from symalloc.relax.files.requests import PlanRequest
@@ -224,7 +226,7 @@ def diff(
 
 def run(
     module: Model,
-    binding: Mapping[str, int],
+    binding: Binding,
     *,
     function: str | None = None,
     check: bool = False,
@@ -295,27 +297,6 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _condition(claim: Claim) -> Condition:
-    if not isinstance(claim, str) and not _is_sympy(claim):
-        raise UsageError(
-            f"not a condition but of type {type(claim).__name__}: {shown(claim)}; "
-            "give a text or a sympy relation"
-        )
-    try:
-        if isinstance(claim, str):
-            return parse_condition(claim)
-        from symalloc.size.sympy_form import condition_from_sympy
-
-        return condition_from_sympy(claim)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _is_sympy(value: object) -> bool:
-    """True where `value` comes from sympy, which is not imported to find out."""
-    return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
-
-
 def _path_or_none(name: str, value: object) -> Path | None:
     return None if value is None else require_path(name, value)
 
@@ -361,7 +342,7 @@ def _binding(value: object) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise UsageError(f"binding is {shown(value)}; it must map symbols to whole numbers")
     return {
-        require_text("a symbol of the binding", name): require_whole(
+        require_text("a symbol of the binding", str(name) if is_sympy(name) else name): require_whole(
             f"the binding of {name!r}", extent, -INT64_MAX, INT64_MAX
         )
         for name, extent in value.items()

@@ -15,7 +15,7 @@ from symalloc.errors import UsageError, nearest
 from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.linter.fixes import tried_fixes
-from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.lint_options import LintOptions, assumption_texts
 from symalloc.linter.linter import LintedFile, Linter, report_of
 from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.program.ir import Origin
@@ -31,6 +31,7 @@ from symalloc.session.files import read_source, source_bytes
 from symalloc.session.lint_cache import LintCache, sendable
 from symalloc.session.lint_files import Scheduler
 from symalloc.size.condition import FALSE
+from symalloc.size.parse import ConditionLike
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -264,7 +265,7 @@ class LintSession:
 def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
     *,
     mode: Mode = "raise",
-    assume: str | Sequence[str] = (),
+    assume: ConditionLike | Sequence[ConditionLike] = (),
     select: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
 ) -> Any:
@@ -281,7 +282,7 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
 
     require_choice("mode", mode, ("raise", "warn"))
     options = LintOptions(
-        assume=require_texts("assume", assume),
+        assume=assumption_texts(assume),
         select=require_texts("select", select),
         ignore=require_texts("ignore", ignore),
         stage="as-is",

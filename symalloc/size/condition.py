@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from symalloc.size.algebra import Algebra, B, Operator, T
 from symalloc.size.cached_property import cached_property
@@ -87,6 +87,14 @@ class Condition:
 
     def __str__(self) -> str:
         return self.text(PYTHON)
+
+    def _sympy_(self) -> Any:
+        from symalloc.size.sympy_terms import SympyTerms
+
+        return self.fold(SympyTerms())
+
+    def _latex(self, printer: Any) -> Any:
+        return printer.doprint(self._sympy_())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
 from symalloc.size.cached_property import cached_property
@@ -252,6 +252,14 @@ class Expr(Polynomial[Atom]):
 
     def __str__(self) -> str:
         return self.text(PYTHON)
+
+    def _sympy_(self) -> Any:
+        from symalloc.size.sympy_terms import SympyTerms
+
+        return self.fold(SympyTerms())
+
+    def _latex(self, printer: Any) -> Any:
+        return printer.doprint(self._sympy_())
 
     def __repr__(self) -> str:
         return f"Expr({self})"

@@ -14,7 +14,9 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import takewhile
+from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Union
 
+from symalloc.arguments import shown
 from symalloc.errors import nearest
 from symalloc.size import condition as cond
 from symalloc.size.choice import maximum, minimum
@@ -23,6 +25,11 @@ from symalloc.size.defined import defined
 from symalloc.size.discarded import choose, evaluating, owing, owing_condition, settled
 from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, round_up, symbol
 
+if TYPE_CHECKING:
+    from sympy.logic.boolalg import Boolean
+
+ConditionLike: TypeAlias = Union[str, Condition, "Boolean"]
+"""A condition as callers give it: a text, a relation or Boolean of sympy, or one of our own."""
 MAX_EXPONENT = 4096
 MAX_LENGTH = 20_000
 
@@ -48,6 +55,49 @@ def parse_expr(text: str) -> Expr:
 def parse_condition(text: str) -> Condition:
     """The condition that `text` writes; raises SizeSyntaxError."""
     return SizeParser(text).condition(parse_body(text))
+
+
+def is_sympy(value: object) -> bool:
+    """True where `value` comes from sympy, which is not imported to find out."""
+    return any(kind.__module__.partition(".")[0] == "sympy" for kind in type(value).__mro__)
+
+
+def as_expr(value: object) -> Expr:
+    """The size that a caller gives as text, a whole number, an expression of sympy, or as it is.
+
+    Raises ValueError (SizeSyntaxError for a text), which says what is wrong.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, str):
+        return parse_expr(value)
+    if is_sympy(value):
+        from symalloc.size.sympy_form import from_sympy
+
+        return from_sympy(value)
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        kind = type(value).__name__
+        raise ValueError(f"not a size but of type {kind}: {shown(value)}; give a text, a number or sympy's")
+    return constant(value.__index__())
+
+
+def as_condition(value: object) -> Condition:
+    """The condition that a caller gives as text, a relation or Boolean of sympy, or as it is.
+
+    Raises ValueError (SizeSyntaxError for a text), which says what is wrong.
+    """
+    if isinstance(value, Condition):
+        return value
+    if isinstance(value, str):
+        return parse_condition(value)
+    if not is_sympy(value):
+        kind = type(value).__name__
+        raise ValueError(
+            f"not a condition but of type {kind}: {shown(value)}; give a text or a sympy relation"
+        )
+    from symalloc.size.sympy_form import condition_from_sympy
+
+    return condition_from_sympy(value)
 
 
 def symbols_in(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The reader of sympy's expressions, as Python code writes them.  Importing this imports sympy.
+"""The reader of sympy's expressions and Booleans.  Importing this imports sympy.
 
 Floor division is `floor(a/b)`, a choice is `Piecewise`.
 """
@@ -16,6 +16,9 @@ from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, constant, floordiv, mod, product, symbol
 
+MOST_POWER = 16
+_WHOLE = "a size is a whole number: floor(n/2) rounds down"
+
 
 def from_sympy(value: Any) -> Expr:
     """The size expression that `value` writes; raises ValueError for what is none (fractions …)."""
@@ -27,7 +30,7 @@ def from_sympy(value: Any) -> Expr:
     for kind, read in _READERS:
         if isinstance(value, kind):
             return read(value)
-    raise ValueError(f"not a size expression: {value}")
+    raise _refused(value, _WHOLE if value.is_number else "")
 
 
 def condition_from_sympy(value: Any) -> Condition:
@@ -43,16 +46,31 @@ def condition_from_sympy(value: Any) -> Condition:
             return cond.disjunction(map(condition_from_sympy, args))
         case boolalg.Not(args=(inner,)):
             return cond.negate(condition_from_sympy(inner))
+        case boolalg.BooleanFunction():  # Xor, Implies, ITE …
+            return condition_from_sympy(value.to_nnf(simplify=False))
     build = next((b for kind, b in _RELATIONS if isinstance(value, kind)), None)
     if build is None:
         raise ValueError(f"not a condition on sizes: {value}")
+    above, below = sympy.fraction(sympy.together(value.lhs - value.rhs))
+    if below.is_Integer and below != 1:  # n <= m/2
+        return build(from_sympy(above), constant(0))
     return build(from_sympy(value.lhs), from_sympy(value.rhs))
+
+
+def _refused(value: Any, reason: str = "") -> ValueError:
+    return ValueError(f"not a size expression: {value}" + (f" ({reason})" if reason else ""))
+
+
+def _product(value: Any) -> Expr:
+    if value.as_coeff_Mul()[0].is_Integer:
+        return product(map(from_sympy, value.args))
+    raise _refused(value, _WHOLE)
 
 
 def _power(value: Any) -> Expr:
     base, exponent = value.as_base_exp()
-    if not (exponent.is_Integer and exponent >= 0):
-        raise ValueError(f"not a size expression: {value} (the exponent must be a natural number)")
+    if not (exponent.is_Integer and 0 <= exponent <= MOST_POWER):
+        raise _refused(value, f"the exponent must be a natural number up to {MOST_POWER}")
     return from_sympy(base) ** int(exponent)
 
 
@@ -69,7 +87,7 @@ def _ceiling(value: Any) -> Expr:
 def _piecewise(value: Any) -> Expr:
     (last, always), *others = reversed(value.args)
     if always != sympy.true:
-        raise ValueError(f"not a size expression: {value} (the last case must be for all else)")
+        raise _refused(value, "the last case must be for all else")
     result = from_sympy(last)
     for then, test in others:
         result = select(condition_from_sympy(test), from_sympy(then), result)
@@ -78,7 +96,7 @@ def _piecewise(value: Any) -> Expr:
 
 _READERS: tuple[tuple[Any, Callable[[Any], Expr]], ...] = (
     (sympy.Add, lambda v: sum(map(from_sympy, v.args), constant(0))),
-    (sympy.Mul, lambda v: product(map(from_sympy, v.args))),
+    (sympy.Mul, _product),
     (sympy.Pow, _power),
     (sympy.floor, _floor),
     (sympy.ceiling, _ceiling),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 
 import pytest
-import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,10 +28,8 @@ from symalloc.size.defined import defined, fails, holds
 from symalloc.size.expr import Expr, Symbol, ceildiv, constant, floordiv, mod, product, round_up
 from symalloc.size.expr import symbol as sym
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr, symbols_in
-from symalloc.size.sympy_form import condition_from_sympy, from_sympy
 from tests.prover.brute import conditions, points, sizes
 from tests.scale import tries
-from tests.size.sympy_terms import to_sympy
 
 SMALL = Box({"a": -3, "b": -3}, {"a": 4, "b": 4})
 
@@ -304,31 +301,3 @@ def test_rewriting() -> None:
     assert parse_condition("min(n, m) <= n % 2").rewrite(change) == parse_condition(
         "min(n + 1, m) <= (n + 1) % 2"
     )
-
-
-@given(sizes())
-@settings(max_examples=tries(20, 400))
-def test_sympy_and_back(expr: Expr) -> None:
-    back = from_sympy(to_sympy(expr))
-    assert all(back.evaluate(p) == expr.evaluate(p) for p in points(SMALL))
-
-
-def test_sympy_forms() -> None:
-    n, m = sympy.symbols("n m", integer=True)
-    assert from_sympy(4 * n * m + 3) == parse_expr("4*n*m + 3")
-    assert from_sympy(sympy.ceiling(n / 16)) == -floordiv(-sym("n"), 16)
-    assert from_sympy(sympy.floor((n + 15) / 16) * 16).evaluate({"n": 17}) == 32
-    assert from_sympy(sympy.Piecewise((n, n < m), (m, True))) == parse_expr("n if n < m else m")
-    assert condition_from_sympy(sympy.And(n <= 4, sympy.Ne(m, 2))) == parse_condition("n <= 4 and m != 2")
-    assert condition_from_sympy(sympy.Not(n <= 4)) == parse_condition("n >= 5")
-    assert condition_from_sympy(sympy.true) is TRUE
-    text = parse_condition("n % 16 == 0 or max(n, m) <= 7")
-    assert condition_from_sympy(to_sympy(text)) == text
-
-
-@pytest.mark.parametrize(
-    "value", [sympy.Rational(1, 2), sympy.sin(sympy.Symbol("n")), 2 ** sympy.Symbol("n")]
-)
-def test_what_is_no_size_in_sympy(value: object) -> None:
-    with pytest.raises(ValueError, match="not a size expression"):
-        from_sympy(value)

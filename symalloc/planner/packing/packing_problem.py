@@ -20,7 +20,7 @@ import msgspec
 from symalloc.errors import nearest
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import Expr, constant
-from symalloc.size.parse import SizeSyntaxError, parse_expr, symbols_in
+from symalloc.size.parse import SizeSyntaxError, as_expr, is_sympy, parse_expr, symbols_in
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 FUNCTIONS = frozenset({"max", "min", "ceildiv", "round_up", "piecewise"})  # names that expressions call
@@ -84,12 +84,27 @@ def read_json(text: str, name: str) -> PackingProblem:
 
 
 def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingProblem:
-    """Return the problem that a dictionary in the JSON form holds.  Raises ProblemError."""
+    """Return the problem that a dictionary in the JSON form holds, with sympy's sizes and symbols, too.
+
+    Raises ProblemError.
+    """
     try:
-        raw = msgspec.convert(document, _JsonProblem)
+        raw = msgspec.convert(_in_texts(document), _JsonProblem)
     except msgspec.ValidationError as error:
         raise ProblemError(_misshapen(str(error))) from None
     return _problem(raw, name)
+
+
+def _in_texts(value: Any) -> Any:
+    """`value` with texts in place of what is sympy's or ours, at every depth."""
+    if isinstance(value, Mapping):
+        return {_in_texts(key): _in_texts(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_texts(one) for one in value]
+    try:
+        return str(as_expr(value)) if isinstance(value, Expr) or is_sympy(value) else value
+    except ValueError as error:
+        raise ProblemError(str(error)) from None
 
 
 def read_csv(text: str, name: str) -> PackingProblem:
