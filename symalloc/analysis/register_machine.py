@@ -566,7 +566,10 @@ class _Run:
         ends = self.block(block, 0, state)
         for end in ends:
             self.machine.resume(end)
-            end.bind(branch.var, self.given(end, (block.result,))[0])
+            yielded = self.value(end, block.result)
+            if not self.lifetimes.anew:  # a tuple that is written there has a register that is never emptied
+                self.given(end, (block.result,))
+            end.bind(branch.var, yielded)
             self.let_go(end, self.lifetimes.leaving.get((branch.var, side), ()))
             self.machine.suspend(end)
         return ends

@@ -1,0 +1,1 @@
+"""Programs whose memory over time is held against a counting allocator, one for each construct."""

@@ -1,0 +1,126 @@
+"""Timelines of a module under each planner, and what a counting allocator sees of the same calls.
+
+Memory of packed functions is left out: it does not come from the machine's allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from symalloc.analysis.register_lifetimes import Kills
+from symalloc.analysis.timeline import Timeline
+from symalloc.planner.planned_program import planned_program
+from symalloc.program import ir
+from symalloc.program.operands import instructions_of
+from symalloc.relax.extract import extract
+from symalloc.relax.passes.pass_sequence import around_planner, passes_of, tvm_pipeline
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
+from symalloc.relax.passes.plan_pass import plan_lowered
+from tests.models.execution import random_inputs
+from tests.models.measure import ALLOCATOR, measured
+
+Binding: TypeAlias = Mapping[str, int]
+TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+COUNTED = "relax.run.unique"
+"""The function whose result has as many elements as the symbol `q` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A module built in one way: what it is called, its program, and how to build it."""
+
+    name: str
+    program: ir.Program
+    build: Callable[[], Any]
+    kills: Kills = "paths"
+
+    def timeline(self, function: str, path: Mapping[str, bool]) -> Timeline:
+        """What a call of a function holds whose flags are those of `path`; of every path where there are
+        none.
+        """
+        body = self.program.functions[function].body
+        ifs = (one for one in instructions_of(body) if isinstance(one, ir.If))
+        tests = {one.var: one.test.name for one in ifs if isinstance(one.test, ir.Var)}
+        decided = {var: path[name] for var, name in tests.items() if name in path}
+        found = Timeline.of(self.program, function, kills=self.kills, decided=decided)
+        functions = self.program.functions.values()
+        packed = {o.var for f in functions for o in instructions_of(f.body) if isinstance(o, ir.CallPacked)}
+        return found.only(lambda one: one.var not in packed)
+
+
+def sides(
+    module: tvm.IRModule, kind: Literal["default", "target"] = "default", target: tvm.target.Target = TARGET
+) -> Iterator[Side]:
+    """The module without a plan behind our passes and behind TVM's alone, and with our plan."""
+    lowered = lower(module, target, pipeline=kind)
+    planned = plan_lowered(lowered)
+    written = planned_program(planned.program, planned.plans).program
+    given = extract(lowered, name="module")
+    passes = around_planner(passes_of(tvm_pipeline(target, kind), module, target))[1]
+
+    def built(what: tvm.IRModule, passes: Any) -> Callable[[], Any]:
+        return lambda: relax.build(what, target, relax_pipeline=passes)
+
+    yield Side("unplanned", given, built(lowered, finishing_pipeline(target, pipeline=kind)))
+    yield Side("stock", given, built(lowered, tvm.transform.Sequential(passes)), "stock")
+    yield Side("planned", written, built(module, pipeline(target, pipeline=kind)))
+
+
+def faults(
+    side: Side, module: tvm.IRModule, functions: Mapping[str, Sequence[Binding]], flags: Sequence[str]
+) -> Iterator[str | None]:
+    """What is said of each call and is not so, None where it is: on each path, and on all of them.
+
+    Nothing where a size is not known.
+    """
+    executable = side.build()
+    for function, bindings in functions.items():
+        everywhere = side.timeline(function, {})
+        for binding in bindings:
+            found = [_held(executable, module, function, binding, path) for path in _paths(flags)]
+            for path, (held, known) in zip(_paths(flags), found, strict=True):
+                where = f"{side.name} {function} {path}"
+                yield from _fault(side.timeline(function, path), known, held, where)
+            if all(known == found[0][1] for _, known in found):
+                most = max(held for held, _ in found)
+                yield from _fault(everywhere, found[0][1], most, f"{side.name} {function}")
+
+
+def _fault(timeline: Timeline, binding: Binding, held: int, where: str) -> Iterator[str | None]:
+    said = timeline.peak(binding)
+    if said is None:
+        return
+    wrong = said < held or (said > held and timeline.doubt is None)
+    yield f"{where} {dict(binding)}: {said} said, {held} held" if wrong else None
+
+
+def _held(
+    executable: Any, module: tvm.IRModule, function: str, binding: Binding, path: Mapping[str, bool]
+) -> tuple[int, Binding]:
+    """The most bytes of a call, and the binding with what became known during it."""
+    machine = relax.VirtualMachine(executable, [tvm.cpu()], memory_cfg={tvm.cpu(): ALLOCATOR})
+    arguments = random_inputs(module[function], binding, 0)
+    for index, param in enumerate(module[function].params):
+        if param.name in path:
+            arguments[index] = tvm.runtime.tensor(np.array(path[param.name]))
+    known = dict(binding)
+
+    def watch(_: Any, name: str, before: bool, result: Any, *__: Any) -> None:
+        if name == COUNTED and not before:
+            known["q"] = int(result.shape[0])
+
+    machine.set_instrument(watch)
+    _, usage = measured(lambda: machine[function](*arguments))
+    return usage.total, known
+
+
+def _paths(flags: Sequence[str]) -> Iterator[Mapping[str, bool]]:
+    for values in product((False, True), repeat=len(flags)):
+        yield dict(zip(flags, values, strict=True))
