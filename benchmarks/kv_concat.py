@@ -13,7 +13,7 @@ import math
 import random
 from dataclasses import dataclass, field
 
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
 
 FLOAT = 4  # bytes
 HEAD = 128  # elements

@@ -17,9 +17,9 @@ from mmap import PAGESIZE
 
 import click
 
-from symalloc.pool.core.block_handle import BlockHandle
-from symalloc.pool.core.pool_errors import OutOfMemoryError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.block_handle import BlockHandle
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError
 
 KIB, MIB = 2**10, 2**20
 LIMIT = 64 * MIB

@@ -47,8 +47,8 @@ from benchmarks.harness import in_turns, medians, rounds_option
 from benchmarks.kv_concat import kv_concat_trace
 from benchmarks.pool_adversaries import needless_refusals
 from benchmarks.pool_wait import missed_waits
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.trace import Alloc, Free, Trace, read_trace
 from tests.pool.workloads import WORKLOADS, make_trace
 
 ROOT = Path(__file__).parent.parent

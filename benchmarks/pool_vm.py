@@ -82,7 +82,7 @@ def _child(model: str, plan: str, memory: str) -> dict[str, float]:
     import tvm
     from tvm import relax
 
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.pipeline import pipeline
     from symalloc.relax.run.memory_cfg import memory_cfg
 
@@ -165,7 +165,7 @@ def _pairs() -> None:
     import tvm
     from tvm import relax
 
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.instrumented_pool import InstrumentedPool
     from symalloc.relax.run.memory_cfg import memory_cfg
 
     click.echo(f"storage + kill through the machine, ns a pair, medians of {PAIR_ROUNDS}")

@@ -146,10 +146,20 @@ def test_imports_point_downwards(path: Path) -> None:
 
 
 POOL_MAY_IMPORT: dict[str, set[str]] = {
-    "core": set(),
-    "simulating": {"core"},
-    "observing": {"core", "simulating"},
-    "": {"observing"},
+    "pool_errors": set(),
+    "pool_options": {"pool_errors"},
+    "block_handle": {"pool_errors"},
+    "native_pool": {"block_handle", "pool_errors", "pool_options"},
+    "trace": {"pool_errors"},
+    "statistics_scope": {"native_pool", "pool_errors"},
+    "instrumented_pool": {"native_pool", "pool_errors", "pool_options", "trace"},
+    "peers": {"pool_options"},
+    "replaying": {
+        *("block_handle", "instrumented_pool", "native_pool", "peers", "pool_errors", "pool_options"),
+        "trace",
+    },
+    "exports": {"native_pool", "pool_errors", "pool_options", "replaying"},
+    "": {"statistics_scope"},
 }
 WITHIN = {"planner": PLAN_MAY_IMPORT, "pool": POOL_MAY_IMPORT, "relax": RELAX_MAY_IMPORT}
 

@@ -229,7 +229,7 @@ ffi::Function BindFree(PoolRef pool) {
 // Observing the pool.
 
 // Runs a callback of another language: what it throws becomes an error that names its kind, but for what Python does not
-// count as an error (symalloc/pool/core/interrupts.py).
+// count as an error (symalloc/pool/native_pool.py).
 template <typename Body>
 auto Called(Body body) -> decltype(body()) {
   try {

@@ -1,4 +1,4 @@
-// Giving back what nobody needs any more: symalloc/pool/core/decay.py is the reference.
+// Giving back what nobody needs any more: tests/pool/reference/decay.py is the reference.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The free intervals of one address range, in address order: symalloc/pool/core/free_list.py is the reference.
+// The free intervals of one address range, in address order: tests/pool/reference/free_list.py is the reference.
 #pragma once
 
 #include <algorithm>

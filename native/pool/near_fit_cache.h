@@ -1,4 +1,4 @@
-// Free blocks of a thread that serve blocks of nearly their size: symalloc/pool/core/thread_cache.py is the reference.
+// Free blocks of a thread that serve blocks of nearly their size: tests/pool/reference/thread_cache.py is the reference.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The report on an allocation that does not fit: symalloc/pool/core/out_of_memory.py is the reference for the text.
+// The report on an allocation that does not fit: tests/pool/reference/out_of_memory.py is the reference for the text.
 #pragma once
 
 #include <cstdint>

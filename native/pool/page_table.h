@@ -1,4 +1,4 @@
-// The pages of one address range that are backed: symalloc/pool/core/page_table.py is the reference.
+// The pages of one address range that are backed: tests/pool/reference/page_table.py is the reference.
 #pragma once
 
 #include <algorithm>

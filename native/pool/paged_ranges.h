@@ -1,4 +1,4 @@
-// The address ranges of a pool, and the policy of backing their pages: symalloc/pool/core/reference_pool.py is the
+// The address ranges of a pool, and the policy of backing their pages: tests/pool/reference/reference_pool.py is the
 // reference for every decision.
 #pragma once
 

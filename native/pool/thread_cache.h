@@ -1,4 +1,4 @@
-// The cache of one thread for one pool: symalloc/pool/core/thread_cache.py is the reference.
+// The cache of one thread for one pool: tests/pool/reference/thread_cache.py is the reference.
 #pragma once
 
 #include <algorithm>

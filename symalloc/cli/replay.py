@@ -13,9 +13,9 @@ from symalloc.cli.replay_options import pool_options_of, replay_options
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
-    from symalloc.pool.core.pool_options import PoolOptions
-    from symalloc.pool.observing.exports import Exporter
-    from symalloc.pool.simulating.trace import Trace
+    from symalloc.pool.exports import Exporter
+    from symalloc.pool.pool_options import PoolOptions
+    from symalloc.pool.trace import Trace
 
 EPILOG = """\
 Reserved counts the bytes of pages that hold memory; live counts the bytes that the program asked for.
@@ -36,8 +36,8 @@ read.
     multiple=True,
     metavar="NAME",
     help="pool (symalloc's), pool-separate (the same, with a second range for blocks that outlive "
-    "their call), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), buddy, or "
-    "native (symalloc's in C++, on real memory); may be repeated. The default is all but native.",
+    "their call), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), or "
+    "buddy; may be repeated. The default is all.",
 )
 @replay_options
 @click.option(
@@ -56,9 +56,9 @@ def replay_command(
     **given: str | None,
 ) -> int:
     """Replay allocation traces on several allocators, and compare the memory that they reserve."""
-    from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.simulating.replaying import checked_policies, replay
-    from symalloc.pool.simulating.trace import read_trace
+    from symalloc.pool.pool_errors import PoolError
+    from symalloc.pool.replaying import checked_policies, replay
+    from symalloc.pool.trace import read_trace
     from symalloc.report.replay_text import replays_as_json, replays_as_text
 
     try:
@@ -77,7 +77,7 @@ def replay_command(
 
 def _parse_exports(exports: tuple[str, ...], traces: int) -> list[tuple[Exporter, Path]]:
     """Pair each exporter that is asked for with the file it writes."""
-    from symalloc.pool.observing.exports import exporter
+    from symalloc.pool.exports import exporter
 
     if exports and traces != 1:
         raise UsageError(f"--export takes one trace, not {traces}")
@@ -92,7 +92,7 @@ def _parse_exports(exports: tuple[str, ...], traces: int) -> list[tuple[Exporter
 
 
 def _export(trace: Trace, options: PoolOptions, files: list[tuple[Exporter, Path]]) -> None:
-    from symalloc.pool.simulating.pool_timeline import timeline_of
+    from symalloc.pool.replaying import timeline_of
 
     timeline = timeline_of(trace, options)
     for make, file in files:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.pool.pool_options import PoolOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ def replay_options(command: Command) -> Command:
 
 def pool_options_of(options: dict[str, Any]) -> PoolOptions:
     """Take the values of `replay_options` out of `options`; raises PoolUsageError."""
-    from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
+    from symalloc.pool.pool_options import PoolOptions, parse_bytes, parse_soft_limit
 
     soft_limit, limit, page = (options.pop(name) for name in REPLAY_OPTIONS)
     return PoolOptions(

@@ -24,7 +24,7 @@ from symalloc.planner.planner_options import PlanOptions
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.function_report import FunctionReport
-    from symalloc.pool.core.pool_options import PoolOptions
+    from symalloc.pool.pool_options import PoolOptions
     from symalloc.session.planning import Planned
 
 EPILOG = """\
@@ -71,7 +71,7 @@ def report_command(
     file: Path, output: Path, bind: tuple[str, ...], function: str | None, compare: str, **options: Any
 ) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
-    from symalloc.pool.simulating.trace import holds_trace
+    from symalloc.pool.trace import holds_trace
     from symalloc.session.planning import planned_file
 
     request, pool = request_of(file, options), _pool(options)
@@ -134,7 +134,7 @@ def _chosen(
 
 
 def _pool(options: dict[str, Any]) -> PoolOptions:
-    from symalloc.pool.core.pool_errors import PoolError
+    from symalloc.pool.pool_errors import PoolError
 
     try:
         return pool_options_of(options)
@@ -144,9 +144,9 @@ def _pool(options: dict[str, Any]) -> PoolOptions:
 
 def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
     """Return the page or the picture, and whether all allocations fitted."""
-    from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.simulating.pool_timeline import timeline_of
-    from symalloc.pool.simulating.trace import read_trace
+    from symalloc.pool.pool_errors import PoolError
+    from symalloc.pool.replaying import timeline_of
+    from symalloc.pool.trace import read_trace
     from symalloc.report.map.page import map_page
     from symalloc.report.map.scene import trace_scene
     from symalloc.report.map.trace_data import trace_data

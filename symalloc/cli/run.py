@@ -114,8 +114,8 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
 def _pool_request(wanted: bool, limit: str | None, guard: bool, trace: bool) -> PoolRequest | None:
     if not (wanted or guard or trace or limit is not None):
         return None
-    from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.core.pool_options import parse_bytes
+    from symalloc.pool.pool_errors import PoolError
+    from symalloc.pool.pool_options import parse_bytes
     from symalloc.relax.files.requests import PoolRequest
 
     try:

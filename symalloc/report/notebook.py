@@ -17,7 +17,7 @@ from symalloc.report.quantities import human_bytes
 from symalloc.report.text import render_text
 
 if TYPE_CHECKING:
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.instrumented_pool import InstrumentedPool
 
 MOST_ROWS = 40
 MOST_PLANS = 4

@@ -12,10 +12,9 @@ from symalloc.errors import UsageError
 from symalloc.report.quantities import human_bytes
 
 if TYPE_CHECKING:
-    from symalloc.pool.core.pool_statistics import PoolStatistics
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-    from symalloc.pool.observing.leaks import Holding
-    from symalloc.pool.observing.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
+    from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
+    from symalloc.pool.native_pool import PoolStatistics
+    from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
 
     Scope: TypeAlias = ScopeStatistics | StatisticsScope
 
@@ -37,8 +36,8 @@ def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str
 
 
 def _require_kinds(pool: object, scope: object) -> None:
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-    from symalloc.pool.observing.statistics_scope import ScopeStatistics, StatisticsScope
+    from symalloc.pool.instrumented_pool import InstrumentedPool
+    from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope
 
     if not isinstance(pool, InstrumentedPool):
         raise UsageError(f"pool is {shown(pool)}; it must be a symalloc.Pool")
@@ -47,7 +46,7 @@ def _require_kinds(pool: object, scope: object) -> None:
 
 
 def _counted_of(pool: InstrumentedPool, scope: Scope | None) -> Scope | None:
-    from symalloc.pool.observing.statistics_scope import StatisticsScope
+    from symalloc.pool.statistics_scope import StatisticsScope
 
     return scope.figures_of(pool) if isinstance(scope, StatisticsScope) else scope
 

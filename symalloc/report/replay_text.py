@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 
-from symalloc.pool.simulating.replaying import PolicySummary, Replayed, total
+from symalloc.pool.replaying import PolicySummary, Replayed, total
 from symalloc.report.quantities import human_bytes
 
 NAME = 14  # columns

@@ -10,8 +10,8 @@ def parse_amount(name: str, value: object, *, least: int = 0) -> int | None:
     """Return the bytes that `value` is: "512MiB", a number, or None; raises UsageError for no amount, or
     less than `least`.
     """
-    from symalloc.pool.core.pool_errors import PoolError
-    from symalloc.pool.core.pool_options import parse_bytes
+    from symalloc.pool.pool_errors import PoolError
+    from symalloc.pool.pool_options import parse_bytes
 
     if value is None:
         return None

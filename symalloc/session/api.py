@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from symalloc.planner.plan_diff.compare_plans import PlanDiff
     from symalloc.planner.plan_diff.plan_record import FunctionRecord
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
 
 Binding: TypeAlias = "Mapping[str, int] | Mapping[Symbol, int]"
@@ -350,7 +350,7 @@ def _binding(value: object) -> dict[str, int]:
 
 
 def _require_pool(value: object) -> None:
-    from symalloc.pool.core.native_pool import NativePool
+    from symalloc.pool.native_pool import NativePool
 
     if not isinstance(value, NativePool | None):
         raise UsageError(f"pool is {shown(value)}; it must be a symalloc.Pool")

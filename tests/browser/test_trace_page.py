@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.simulating.pool_timeline import PoolTimeline, timeline_of
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import PoolTimeline, timeline_of
 from symalloc.report.map.page import map_page
 from symalloc.report.map.trace_data import trace_data
 from symalloc.report.quantities import human_bytes

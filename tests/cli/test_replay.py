@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.cli.main import main
-from symalloc.pool.simulating.trace import trace_as_json
+from symalloc.pool.trace import trace_as_json
 from tests.pool.workloads import make_trace
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from symalloc.pool.simulating.trace import trace_as_json
+from symalloc.pool.trace import trace_as_json
 from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.usefixtures("warm_workers")

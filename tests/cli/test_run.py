@@ -13,7 +13,7 @@ import pytest
 
 import symalloc.report
 from symalloc.cli.main import main
-from symalloc.pool.simulating.trace import Alloc, CallBegin, read_trace
+from symalloc.pool.trace import Alloc, CallBegin, read_trace
 from symalloc.report.run_text import COLUMNS
 from tests.pool.library import need_native
 

@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.models.execution import public_function, random_inputs

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Barrier, Event, Thread
 
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from tests.pool.processes import died
 
 PAGE = os.sysconf("SC_PAGESIZE")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.watermarks import (
+from symalloc.pool.instrumented_pool import (
     Level,
     OomCallback,
     WatermarkCallback,
     printing_errors,
     watermark_bounds,
 )
+from symalloc.pool.pool_errors import OutOfMemoryError
+from symalloc.pool.pool_options import ALIGNMENT, PoolOptions
+from tests.pool.reference.reference_pool import ReferencePool
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

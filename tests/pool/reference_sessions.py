@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.sessions import SessionStatistics
+from symalloc.pool.instrumented_pool import SessionStatistics
+from symalloc.pool.pool_errors import OutOfMemoryError
+from symalloc.pool.pool_options import ALIGNMENT, PoolOptions
+from tests.pool.reference.reference_pool import ReferencePool
 
 
 class ReferenceSession:

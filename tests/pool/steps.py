@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from symalloc.pool.simulating.trace import Alloc, Event, Free, Trace
+from symalloc.pool.trace import Alloc, Event, Free, Trace
 
 KIB = 2**10
 

@@ -5,8 +5,8 @@ import gc
 import numpy as np
 import pytest
 
-from symalloc.pool.core.pool_errors import BadFreeError, BoundsError, PoolUsageError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BadFreeError, BoundsError, PoolUsageError
 
 pytestmark = pytest.mark.usefixtures("native")
 

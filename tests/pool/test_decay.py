@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core.decay import Decay
-from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
+from tests.pool.reference.decay import Decay
+from tests.pool.reference.reference_pool import ReferencePool
 from tests.pool.steps import STEPS, Step
 
 KIB, MIB = 2**10, 2**20

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, OverrunError
 from tests.pool.guard_faults import FaultPlan, run_fault
 from tests.pool.processes import died, survives
 
@@ -134,7 +134,7 @@ def test_a_fault_is_named_in_front_of_a_handler_that_was_installed_later() -> No
 
 IN_A_RING = """
 import ctypes, faulthandler
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 faulthandler.enable(2)
 first = InstrumentedPool(guard=True)
 first.alloc(64).free()

@@ -9,13 +9,12 @@ from time import sleep
 
 import pytest
 
-from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.observing.leaks import Holding, LeakWarning
-from symalloc.pool.observing.perfetto import perfetto_json
-from symalloc.pool.simulating.pool_timeline import timeline_of
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
+from symalloc.pool.exports import perfetto_json
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool, LeakWarning
+from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import timeline_of
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
 from tests.pool.processes import at_once, survives
 
 pytestmark = pytest.mark.usefixtures("native")

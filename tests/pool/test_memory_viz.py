@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.memory_viz import BASE, memory_viz_pickle, memory_viz_snapshot
-from symalloc.pool.simulating.pool_timeline import timeline_of
-from symalloc.pool.simulating.trace import Alloc, Free, Trace
+from symalloc.pool.exports import BASE, memory_viz_pickle, memory_viz_snapshot
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import timeline_of
+from symalloc.pool.trace import Alloc, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
 from tests.pool.workloads import WORKLOADS, make_trace
 

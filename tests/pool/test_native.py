@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.core.pool_errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import Alloc, Free, Trace, read_trace, trace_as_json
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BadFreeError, BoundsError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.trace import Alloc, Free, Trace, read_trace, trace_as_json
 
 pytestmark = pytest.mark.usefixtures("native")
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import Alloc, Free
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.trace import Alloc, Free
+from tests.pool.reference.reference_pool import ReferencePool
 from tests.pool.steps import STEPS, Step
 from tests.pool.test_reference_pool import OPTIONS
 from tests.pool.workloads import WORKLOADS, make_trace

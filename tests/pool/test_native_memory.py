@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
+from tests.pool.reference.reference_pool import ReferencePool
 
 pytestmark = pytest.mark.usefixtures("native")
 

@@ -16,8 +16,8 @@ from time import sleep
 import pytest
 
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import at_once, survives
 
 pytestmark = pytest.mark.usefixtures("native")

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError
+from symalloc.pool.pool_options import PoolOptions
+from tests.pool.reference.reference_pool import ReferencePool
 from tests.scale import tries
 
 pytestmark = pytest.mark.usefixtures("native")

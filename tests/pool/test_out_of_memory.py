@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
-from symalloc.pool.core.pool_errors import OutOfMemoryError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
+from symalloc.pool.pool_errors import OutOfMemoryError
+from symalloc.pool.pool_options import PoolOptions
+from tests.pool.reference.out_of_memory import OutOfMemoryReport, no_address_space
+from tests.pool.reference.reference_pool import ReferencePool
 
 KIB = 2**10
 PAGE = 4096

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.observing.perfetto import perfetto_json
-from symalloc.pool.simulating.pool_timeline import timeline_of
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
+from symalloc.pool.exports import perfetto_json
+from symalloc.pool.replaying import timeline_of
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
 from tests.pool.workloads import make_trace
 

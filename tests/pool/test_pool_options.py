@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symalloc.pool.core.pool_errors import BadFreeError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions, parse_bytes, parse_soft_limit
-from symalloc.pool.core.reference_pool import ReferencePool
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BadFreeError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions, parse_bytes, parse_soft_limit
+from tests.pool.reference.reference_pool import ReferencePool
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from fractions import Fraction
 
 from hypothesis import given, settings
 
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.simulating.pool_timeline import PageRun, timeline_of
-from symalloc.pool.simulating.replaying import replay
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import PageRun, replay, timeline_of
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
 from tests.pool.workloads import WORKLOADS, make_trace
 

@@ -5,9 +5,9 @@ from dataclasses import fields
 
 import pytest
 
-from symalloc.pool.core.pool_statistics import PoolStatistics
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.observing.prometheus import prometheus_text
+from symalloc.pool.exports import prometheus_text
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.native_pool import PoolStatistics
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{pool="((?:[^"\\\n]|\\["\\n])*)"\} (\d+)')
 MIB = 2**20

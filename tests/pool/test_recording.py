@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import Alloc, CallEnd, Free, read_trace, trace_as_json
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import PoolUsageError
+from symalloc.pool.trace import Alloc, CallEnd, Free, read_trace, trace_as_json
 
 pytestmark = pytest.mark.usefixtures("native")
 

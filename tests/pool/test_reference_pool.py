@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.reference_pool import ReferencePool
+from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from tests.pool.reference.reference_pool import ReferencePool
 from tests.pool.steps import STEPS, Step
 
 KIB, MIB = 2**10, 2**20

@@ -5,10 +5,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.simulating.replaying import POLICIES, checked_policies, replay, total
-from symalloc.pool.simulating.trace import Alloc, Free, Trace
+from symalloc.pool.pool_errors import PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import POLICIES, checked_policies, replay, total
+from symalloc.pool.trace import Alloc, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
 from tests.pool.workloads import WORKLOADS, make_trace
 
@@ -70,22 +70,6 @@ def test_the_mean_is_geometric() -> None:
 
 def test_policies_are_checked() -> None:
     assert checked_policies(["buddy", "pool", "buddy"]) == ["buddy", "pool"]
-    assert checked_policies([]) == [p for p in POLICIES if p != "native"]
+    assert checked_policies([]) == list(POLICIES)
     with pytest.raises(PoolUsageError, match="no policy is called `best`; there are pool, "):
         checked_policies(["best"])
-
-
-@pytest.mark.usefixtures("native")
-def test_the_native_pool_reserves_what_its_reference_does() -> None:
-    trace = make_trace("mixed", 6)
-    ours, native = (replay(trace, p, PoolOptions()) for p in ("pool", "native"))
-    for figure in (
-        "operations",
-        "peak_live",
-        "peak_reserved",
-        "commits",
-        "decommits",
-        "bytes_given_back",
-        "left_live",
-    ):
-        assert getattr(native, figure) == getattr(ours, figure), figure

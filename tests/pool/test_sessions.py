@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.observing.leaks import Holding
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import at_once, survives
 from tests.pool.reference_sessions import ReferencePoolWithSessions
 

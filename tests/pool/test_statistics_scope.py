@@ -4,9 +4,9 @@ import pytest
 
 import symalloc
 from symalloc.pool import statistics
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.observing.statistics_scope import TagCount
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.statistics_scope import TagCount
 from tests.pool.processes import at_once
 
 pytestmark = pytest.mark.usefixtures("native")

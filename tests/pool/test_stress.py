@@ -10,9 +10,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.library import ROOT, built
 from tests.pool.processes import at_once
 from tests.scale import tries

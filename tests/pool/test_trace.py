@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_trace, trace_as_json
+from symalloc.pool.pool_errors import PoolUsageError
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace, read_trace, trace_as_json
 from tests.pool.steps import STEPS, Step, as_trace
 
 GOOD = {

@@ -13,9 +13,9 @@ from time import sleep
 
 import pytest
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
 
 pytestmark = pytest.mark.usefixtures("native")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.pool.core.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
 from tests.pool.reference_callbacks import ReferencePoolWithCallbacks
 from tests.pool.steps import STEPS, Step
 from tests.pool.test_reference_pool import OPTIONS

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kv_concat import kv_concat_trace
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, read_trace, trace_as_json
 from tests.pool.workloads import WORKLOADS, make_trace
 
 

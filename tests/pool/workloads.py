@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Event, Free, Trace
 
 FLOAT = 4  # bytes
 OUTPUTS_KEPT = 8  # results that callers still hold

@@ -15,8 +15,8 @@ from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
-from symalloc.pool.core.pool_errors import OverrunError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import OverrunError
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.passes.pipeline import pipeline
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.library import need_native

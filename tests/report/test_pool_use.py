@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.pool.core.pool_statistics import PoolStatistics
-from symalloc.pool.observing.leaks import Holding
-from symalloc.pool.observing.statistics_scope import ScopeStatistics, TagCount
+from symalloc.pool.instrumented_pool import Holding
+from symalloc.pool.native_pool import PoolStatistics
+from symalloc.pool.statistics_scope import ScopeStatistics, TagCount
 from symalloc.report.pool_use import pool_report, use_as_json, use_as_text
 
 MIB = 2**20
@@ -72,7 +72,7 @@ def test_json() -> None:
 @pytest.mark.usefixtures("native_core")
 def test_of_a_pool() -> None:
     from symalloc.pool import statistics
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.instrumented_pool import InstrumentedPool
 
     with InstrumentedPool(limit=MIB) as pool:
         with statistics(pool) as counted:
@@ -87,7 +87,7 @@ def test_of_a_pool() -> None:
 @pytest.mark.usefixtures("native_core")
 def test_a_report_over_one_pool_counts_that_pool() -> None:
     from symalloc.pool import statistics
-    from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+    from symalloc.pool.instrumented_pool import InstrumentedPool
 
     with InstrumentedPool(limit=MIB) as pool, InstrumentedPool(limit=MIB) as other:
         with statistics() as counted:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from symalloc.pool.simulating.replaying import Replayed
+from symalloc.pool.replaying import Replayed
 from symalloc.report.replay_text import replays_as_json, replays_as_text
 
 MIB = 2**20

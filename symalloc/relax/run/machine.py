@@ -14,8 +14,8 @@ from tvm import relax
 from tvm.relax import transform
 
 from symalloc.errors import RunError
-from symalloc.pool.core.pool_errors import PoolError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import PoolError
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them

@@ -15,8 +15,8 @@ from tvm import relax
 from symalloc.arguments import shown
 from symalloc.errors import RunError
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core.native_pool import NativePool
-from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.native_pool import NativePool
+from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.relax.tvm_error import error_text
 from symalloc.relax.workers.child import call_in_child
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.runs import PoolUse
-from symalloc.pool.core.pool_errors import PoolError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.observing.recording import ALL_EVENTS
-from symalloc.pool.simulating.trace import Alloc, CallBegin, Free, Trace
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import PoolError
+from symalloc.pool.trace import ALL_EVENTS, Alloc, CallBegin, Free, Trace
 from symalloc.relax.files.requests import PoolRequest, RefusedError
 
 

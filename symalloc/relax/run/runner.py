@@ -22,7 +22,7 @@ from symalloc.planner.memory_report.function_report import floors
 from symalloc.planner.memory_report.plan_outcome import PlanOutcome
 from symalloc.planner.memory_report.runs import Output, PlanKind, RunResult
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse

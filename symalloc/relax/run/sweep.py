@@ -9,8 +9,8 @@ from statistics import median
 
 from symalloc.planner.memory_report.runs import Peer, PlanKind, RunReport
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import trace_as_json
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.trace import trace_as_json
 from symalloc.relax.files.load import load_requested
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.run.inputs import Argument

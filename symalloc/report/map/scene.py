@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
-from symalloc.pool.simulating.pool_timeline import PoolTimeline
+from symalloc.pool.replaying import PoolTimeline
 from symalloc.report.quantities import human_bytes
 from symalloc.size.evaluation import evaluated
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from symalloc.pool.simulating.pool_timeline import Lifespan, PoolTimeline, TimelinePoint
+from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
 from symalloc.report.map.formula_table import exact
 
 MOST_BLOCKS = 20_000  # the largest in bytes times their time

@@ -11,8 +11,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.core.pool_errors import BoundsError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BoundsError
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower

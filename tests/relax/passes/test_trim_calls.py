@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pipeline import finishing_pipeline, pipeline

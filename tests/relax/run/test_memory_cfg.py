@@ -12,10 +12,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.replaying import replay
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import replay
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory

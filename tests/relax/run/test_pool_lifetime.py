@@ -14,9 +14,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from symalloc.pool.core.pool_errors import PoolUsageError
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.observing.leaks import LeakWarning
+from symalloc.pool.instrumented_pool import InstrumentedPool, LeakWarning
+from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.relax.run.memory_cfg import HookError, memory_cfg
 from tests.pool.processes import survives
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
-from symalloc.pool.simulating.trace import Alloc, CallBegin, CallEnd, Free, Trace
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from symalloc.relax.files.requests import PoolRequest
 from symalloc.relax.run.pool_usage import PoolMeter, make_pool, peaks
 from tests.pool.library import need_native

@@ -16,7 +16,7 @@ from tvm.script import relax as R  # noqa: N812
 import symalloc
 from symalloc.errors import RunError, SymallocError
 from symalloc.planner.memory_report.runs import PlanKind
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import (
     DType,

@@ -13,9 +13,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from symalloc.pool.core.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.observing.instrumented_pool import InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import PoolOptions
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.processes import survives
 

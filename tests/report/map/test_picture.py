@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from symalloc.errors import UsageError
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.simulating.pool_timeline import timeline_of
+from symalloc.pool.pool_options import PoolOptions
+from symalloc.pool.replaying import timeline_of
 from symalloc.report.map import png
 from symalloc.report.map.picture import picture
 from symalloc.report.map.png import as_png, require_png

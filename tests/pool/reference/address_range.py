@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from mmap import PAGESIZE
 
-from symalloc.pool.core.free_list import FreeList, round_up
-from symalloc.pool.core.page_table import PageTable
-from symalloc.pool.core.pool_options import PoolOptions
-from symalloc.pool.core.thread_cache import ThreadCache
+from symalloc.pool.pool_options import PoolOptions, round_up
+from tests.pool.reference.free_list import FreeList
+from tests.pool.reference.page_table import PageTable
+from tests.pool.reference.thread_cache import ThreadCache
 
 CROWD = 128  # free intervals; beyond it, a place is chosen with care
 

@@ -1,25 +1,26 @@
-"""The pool's native core: real memory, any thread."""
+"""The pool of real memory on the CPU, for any thread."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import count
 from math import inf
 from threading import main_thread
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack
+from weakref import WeakValueDictionary, ref
 
 import tvm_ffi
 
 from symalloc.arguments import shown
 from symalloc.errors import meant
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core.block_handle import BlockHandle
-from symalloc.pool.core.callback_table import CallbackTable
-from symalloc.pool.core.interrupts import CallbackInterruptError, deliver_interrupt
-from symalloc.pool.core.pool_errors import (
+from symalloc.pool.block_handle import BlockHandle
+from symalloc.pool.pool_errors import (
     BadFreeError,
     BoundsError,
     OutOfMemoryError,
@@ -27,11 +28,36 @@ from symalloc.pool.core.pool_errors import (
     PoolError,
     PoolUsageError,
 )
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, read_flag, read_seconds, require_name
-from symalloc.pool.core.pool_statistics import PoolStatistics
+from symalloc.pool.pool_options import ALIGNMENT, PoolOptions, read_flag, read_seconds, require_name
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import NativeDtype, NativeTensor, PoolObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatistics:
+    """A pool at one moment; sizes in bytes.
+
+    `live` bytes were asked for and not freed; `used` were handed out by the ranges, rounded up, to callers
+    or to the caches of `threads` threads; `peak_used` is the most of that at a time, less what waited in
+    caches; `reserved` bytes are backed by pages.  `committed` and `decommitted` are the bytes of `commits`
+    and `decommits` operations.  `refused` counts allocations that failed.
+    """
+
+    live: int
+    allocs: int
+    frees: int
+    used: int
+    peak_used: int
+    reserved: int
+    peak_reserved: int
+    commits: int
+    committed: int
+    decommits: int
+    decommitted: int
+    threads: int
+    refused: int = 0
+
 
 _NO_TAG = ""  # the one empty text that there is; another one would take the way of tags
 # by id; without a lock, which a fork or a signal may find taken
@@ -161,8 +187,8 @@ class NativePool:
             raise _no_handle(handle) from None
 
     def address(self, handle: int) -> int:
-        """The address that `ReferencePool.alloc` would have returned: range * capacity + offset; raises
-        BadFreeError.
+        """The place of the block among the ranges: range * capacity + offset.  What escapes is in
+        range 1, where that is placed by itself.  Raises BadFreeError.
         """
         try:
             return pool_functions.address(self.object, handle)
@@ -333,3 +359,107 @@ def _create(options: PoolOptions, huge: bool, guard: bool, wait: int) -> PoolObj
         wait,
         options.decay or 0.0,
     )
+
+
+# -- callbacks that live as long as the Python object of their pool ----------------------------------------
+
+
+OOM = 0  # the number of the callback for want of memory
+
+
+class CallbackTable:
+    """The callbacks of one pool.
+
+    Native code gets a function that finds them here and does not keep them: what a callback refers to, its
+    own pool too, is then seen by Python's garbage collector.
+    """
+
+    __slots__ = ("__weakref__", "_callbacks", "_numbers")
+
+    def __init__(self) -> None:
+        self._callbacks: dict[int, Callable[..., Any]] = {}
+        self._numbers = count(1)
+
+    def add(
+        self, callback: Callable[..., Any], otherwise: object, number: int | None = None
+    ) -> tuple[int, Callable[..., Any]]:
+        """Keep `callback`, in place of what had its number; the number, and the function that calls it.
+        Once it is gone, that answers `otherwise`.
+        """
+        table = ref(self)
+        key = next(self._numbers) if number is None else number
+        self._callbacks[key] = callback
+
+        def call(*arguments: object) -> object:
+            here = table()
+            found = None if here is None else here._callbacks.get(key)
+            return otherwise if found is None else found(*arguments)
+
+        return key, call
+
+    def remove(self, number: int) -> None:
+        """Let go of a callback, if it is there."""
+        self._callbacks.pop(number, None)
+
+    def clear(self) -> None:
+        """Let go of all."""
+        self._callbacks.clear()
+
+
+# -- what is no Exception, such as KeyboardInterrupt, carried from a callback through native code ----------
+
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+_carried: dict[str, BaseException] = {}
+_tickets = count(1)
+
+
+class CallbackInterruptError(Exception):
+    """The carrier that tvm-ffi takes in place of an error that it does not know, and turns back into it.
+
+    Native code sees the name of this class and a ticket.  Called with the ticket, the class makes the error
+    that was handed in.
+    """
+
+    def __new__(cls, ticket: str) -> BaseException:  # type: ignore[misc]
+        """The error that was handed in for `ticket`."""
+        return _carried.pop(ticket)
+
+    @classmethod
+    def carry(cls, error: BaseException) -> CallbackInterruptError:
+        """Hand `error` in."""
+        ticket = str(next(_tickets))
+        _carried[ticket] = error
+        carrier = Exception.__new__(cls, ticket)
+        carrier.args = (ticket,)
+        return carrier
+
+
+def deliver_interrupt(ticket: str) -> bool:
+    """Take what was handed in for `ticket` where it cannot be raised: native code is in a destructor.
+
+    True where it is KeyboardInterrupt: native code has it come in the main thread then, as if Ctrl-C had been
+    pressed now.  Anything else is printed.
+    """
+    error = _carried.pop(ticket)
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    print("symalloc: a callback that the end of a tensor has called raised:", file=sys.stderr)
+    traceback.print_exception(error)
+    return False
+
+
+def carrying_interrupts(callback: Callable[P, Answer]) -> Callable[P, Answer]:
+    """`callback`, but what it raises beside Exceptions comes out of the native call that has called it."""
+
+    def call(*args: P.args, **named: P.kwargs) -> Answer:
+        try:
+            return callback(*args, **named)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise CallbackInterruptError.carry(error) from None
+
+    return call

@@ -11,12 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from symalloc.pool.pool_options import round_up
+
 BEST_FIT = 256 * 2**10  # bytes
-
-
-def round_up(value: int, multiple: int) -> int:
-    """The least multiple of `multiple` that is not below `value`."""
-    return -(-value // multiple) * multiple
 
 
 class FreeList:

@@ -9,7 +9,7 @@ from math import isfinite
 from operator import index
 
 from symalloc.arguments import cut, shown
-from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.pool_errors import PoolUsageError
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
 KIB = 2**10
@@ -84,11 +84,9 @@ _BOUNDS = {
 }
 
 
-def require_page(limit: int | None, page: int) -> None:
-    """Raise PoolUsageError where a limit holds no page."""
-    if limit is not None and limit < page:
-        backed = f"memory is backed in pages of {page} bytes"
-        raise PoolUsageError(f"a limit of {limit} bytes holds no page: {backed}")
+def round_up(value: int, multiple: int) -> int:
+    """Return the least multiple of `multiple` that is not below `value`."""
+    return -(-value // multiple) * multiple
 
 
 def read_flag(value: object, name: str) -> None:
@@ -148,19 +146,6 @@ def read_soft_limit(value: object) -> Fraction | int | None:
     if max(soft.numerator, soft.denominator) > MOST:
         raise PoolUsageError(f"a soft limit of {soft} times what is in use is beyond 64 bits")
     return soft
-
-
-def checked_request(nbytes: int, align: int) -> None:
-    """Raise PoolUsageError for a number of bytes, or an alignment, that makes no sense."""
-    for name, value in (("the number of bytes", nbytes), ("the alignment", align)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise PoolUsageError(f"{name} is an integer, not {type(value).__name__}")
-        if not -(2**63) <= value < 2**63:
-            raise PoolUsageError(f"{name} is an integer within 64 bits")
-    if nbytes < 0:
-        raise PoolUsageError(f"{nbytes} bytes cannot be allocated")
-    if align < 1 or align & (align - 1) or align > MOST_ALIGNED:
-        raise PoolUsageError(f"the alignment must be a power of two up to 2^30, not {align}")
 
 
 def parse_bytes(text: str) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core.pool_errors import BoundsError, PoolUsageError
+from symalloc.pool.pool_errors import BoundsError, PoolUsageError
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -29,15 +29,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from symalloc.pool.core.address_range import AddressRange
-from symalloc.pool.core.decay import Decay
-from symalloc.pool.core.free_list import round_up
-from symalloc.pool.core.out_of_memory import OutOfMemoryReport, no_address_space
-from symalloc.pool.core.page_table import PageTable
-from symalloc.pool.core.pool_errors import BadFreeError, OutOfMemoryError
-from symalloc.pool.core.pool_options import ALIGNMENT, PoolOptions, checked_request, require_page
-from symalloc.pool.core.pool_statistics import PoolStatistics
-from symalloc.pool.core.thread_cache import Block
+from symalloc.pool.native_pool import PoolStatistics
+from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import ALIGNMENT, MOST_ALIGNED, PoolOptions, round_up
+from tests.pool.reference.address_range import AddressRange
+from tests.pool.reference.decay import Decay
+from tests.pool.reference.out_of_memory import OutOfMemoryReport, no_address_space
+from tests.pool.reference.page_table import PageTable
+from tests.pool.reference.thread_cache import Block
 
 LEAST_SOFT = 2**21  # bytes; what little a small program saves is not worth the time
 AHEAD = 2**21  # bytes
@@ -333,3 +332,23 @@ class ReferencePool:
 
 def _block_size(nbytes: int) -> int:
     return max(round_up(nbytes, ALIGNMENT), ALIGNMENT)
+
+
+def require_page(limit: int | None, page: int) -> None:
+    """Raise PoolUsageError where a limit holds no page."""
+    if limit is not None and limit < page:
+        backed = f"memory is backed in pages of {page} bytes"
+        raise PoolUsageError(f"a limit of {limit} bytes holds no page: {backed}")
+
+
+def checked_request(nbytes: int, align: int) -> None:
+    """Raise PoolUsageError for a number of bytes, or an alignment, that makes no sense."""
+    for name, value in (("the number of bytes", nbytes), ("the alignment", align)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise PoolUsageError(f"{name} is an integer, not {type(value).__name__}")
+        if not -(2**63) <= value < 2**63:
+            raise PoolUsageError(f"{name} is an integer within 64 bits")
+    if nbytes < 0:
+        raise PoolUsageError(f"{nbytes} bytes cannot be allocated")
+    if align < 1 or align & (align - 1) or align > MOST_ALIGNED:
+        raise PoolUsageError(f"the alignment must be a power of two up to 2^30, not {align}")

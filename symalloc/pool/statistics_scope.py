@@ -15,8 +15,8 @@ from weakref import ref
 
 from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.core.native_pool import NativePool, living_pools
-from symalloc.pool.core.pool_errors import PoolUsageError
+from symalloc.pool.native_pool import NativePool, living_pools
+from symalloc.pool.pool_errors import PoolUsageError
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from dataclasses import dataclass
 
-from symalloc.pool.core.free_list import round_up
+from symalloc.pool.pool_options import round_up
 
 MIB = 2**20
 

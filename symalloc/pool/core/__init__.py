@@ -1,1 +1,0 @@
-"""The pool itself: options, the reference that decides, the native core that decides alike."""

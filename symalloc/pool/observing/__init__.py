@@ -1,1 +1,0 @@
-"""Statistics, watermarks, recordings, leaks and exports of a native pool."""

@@ -1,0 +1,308 @@
+"""Traces replayed on policies: peaks of reserved and live bytes, and the pool event by event, for exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import geometric_mean
+from time import perf_counter
+from typing import Protocol
+
+from symalloc.native.native_functions import pool_functions
+from symalloc.pool.block_handle import BlockHandle
+from symalloc.pool.instrumented_pool import range_layouts
+from symalloc.pool.native_pool import NativePool, PoolStatistics
+from symalloc.pool.peers import BestFit, Buddy, ExactSize, PowerOfTwo
+from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_options import MOST, PoolOptions
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
+
+
+class Allocator(Protocol):
+    """An allocator that a trace can be replayed on."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that it holds of the operating system now."""
+
+    def alloc(self, nbytes: int, *, escapes: bool = False) -> int:
+        """The block that is made, as `free` takes it; raises OutOfMemoryError."""
+
+    def free(self, block: int) -> None:
+        """Free a block."""
+
+
+def replay_pool(options: PoolOptions) -> NativePool:
+    """Return the pool that a trace is replayed on: nobody writes to its memory, so that it may have more of
+    it than the machine has.
+    """
+    limit = MOST if options.limit is None else options.limit
+    return NativePool(replace(options, limit=limit), huge=False)
+
+
+POLICIES: Mapping[str, Callable[[PoolOptions], Allocator]] = {
+    "pool": replay_pool,
+    "pool-separate": lambda options: replay_pool(replace(options, separate_escaping=True)),
+    "exact-size": lambda _: ExactSize(),
+    "power-of-two": lambda _: PowerOfTwo(),
+    "best-fit": lambda _: BestFit(),
+    "buddy": lambda _: Buddy(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """One trace on one policy; sizes in bytes.
+
+    `operations` counts allocations and frees, `seconds` the time of all, called from Python.
+    `bytes_given_back` went to the operating system in `decommits` operations; `left_live` bytes stayed live.
+    `out_of_memory` says which event ran out of memory, None: none did; figures go as far as that event.
+    """
+
+    trace: str
+    policy: str
+    operations: int
+    peak_live: int
+    peak_reserved: int
+    seconds: float
+    left_live: int = 0
+    commits: int = 0
+    decommits: int = 0
+    bytes_given_back: int = 0
+    out_of_memory: str | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Peak reserved to peak live; 1 where nothing was allocated."""
+        return self.peak_reserved / self.peak_live if self.peak_live else 1.0
+
+    @property
+    def rate(self) -> float:
+        """Operations a second."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySummary:
+    """One policy over several traces: the geometric mean and the worst of the ratios."""
+
+    policy: str
+    mean: float
+    worst: float
+
+
+def checked_policies(names: Sequence[str]) -> list[str]:
+    """`names`, each once; all where there are none; raises PoolUsageError."""
+    for name in names:
+        if name not in POLICIES:
+            raise PoolUsageError(f"no policy is called `{name}`; there are {', '.join(POLICIES)}")
+    return list(dict.fromkeys(names)) or list(POLICIES)
+
+
+def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
+    """`trace` on the policy of that name, one of `POLICIES`."""
+    allocator = POLICIES[policy](options)
+    live = peak_live = peak_reserved = operations = 0
+    blocks: dict[int, tuple[int, int]] = {}
+    failed: str | None = None
+    begin = perf_counter()
+    for index, event in enumerate(trace.events):
+        if isinstance(event, Alloc):
+            try:
+                address = allocator.alloc(event.nbytes, escapes=event.block in trace.escape)
+            except OutOfMemoryError as error:
+                failed = f"event {index}: {str(error).splitlines()[0]}"
+                break
+            blocks[event.block] = (address, event.nbytes)
+            live += event.nbytes
+            peak_live = max(peak_live, live)
+            peak_reserved = max(peak_reserved, allocator.reserved)
+        elif isinstance(event, Free):
+            address, nbytes = blocks.pop(event.block)
+            allocator.free(address)
+            live -= nbytes
+        else:
+            continue
+        operations += 1
+    seconds = perf_counter() - begin
+    pages = allocator.statistics() if isinstance(allocator, NativePool) else None
+    return Replayed(
+        trace=trace.name,
+        policy=policy,
+        operations=operations,
+        peak_live=peak_live,
+        peak_reserved=peak_reserved,
+        seconds=seconds,
+        left_live=live,
+        commits=pages.commits if pages else 0,
+        decommits=pages.decommits if pages else 0,
+        bytes_given_back=pages.decommitted if pages else 0,
+        out_of_memory=failed,
+    )
+
+
+def total(results: Sequence[Replayed]) -> PolicySummary:
+    """The summary of one policy's results, at least one."""
+    ratios = [r.ratio for r in results]
+    return PolicySummary(
+        policy=results[0].policy,
+        mean=geometric_mean(ratios),
+        worst=max(ratios),
+    )
+
+
+# -- the pool after each event -----------------------------------------------------------------------------
+
+
+MICROSECOND = 1000  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRun:
+    """Pages [start, end), addresses in bytes, are backed from now on, or no longer are."""
+
+    start: int
+    end: int
+    backed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinePoint:
+    """The pool after one event; sizes in bytes.  `runs` are the pages that it took and gave back for it."""
+
+    time: int  # nanoseconds
+    block: int
+    allocates: bool
+    live: int
+    used: int
+    reserved: int
+    runs: tuple[PageRun, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Lifespan:
+    """A block, or a call: from when to when, in nanoseconds; `end` is None where it has none."""
+
+    number: int
+    begin: int
+    end: int | None = None
+    address: int = 0
+    nbytes: int = 0
+    call: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTimeline:
+    """The events of a trace, in order; an allocation that does not fit ends it, and `failed` says how.
+
+    Where the trace has no times, its events are a microsecond apart.
+    """
+
+    trace: Trace
+    moments: tuple[TimelinePoint, ...]
+    blocks: dict[int, Lifespan]
+    calls: dict[int, Lifespan]
+    statistics: PoolStatistics
+    pages: tuple[PageRun, ...]  # backed at the end
+    end: int
+    failed: str | None = None
+
+    def name(self, block: int) -> str:
+        """The name of a block: its tag, else its number."""
+        return self.trace.tags.get(block) or f"block {block}"
+
+
+def timeline_of(trace: Trace, options: PoolOptions | None = None) -> PoolTimeline:
+    """`trace` on a pool with these options."""
+    return _TimelineBuilder(trace, options or PoolOptions()).timeline()
+
+
+class _TimelineBuilder:
+    def __init__(self, trace: Trace, options: PoolOptions) -> None:
+        self.trace, self.pool = trace, replay_pool(options)
+        self.handles: dict[int, BlockHandle] = {}
+        self.blocks: dict[int, Lifespan] = {}
+        self.calls: dict[int, Lifespan] = {}
+        self.backed: list[tuple[int, int]] = []  # runs of pages, by their addresses
+        self.counted = (0, 0)
+
+    def timeline(self) -> PoolTimeline:
+        moments: list[TimelinePoint] = []
+        failed = None
+        times = self.trace.times or range(0, len(self.trace.events) * MICROSECOND, MICROSECOND)
+        for index, (event, time) in enumerate(zip(self.trace.events, times, strict=True)):
+            try:
+                moment = self._step(event, time)
+            except OutOfMemoryError as error:
+                failed = f"event {index}: {error}"
+                break
+            if moment is not None:
+                moments.append(moment)
+        return PoolTimeline(
+            trace=self.trace,
+            moments=tuple(moments),
+            blocks=self.blocks,
+            calls=self.calls,
+            statistics=self.pool.statistics(),
+            pages=tuple(PageRun(start=start, end=end, backed=True) for start, end in self.backed),
+            end=(times[-1] if times else 0) + MICROSECOND,
+            failed=failed,
+        )
+
+    def _step(self, event: Alloc | Free | CallBegin | CallEnd, time: int) -> TimelinePoint | None:
+        match event:
+            case CallBegin(call=call):
+                self.calls[call] = Lifespan(number=call, begin=time)
+                return None
+            case CallEnd(call=call):
+                self.calls[call].end = time
+                return None
+            case Alloc(block=block, nbytes=nbytes, call=call):
+                handle = self.handles[block] = self.pool.alloc(nbytes, escapes=block in self.trace.escape)
+                self.blocks[block] = Lifespan(
+                    number=block, begin=time, address=self.pool.address(handle), nbytes=nbytes, call=call
+                )
+            case Free(block=block):
+                self.blocks[block].end = time
+                self.handles.pop(block).free()
+        now = self.pool.statistics()
+        return TimelinePoint(
+            time=time,
+            block=block,
+            allocates=isinstance(event, Alloc),
+            live=now.live,
+            used=now.used,
+            reserved=now.reserved,
+            runs=tuple(self._changed(now)),
+        )
+
+    def _changed(self, now: PoolStatistics) -> Iterator[PageRun]:
+        """The runs of pages backed or given back since the last event; those given back come first."""
+        if self.counted == (now.commits, now.decommits):
+            return
+        self.counted = (now.commits, now.decommits)
+        capacity = self.pool.options.range_capacity
+        before, self.backed = (
+            self.backed,
+            [
+                (which * capacity + start, which * capacity + end)
+                for which, layout in enumerate(range_layouts(pool_functions.layout(self.pool.object)))
+                for start, end in layout.backed
+            ],
+        )
+        yield from (PageRun(start=a, end=b, backed=False) for a, b in _without(before, self.backed))
+        yield from (PageRun(start=a, end=b, backed=True) for a, b in _without(self.backed, before))
+
+
+def _without(runs: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of `runs` that lie in none of `others`; both are ascending and disjoint."""
+    place = 0
+    for start, end in runs:
+        while place < len(others) and others[place][1] <= start:
+            place += 1
+        number = place
+        while start < end:
+            low, high = others[number] if number < len(others) else (end, end)
+            if start < low:
+                yield start, min(low, end)
+            start, number = max(start, high), number + 1

@@ -1,1 +1,0 @@
-"""Traces, and what the reference and other pools would reserve for them."""
