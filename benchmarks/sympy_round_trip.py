@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 
 import click
 import sympy
@@ -20,8 +21,10 @@ from symalloc.size.parse import as_condition, as_expr, parse_condition
 from symalloc.size.sympy_terms import symbols
 from tests.prover.random_questions import plain, readable_question
 
-POINTS = tuple({"n": a, "m": b, "k": c} for a, b, c in ((1, 2, 3), (17, 5, 1), (64, 4096, 7), (1000, 999, 8)))
-SIGNED = tuple({"n": a, "m": b, "k": c} for a, b, c in ((-3, 5, 2), (7, -40, -1)))
+POINTS = tuple(
+    {"a": a, "b": b, "c": c, "n": a, "m": b}
+    for a, b, c in ((1, 2, 3), (17, 5, 1), (64, 4096, 7), (1000, 999, 8), (-3, 5, 2), (7, -40, -1))
+)
 
 
 def drawn(rng: random.Random) -> Expr | Condition:
@@ -32,21 +35,27 @@ def drawn(rng: random.Random) -> Expr | Condition:
 
 def objection(subject: Expr | Condition) -> str | None:
     """How the value of `subject`, of it as sympy's, and of that read again differ; None where they agree."""
+    defined = [(at, value) for at, value in map(partial(_evaluated, subject), POINTS) if value is not None]
+    if not defined:
+        return None
     written = sympy.sympify(subject)
     again = as_expr(written) if isinstance(subject, Expr) else as_condition(written)
-    for point in (*POINTS, *SIGNED):
-        at = {name: point.get(name, 2) for name in subject.symbols}
-        try:
-            value, least = subject.evaluate(at), min((d.evaluate(at) for d in subject.divisors), default=1)
-        except ZeroDivisionError:
-            continue
-        if least < 1:
-            continue
-        there = written.subs({symbols(name): one for name, one in at.items()})
-        values = value, again.evaluate(at), bool(there) if isinstance(subject, Condition) else int(there)
-        if len(set(values)) > 1:
-            return f"{subject} at {at}: {values[0]}, again {values[1]}, by sympy {values[2]}; {written}"
+    for at, value in defined:
+        there = written.xreplace({symbols(name): sympy.Integer(one) for name, one in at.items()})
+        values = again.evaluate(at), bool(there) if isinstance(subject, Condition) else int(there)
+        if set(values) != {value}:
+            return f"{subject} at {at}: {value}, again and by sympy {values}; {written}"
     return None
+
+
+def _evaluated(subject: Expr | Condition, point: dict[str, int]) -> tuple[dict[str, int], int | None]:
+    """The coordinates that matter, and the value there; None where a divisor is below 1."""
+    at = {name: point.get(name, 2) for name in subject.symbols}
+    try:
+        value, least = subject.evaluate(at), min((d.evaluate(at) for d in subject.divisors), default=1)
+    except ZeroDivisionError:
+        return at, None
+    return at, value if least >= 1 else None
 
 
 @click.command()

@@ -1,13 +1,17 @@
-"""The parts of a proof that a person reads: the smallest counterexample, the precondition, the reason."""
+"""The parts of a proof that a person reads: the smallest counterexample, the precondition, the reason.
+
+Points are compared by their largest value, then value by value in the order of the symbols' names.  Of two
+values the one nearer to zero is the smaller; of -v and v it is -v.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
 
-from symalloc.prover.bounds import Box, decide, interval
+from symalloc.prover.bounds import Box, interval
 from symalloc.prover.budget import Meter
 from symalloc.prover.normalize import NormalizedDomain, read_bound
 from symalloc.prover.point_search import satisfies
@@ -18,6 +22,11 @@ from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE, Condition, ge, le
 from symalloc.size.expr import Expr, symbol
+
+Point = dict[str, int]
+Found = Point | bool | None  # a point, False where it is proved that there is none, None where undecided
+MOST_POINTS = 120  # that are looked at one by one before anything else is tried
+STEPS = 100  # bounds that are tried on the way to one smallest value
 
 
 def explain_proof(query: Query, proof: Proof, solver: Solver) -> Proof:
@@ -65,13 +74,6 @@ def _smallest_counterexample(
     fails = TRUE if proof.verdict is Verdict.ALWAYS_INVALID else query.fails
     solver.begin()
     return smallest(dict(least), fails, domain, solver)
-
-
-Point = dict[str, int]
-Found = Point | bool | None  # a point, False where it is proved that there is none, None where undecided
-MOST_POINTS = 120  # that are looked at one by one before anything else is tried
-NODES = 40  # of a case distinction by intervals that is tried first
-STEPS = 100  # bounds that are tried on the way to one smallest value
 
 
 def order(point: Mapping[str, int]) -> tuple[int, list[tuple[int, int]]]:
@@ -217,13 +219,9 @@ class _Search:
         if region is None:
             return False
         conditions, box = region
-        answer = _by_looking(conditions, box, MOST_POINTS, self.meter)
-        if answer is None:
-            answer = by_cases(conditions, box, NODES, self.meter)
+        answer = _by_looking(conditions, box)
         if answer is None and refute(conditions, box, self.solver.budget) is not None:
             return False
-        if answer is None:
-            answer = _by_looking(conditions, box, self.meter.left, self.meter)
         if answer is None:
             asked = self.solver.ask(conditions, box)
             answer = False if isinstance(asked, str) else asked
@@ -254,56 +252,12 @@ class _Search:
         return self.domain.solved.get(name) or symbol(name)
 
 
-def by_cases(conditions: Sequence[Condition], box: Box, nodes: int, meter: Meter) -> Found:
-    """Split `box` into halves until intervals decide every part; None where `nodes` parts are not enough."""
-    pending: list[tuple[Sequence[Condition], Box]] = [(conditions, box)]
-    while pending:
-        nodes -= 1
-        if nodes < 0 or not meter.spend(4):
-            return None
-        given, part = pending.pop()
-        undecided = _undecided(given, part)
-        if undecided is None:
-            continue
-        if not undecided:
-            return part.origin()
-        found = _by_looking(undecided, part, 8, meter)
-        if isinstance(found, dict):
-            return found
-        if found is None:
-            pending += ((undecided, half) for half in _halves(undecided, part))
-    return False
-
-
-def _undecided(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:
-    """The conditions that intervals leave open; None where one is false throughout `box`."""
-    found = []
-    for condition in conditions:
-        value = decide(condition, box)
-        if value is False:
-            return None
-        if value is None:
-            found.append(condition)
-    return found
-
-
-def _halves(conditions: Iterable[Condition], box: Box) -> Iterator[Box]:
-    """The halves of `box` across its longest side, the one nearer to zero last."""
-    names = sorted(frozenset().union(*(c.symbols for c in conditions)))
-    name = max(names, key=lambda n: box.upper[n] - box.lower[n])
-    middle = (box.lower[name] + box.upper[name]) // 2
-    below, above = box.copy(), box.copy()
-    below.upper[name], above.lower[name] = middle, middle + 1
-    yield from (above, below) if middle >= 0 else (below, above)
-
-
-def _by_looking(conditions: Sequence[Condition], box: Box, most: int, meter: Meter) -> Found:
-    """Evaluate at each point, where there are at most `most`; symbols in no condition stay near zero."""
+def _by_looking(conditions: Sequence[Condition], box: Box) -> Found:
+    """Evaluate at each point, where these are few; symbols in no condition stay near zero."""
     names = sorted(frozenset().union(*(c.symbols for c in conditions)))
     sides = [box.upper[n] - box.lower[n] + 1 for n in names]
-    if prod(sides) > most:
+    if prod(sides) > MOST_POINTS:
         return None
-    meter.spend(prod(sides))
     corner = box.origin()
     for values in product(*(range(box.lower[n], box.upper[n] + 1) for n in names)):
         corner.update(zip(names, values, strict=True))

@@ -103,16 +103,14 @@ def normalize(domain: Domain, names: frozenset[str], assumptions: Sequence[Condi
     return normalized
 
 
-def absorb(domain: NormalizedDomain, assumptions: Sequence[Condition], *, euclid: bool = False) -> None:
-    """Restrict `domain` to `assumptions`.  With `euclid`, also solve linear equations without a coefficient
-    of one.
-    """
+def absorb(domain: NormalizedDomain, assumptions: Sequence[Condition]) -> None:
+    """Restrict `domain` to `assumptions`."""
     pending = [c for a in assumptions for c in holds(a, domain.positive).conjuncts]
     for _ in range(4 * len(pending) + 8):
         pending = _narrow(domain, pending)
         if domain.empty:
             return
-        step = _next_solution(pending, domain, euclid=euclid)
+        step = _next_solution(pending, domain)
         if step is None:
             break
         name, value, fresh = step
@@ -158,35 +156,16 @@ def _signed_atom(expr: Expr) -> tuple[Atom | None, int, int]:
     return (atom if power == 1 else None), sign, expr.terms.get((), 0)
 
 
-def _next_solution(pending: list[Condition], domain: NormalizedDomain, *, euclid: bool) -> Solution | None:
+def _next_solution(pending: list[Condition], domain: NormalizedDomain) -> Solution | None:
     for condition in pending:
         if isinstance(condition, Relation) and condition.operator == "==":
             found = _isolate(condition.expr) or _congruence(condition.expr, domain.box)
-            if found is None and euclid:
-                found = _euclid(condition.expr, domain.box)
             if found is not None:
                 return found
     for name, least in domain.box.lower.items():
         if least == domain.box.upper[name] and any(name in c.symbols for c in pending):
             return name, constant(least), None
     return None
-
-
-def _euclid(expr: Expr, box: Box) -> Solution | None:
-    """One step of Euclid's algorithm on a linear equation: the symbol of least coefficient through a new
-    one.
-    """
-    linear = [(m, c) for m, c in expr.terms.items() if m]
-    if not all(len(m) == 1 and m[0][1] == 1 and isinstance(m[0][0], Symbol) for m, _ in linear):
-        return None
-    monomial, least = min(linear, key=lambda term: (abs(term[1]), term[0][0][0].key))
-    rest = Expr({m: q for m, c in expr.terms.items() if m != monomial and (q := c // least)})
-    alone = Expr({monomial: 1})
-    fresh = f"e!{len(box.lower)}"
-    while fresh in box.lower:
-        fresh += "'"
-    bounds = interval(alone + rest, box)
-    return monomial[0][0].key, symbol(fresh) - rest, (fresh, *bounds)
 
 
 def _isolate(expr: Expr) -> Solution | None:

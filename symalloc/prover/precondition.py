@@ -1,4 +1,8 @@
-"""Preconditions: when a claim holds, readably, and proved equivalent before it is shown."""
+"""Preconditions: when a claim holds, readably, and proved equivalent before it is shown.
+
+Rules keep the meaning over the box: a positive factor is divided out, `max(a, b) <= c` becomes two bounds,
+`t // d <= k` a bound on t, and `(n // 4) * 4 == n` becomes `n % 4 == 0`.
+"""
 
 from __future__ import annotations
 

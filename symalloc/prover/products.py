@@ -1,7 +1,7 @@
 """Layer `products`: a contradiction as a sum of inequalities, each times something that is not negative.
 
 Symbols are moved to start at zero, so monomials are non-negative.  From facts `f >= 0` come columns `m * f`
-for monomials m, products of two facts, and squares; the exact simplex then looks for non-negative weights
+for monomials m, and products of two facts; the exact simplex then looks for non-negative weights
 whose sum has no positive coefficient and a negative constant (a Handelman/Krivine certificate, searched by
 linear programming).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
-from math import gcd, isqrt
+from math import gcd
 from typing import TypeVar
 
 from symalloc.prover.bounds import Box
@@ -21,24 +21,24 @@ from symalloc.size.polynomial import degree, divide
 
 MAX_COLUMNS = 90
 MAX_DEGREE = 6
+GREEDY_STEPS = 30  # of the largest cost first; Bland's rule after them cannot cycle
 FAR = 2**62  # an upper bound that only says that a symbol fits int64
 
 
-def contradiction(conditions: Iterable[Condition], box: Box, meter: Meter, *, multiply: bool = True) -> bool:
-    """True if the polynomial relations among `conditions` are shown to contradict each other in `box`.
+Row = dict[int, int]
+Key = TypeVar("Key")
 
-    Without `multiply` only sums of the relations themselves are tried.
-    """
+
+def contradiction(conditions: Iterable[Condition], box: Box, meter: Meter) -> bool:
+    """True if the polynomial relations among `conditions` are shown to contradict each other in `box`."""
     facts = _facts(conditions, box)
     limits = _limits(facts, box)
     if _refuted([*facts, *limits], meter):
         return True
-    if not multiply or all(degree(m) <= 1 for f in facts for m in f.terms):
+    if all(degree(m) <= 1 for f in facts for m in f.terms):
         return False
     near = [limit for limit in limits if limit.terms.get((), 0) < FAR]
-    return _refuted(_products(facts, near, rounds=1), meter) or _refuted(
-        _products(facts, limits, rounds=2), meter
-    )
+    return _refuted(_products(facts, near), meter)
 
 
 def _refuted(facts: Sequence[Expr], meter: Meter) -> bool:
@@ -69,27 +69,20 @@ def _limits(facts: Iterable[Expr], box: Box) -> list[Expr]:
     return [box.upper[n] - box.lower[n] - symbol(n) for n in names]
 
 
-def _products(facts: list[Expr], limits: list[Expr], *, rounds: int) -> list[Expr]:
-    """The facts and limits, and products of them that may cancel each other's monomials, `rounds` deep."""
+def _products(facts: list[Expr], limits: list[Expr]) -> list[Expr]:
+    """The facts and limits, and products of them that may cancel each other's monomials."""
     columns = dict.fromkeys((*facts, *limits))
-    for square in _squares(facts):
-        columns.setdefault(square)
     if len(facts) <= 8:
         for left, right in combinations_with_replacement(facts, 2):
             if _top(left) <= 1 and _top(right) <= 1:
                 columns.setdefault(left * right)
-    sources = [*facts, *limits]
-    done: set[Monomial] = set()
-    for _ in range(rounds):
-        found = (m for f in columns for m, c in f.terms.items() if c > 0 and degree(m) > 1)
-        wanted = dict.fromkeys(m for m in found if m not in done)
-        done.update(wanted)
-        for monomial in sorted(wanted, key=degree):
-            for fact in sources:
-                for multiplier in _multipliers(monomial, fact):
-                    columns.setdefault(multiplier * fact)
-                    if len(columns) >= MAX_COLUMNS:
-                        return list(columns)
+    found = (m for f in columns for m, c in f.terms.items() if c > 0 and degree(m) > 1)
+    for monomial in sorted(dict.fromkeys(found), key=degree):
+        for fact in (*facts, *limits):
+            for multiplier in _multipliers(monomial, fact):
+                columns.setdefault(multiplier * fact)
+                if len(columns) >= MAX_COLUMNS:
+                    return list(columns)
     return list(columns)
 
 
@@ -101,26 +94,8 @@ def _multipliers(wanted: Monomial, fact: Expr) -> Iterable[Expr]:
             yield Expr({rest: 1})
 
 
-def _squares(facts: Iterable[Expr]) -> Iterable[Expr]:
-    """Squares (a*x - b*y)**2 that fit a product x*y, with weights read off the squares beside it."""
-    for fact in facts:
-        for monomial in fact.terms:
-            if len(monomial) == 2 and all(p == 1 for _, p in monomial):
-                x, y = (Expr({((a, 1),): 1}) for a, _ in monomial)
-                a = isqrt(abs(fact.terms.get(((monomial[0][0], 2),), 1)))
-                b = isqrt(abs(fact.terms.get(((monomial[1][0], 2),), 1)))
-                yield (x - y) ** 2
-                if (a, b) != (1, 1) and a and b:
-                    yield (a * x - b * y) ** 2
-
-
 def _top(expr: Expr) -> int:
     return max(map(degree, expr.terms), default=0)
-
-
-GREEDY_STEPS = 30  # of the largest cost first; Bland's rule after them cannot cycle
-Row = dict[int, int]
-Key = TypeVar("Key")
 
 
 def negative_combination(
@@ -128,7 +103,9 @@ def negative_combination(
 ) -> bool | None:
     """True if weights w >= 0 exist with `sum(w * column) <= 0` in each row and `sum(w * cost) < 0`.
 
-    None where `meter` runs out first.
+    None where `meter` runs out first.  All right-hand sides are zero, so the origin is a vertex and the
+    simplex method starts there; Bland's rule ends cycling.  Integers throughout: a row is scaled by the pivot
+    and divided by the common divisor of its entries.
     """
     rows, used = _presolved(columns)
     table: list[Row] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ from symalloc.prover.query import Query, decide_query, inhabited, undecided
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE, Condition
-from symalloc.size.expr import symbol
 
 
 class DomainCache:
@@ -59,59 +57,13 @@ def content_key(domain: Domain) -> tuple[object, ...]:
     )
 
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_RESERVED = frozenset(("min", "max", "and", "or"))  # words of the canonical text that are no symbols
-
-
-def canonicalize(text: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return `text` with symbols numbered as they first occur, and the symbols in that order."""
-    if not _RESERVED.isdisjoint(names) or not all(map(str.isidentifier, names)):
-        return text, tuple(names)
-    numbers: dict[str, str] = {}
-    known = frozenset(names)
-
-    def number(match: re.Match[str]) -> str:
-        word = match.group()
-        if word not in known:
-            return word
-        return numbers.setdefault(word, f"${len(numbers)}")
-
-    return _WORD.sub(number, text), tuple(numbers)
-
-
-def rename_proof(proof: Proof, old: Sequence[str], new: Sequence[str]) -> Proof | None:
-    """`proof` about `old` as a proof about `new`; None where its words name a symbol."""
-    if tuple(old) == tuple(new):
-        return proof
-    if proof.reason is not None:
-        return None
-    table = dict(zip(old, new, strict=True))
-    precondition = proof.precondition
-    if precondition is not None:
-        precondition = precondition.substitute({a: symbol(b) for a, b in table.items()})
-    return replace(
-        proof,
-        counterexample=_rename(proof.counterexample, table),
-        witness=_rename(proof.witness, table),
-        precondition=precondition,
-    )
-
-
-def _rename(point: Mapping[str, int] | None, table: Mapping[str, str]) -> dict[str, int] | None:
-    return (
-        None if point is None else {table[n]: v for n, v in sorted(point.items(), key=lambda i: table[i[0]])}
-    )
-
-
 MAX_DOMAINS = 4096
 MAX_PROOFS = 200_000
 _EVERYTHING = Domain()
 
 
 class Prover:
-    """Decides conditions over domains, and remembers: by condition and domain, and up to the names of
-    symbols.
-    """
+    """Decides conditions over domains, and remembers: by condition, and by what of a domain matters to it."""
 
     def __init__(self, budget: Budget = Budget()) -> None:  # noqa: B008 - frozen
         self.budget = budget
@@ -119,7 +71,7 @@ class Prover:
         self._decided: Counter[str] = Counter()
         self._caches: dict[int, tuple[Domain, DomainCache]] = {}  # holds the domain, and so its id, alive
         self._by_content: dict[tuple[object, ...], DomainCache] = {}
-        self._shared: dict[tuple[object, ...], tuple[tuple[str, ...], Proof]] = {}
+        self._shared: dict[tuple[object, ...], Proof] = {}
 
     @property
     def decided(self) -> Mapping[str, int]:
@@ -190,30 +142,26 @@ class Prover:
 
     def _prove(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
         start = perf_counter()
-        key, names = self._shared_key(constraint, cache, explain)
-        shared = self._shared.get(key)
-        proof = rename_proof(shared[1], shared[0], names) if shared is not None else None
+        key = self._shared_key(constraint, cache, explain)
+        proof = self._shared.get(key)
         if proof is None:
             proof = self._decide(constraint, cache, explain)
             proof = replace(proof, seconds=perf_counter() - start, domain=cache.domain)
             self._decided[proof.decided_by] += 1
             if len(self._shared) >= MAX_PROOFS:
                 self._shared.clear()
-            self._shared[key] = (names, proof)
+            self._shared[key] = proof
         elif proof.domain is not cache.domain:
             proof = replace(proof, domain=cache.domain)
         (cache.explained if explain else cache.plain)[constraint] = proof
         return proof
 
-    def _shared_key(
-        self, constraint: Condition, cache: DomainCache, explain: bool
-    ) -> tuple[tuple[object, ...], tuple[str, ...]]:
+    def _shared_key(self, constraint: Condition, cache: DomainCache, explain: bool) -> tuple[object, ...]:
+        """The question by that part of the domain which has to do with it."""
         normalized, text = cache.normalized(constraint.symbols)
-        canon, names = canonicalize(f"{constraint.key}|{text}", normalized.names)
         domain = cache.domain
-        bounds = tuple((domain.lower_of(n), domain.upper_of(n)) for n in names)
-        ranks = tuple(sorted(range(len(names)), key=names.__getitem__)) if explain else ()  # orders points
-        return (canon, bounds, self._others(cache, normalized), explain, ranks), names
+        bounds = tuple((n, domain.lower_of(n), domain.upper_of(n)) for n in normalized.names)
+        return constraint.key, text, bounds, self._others(cache, normalized), explain
 
     def _decide(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
         normalized, _ = cache.normalized(constraint.symbols)

@@ -75,7 +75,7 @@ class _Refutation:
         """Refute relations without alternatives or choices."""
         box = box.copy()
         domain = NormalizedDomain(names=tuple(box.lower), box=box)
-        absorb(domain, abstract_quotients(literals, box), euclid=True)
+        absorb(domain, abstract_quotients(literals, box))
         if domain.empty:
             return self.used("equalities")
         facts = [f for f in domain.facts if isinstance(f, Relation)]

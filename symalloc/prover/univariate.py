@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from math import lcm
 
@@ -231,10 +230,6 @@ def coefficients(expr: Expr, step: int, residue: int) -> Coefficients | None:
 
     None where a division does not fold, a choice is left, or the degree is too high.
     """
-    rise = _rise(expr, step)
-    if rise is not None:
-        line = [expr.evaluate(dict.fromkeys(expr.symbols, residue)), rise]
-        return _trimmed(line)
     total: Coefficients = []
     for monomial, coefficient in expr.terms.items():
         term = [coefficient]
@@ -246,33 +241,6 @@ def coefficients(expr: Expr, step: int, residue: int) -> Coefficients | None:
                 term = _times(term, factor)
         total = _plus(total, term)
     return _trimmed(total)
-
-
-@lru_cache(maxsize=1024)
-def _rise(expr: Expr, step: int) -> int | None:
-    """The growth of `expr` when its symbol grows by `step`; None where that depends on the symbol, or may."""
-    total = 0
-    for monomial, coefficient in expr.terms.items():
-        if not monomial:
-            continue
-        if len(monomial) > 1 or monomial[0][1] > 1:
-            return None
-        rise = _atom_rise(monomial[0][0], step)
-        if rise is None:
-            return None
-        total += coefficient * rise
-    return total
-
-
-def _atom_rise(atom: Atom, step: int) -> int | None:
-    if isinstance(atom, Symbol):
-        return step
-    if not isinstance(atom, Division):
-        return None
-    divisor, above = atom.denominator.as_constant, _rise(atom.numerator, step)
-    if divisor is None or divisor < 1 or above is None or above % divisor:
-        return None
-    return above // divisor if isinstance(atom, FloorDiv) else 0
 
 
 def _trimmed(polynomial: Coefficients) -> Coefficients:

@@ -5,7 +5,9 @@ Floor division is `floor(a/b)`, a choice is `Piecewise`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from math import lcm
 from typing import Any
 
 import sympy
@@ -51,10 +53,10 @@ def condition_from_sympy(value: Any) -> Condition:
     build = next((b for kind, b in _RELATIONS if isinstance(value, kind)), None)
     if build is None:
         raise ValueError(f"not a condition on sizes: {value}")
-    above, below = sympy.fraction(sympy.together(value.lhs - value.rhs))
-    if below.is_Integer and below != 1:  # n <= m/2
-        return build(from_sympy(above), constant(0))
-    return build(from_sympy(value.lhs), from_sympy(value.rhs))
+    (a, b), (c, d) = _ratio(value.lhs), _ratio(value.rhs)
+    if b.as_constant is None or d.as_constant is None:
+        raise _refused(value, "it divides by a symbol outside floor")
+    return build(a * d, c * b)
 
 
 def _refused(value: Any, reason: str = "") -> ValueError:
@@ -74,23 +76,48 @@ def _power(value: Any) -> Expr:
     return from_sympy(base) ** int(exponent)
 
 
-def _floor(value: Any) -> Expr:
-    above, below = sympy.fraction(sympy.together(value.args[0]))
-    return floordiv(from_sympy(above), from_sympy(below))
+def _ratio(value: Any) -> tuple[Expr, Expr]:
+    """A numerator and a denominator of `value`, which may be a fraction; constant denominators are > 0."""
+    if value.is_Rational:
+        return constant(value.p), constant(value.q)
+    if value.is_Pow and value.exp.is_Integer and value.exp < 0:
+        above, below = _ratio(1 / value)
+        return below, above
+    parts = list(map(_ratio, value.args)) if value.is_Add or value.is_Mul else []
+    if value.is_Mul:
+        return product(above for above, _ in parts), product(below for _, below in parts)
+    if value.is_Add:
+        return reduce(_sum, parts)
+    if isinstance(value, sympy.Piecewise):
+        tops, bottoms = zip(*(_ratio(then) for then, _ in value.args), strict=True)
+        return _choice(value, tops), _choice(value, bottoms)
+    return from_sympy(value), constant(1)
+
+
+def _sum(left: tuple[Expr, Expr], right: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    (a, b), (c, d) = left, right
+    if b == d:
+        return a + c, b
+    p, q = b.as_constant, d.as_constant
+    if p is None or q is None:
+        return a * d + c * b, b * d
+    common = lcm(p, q)
+    return a * (common // p) + c * (common // q), constant(common)
 
 
 def _ceiling(value: Any) -> Expr:
-    above, below = sympy.fraction(sympy.together(value.args[0]))
-    return -floordiv(-from_sympy(above), from_sympy(below))
+    above, below = _ratio(value.args[0])
+    return -floordiv(-above, below)
 
 
-def _piecewise(value: Any) -> Expr:
-    (last, always), *others = reversed(value.args)
+def _choice(value: Any, values: Iterable[Expr]) -> Expr:
+    """A `Piecewise` with `values` in place of its own."""
+    *others, result = values
+    *tests, always = (test for _, test in value.args)
     if always != sympy.true:
         raise _refused(value, "the last case must be for all else")
-    result = from_sympy(last)
-    for then, test in others:
-        result = select(condition_from_sympy(test), from_sympy(then), result)
+    for then, test in zip(reversed(others), reversed(tests), strict=True):
+        result = select(condition_from_sympy(test), then, result)
     return result
 
 
@@ -98,12 +125,12 @@ _READERS: tuple[tuple[Any, Callable[[Any], Expr]], ...] = (
     (sympy.Add, lambda v: sum(map(from_sympy, v.args), constant(0))),
     (sympy.Mul, _product),
     (sympy.Pow, _power),
-    (sympy.floor, _floor),
+    (sympy.floor, lambda v: floordiv(*_ratio(v.args[0]))),
     (sympy.ceiling, _ceiling),
     (sympy.Mod, lambda v: mod(from_sympy(v.args[0]), from_sympy(v.args[1]))),
     (sympy.Min, lambda v: minimum(*map(from_sympy, v.args))),
     (sympy.Max, lambda v: maximum(*map(from_sympy, v.args))),
-    (sympy.Piecewise, _piecewise),
+    (sympy.Piecewise, lambda v: _choice(v, [from_sympy(then) for then, _ in v.args])),
 )
 _RELATIONS: tuple[tuple[Any, Callable[[Expr, Expr], Condition]], ...] = (
     (sympy.Le, cond.le),

@@ -1,7 +1,8 @@
 """Sizes and conditions as sympy's.  Importing this imports sympy.
 
-Floor division becomes `floor(a/b)`, a choice `Piecewise`.  Nothing is evaluated that rests on symbols being
-nonnegative: a scalar may be below zero where `Max(n, 0)` and `n >= 0` are asked about.
+Floor division becomes `floor(a/b)`, a choice `Piecewise`.  Nothing is evaluated here: that would rest on
+symbols being nonnegative, although a scalar may be below zero, and sympy 1.14 takes `Mod(n*Mod(n, 3), 4)` for
+`Mod(n*Mod(n, 3)**2, 4)`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ class SympyTerms(Algebra[Any, Any]):
         return sympy.Add(*(sympy.Mul(c, *(f**power for f, power in factors)) for c, factors in terms))
 
     def floordiv(self, numerator: Any, denominator: Any) -> Any:
-        return sympy.floor(numerator / denominator)
+        ratio = numerator / denominator
+        return sympy.floor(ratio, evaluate=not ratio.free_symbols)
 
     def mod(self, numerator: Any, denominator: Any) -> Any:
-        return sympy.Mod(numerator, denominator)
+        known = not (numerator.free_symbols or denominator.free_symbols)
+        return sympy.Mod(numerator, denominator, evaluate=known) if denominator != 0 else sympy.nan
 
     def minimum(self, operands: Sequence[Any]) -> Any:
         return sympy.Min(*operands, evaluate=False)

@@ -12,7 +12,7 @@ from symalloc.prover.budget import Budget
 from symalloc.prover.counterexample import order
 from symalloc.prover.domain import Domain
 from symalloc.prover.normalize import components, read_bound, relevant
-from symalloc.prover.prover import Prover, canonicalize
+from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.verdict import Verdict
 from symalloc.size.parse import parse_condition
@@ -88,11 +88,6 @@ def test_an_unproved_counterexample_is_not_called_the_smallest() -> None:
     assert [row["smallest"] for row in rows] == [True, False]
     assert rows[0]["counterexample"] == {"k": 1, "m": 4979, "n": 4980}
     assert not constraint.evaluate(rows[1]["counterexample"])
-
-
-def test_canonical_text_numbers_symbols_as_they_occur() -> None:
-    assert canonicalize("[2*m+n<=0]|[n+-1<=0]", ("m", "n")) == ("[2*$0+$1<=0]|[$1+-1<=0]", ("m", "n"))
-    assert canonicalize("min(a,b)", ("a", "min"))[0] == "min(a,b)"
 
 
 def test_assumptions_fall_into_components() -> None:
