@@ -8,86 +8,17 @@ product of symbols, it is evaluated up to where its growth decides.  What cannot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import comb, gcd, inf, lcm, prod
-from operator import add, eq, floordiv, le, mod, mul, ne
-from typing import TypeAlias
 
 from symalloc.prover.domain import Domain
-from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.choice import Max
 from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, Monomial, symbol
 from symalloc.size.sign import Signs
 
-Column: TypeAlias = Sequence[int]
-"""A value at each of the points."""
-
-_COMPARED = {"<=": le, "==": eq, "!=": ne}
-
-
-class ValuesAt(Algebra[Column, Sequence[bool]]):
-    """The values at `points`: each expression, and each inside another, is evaluated once.
-
-    A fold raises ZeroDivisionError where a divisor is zero at one of the points.
-    """
-
-    def __init__(self, points: Sequence[Mapping[str, int]]) -> None:
-        self.points = points
-        self.memo: dict[Expr, Column] = {}
-        self._each: Sequence[ValuesAt] = ()  # point by point, where a divisor is zero at some
-
-    def values(self, expr: Expr) -> Sequence[int | None]:
-        """Return the value at each point, None where a divisor is zero."""
-        try:
-            return expr.fold(self)
-        except ZeroDivisionError:
-            if len(self.points) == 1:
-                return [None]
-            self._each = self._each or [ValuesAt([point]) for point in self.points]
-            return [one.values(expr)[0] for one in self._each]
-
-    def symbol(self, name: str) -> Column:
-        return [point[name] for point in self.points]
-
-    def total(self, terms: Sequence[Term[Column]]) -> Column:
-        total: Column = [0] * len(self.points)
-        for coefficient, factors in terms:
-            product: Column = [coefficient] * len(self.points)
-            for factor, power in factors:
-                product = list(map(mul, product, factor if power == 1 else [one**power for one in factor]))
-            total = list(map(add, total, product))
-        return total
-
-    def floordiv(self, numerator: Column, denominator: Column) -> Column:
-        return list(map(floordiv, numerator, denominator))
-
-    def mod(self, numerator: Column, denominator: Column) -> Column:
-        return list(map(mod, numerator, denominator))
-
-    def minimum(self, operands: Sequence[Column]) -> Column:
-        return list(map(min, *operands))
-
-    def maximum(self, operands: Sequence[Column]) -> Column:
-        return list(map(max, *operands))
-
-    def select(self, condition: Sequence[bool], then: Column, otherwise: Column) -> Column:
-        return [a if chosen else b for chosen, a, b in zip(condition, then, otherwise, strict=True)]
-
-    def relation(self, operator: Operator, terms: Sequence[Term[Column]]) -> Sequence[bool]:
-        compared = _COMPARED[operator]
-        return [bool(compared(value, 0)) for value in self.total(terms)]
-
-    def conjunction(self, operands: Sequence[Sequence[bool]]) -> Sequence[bool]:
-        return [all(one[i] for one in operands) for i in range(len(self.points))]
-
-    def disjunction(self, operands: Sequence[Sequence[bool]]) -> Sequence[bool]:
-        return [any(one[i] for one in operands) for i in range(len(self.points))]
-
-
 MOST_ALTERNATIVES = 256
 MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
-EXTENTS = ((0,), (1,), (3, 200), (200, 3), (5000,))
 STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to stay positive
 _PRODUCT = symbol("product")
 
@@ -98,15 +29,12 @@ class SyntacticOrder:
     `compared` counts the differences that were looked at closely; beyond `most` of them only terms are.
     """
 
-    __slots__ = ("_domain", "_most", "_points", "_products", "_signs", "_values", "compared")
+    __slots__ = ("_domain", "_most", "_signs", "compared")
 
     def __init__(self, domain: Domain, most: float = inf) -> None:
         self._domain, self._most = domain, most
         self.compared = 0
         self._signs = Signs(lambda name: domain.lower_of(name) >= 0)
-        self._points = ValuesAt([_Point(domain, extents) for extents in EXTENTS])
-        self._values: dict[Expr, Sequence[int | None]] = {}
-        self._products: dict[Monomial, Sequence[int | None]] = {}
 
     def at_most(self, low: Expr, high: Expr) -> bool:
         """Return whether `low <= high` is seen to hold at every point; False says nothing."""
@@ -114,69 +42,19 @@ class SyntacticOrder:
             return True
         if self.compared > self._most:
             return False
-        if self._rounded_at_most(low, high):
-            return True
         nodes, _, known = _expanded(high)
         if any(self._terms_at_most(low.terms, node.terms) for node in nodes[1:]):
             return True
-        parts = candidates(low)
-        if len(parts) == 1:
-            return parts[0] in known or self._roughly_below(low, self._likely_above(low, nodes))
-        if all(part in known or self._below(part, nodes) for part in parts):
+        parts, simplest_first = candidates(low), nodes[::-1]
+        if all(part in known or self._below(part, simplest_first) for part in parts):
             return True
-        return any(self._roughly_at_most(low, node) for node in nodes)
-
-    def _rounded_at_most(self, low: Expr, high: Expr) -> bool:
-        """Return whether `low` is seen to be at most `high`, which is rounded up to multiples of a constant.
-
-        This is what most questions are about, and needs no look at points.
-        """
-        if len(high.terms) != 1:
-            return False
-        ((monomial, step),) = high.terms.items()
-        quotient = _quotient(monomial)
-        if quotient is None or step <= 0 or step % quotient[1]:
-            return False
-        above, divisor = quotient
-        times = step // divisor
-        least = {m: times * c for m, c in above.terms.items()}
-        least[()] = least.get((), 0) - times * (divisor - 1)
-        return self._terms_at_most(low.terms, least)
+        return len(parts) > 1 and any(self._roughly_at_most(low, node) for node in simplest_first)
 
     def _below(self, low: Expr, nodes: Sequence[Expr]) -> bool:
         """Return whether one of `nodes` is seen to be at least `low`."""
-        likely = self._likely_above(low, nodes)
-        return any(self._terms_at_most(low.terms, node.terms) for node in likely) or self._roughly_below(
-            low, likely
-        )
-
-    def _roughly_below(self, low: Expr, nodes: Iterable[Expr]) -> bool:
+        if any(self._terms_at_most(low.terms, node.terms) for node in nodes):
+            return True
         return any(self._roughly_at_most(low, node) for node in nodes)
-
-    def _likely_above(self, low: Expr, nodes: Sequence[Expr]) -> list[Expr]:
-        """Those of `nodes` that are at least `low` at a few points, the last of them first: the simplest."""
-        lows = self._at_points(low)
-        return [node for node in reversed(nodes) if _nowhere_above(lows, self._at_points(node))]
-
-    def _at_points(self, expr: Expr) -> Sequence[int | None]:
-        """The values at a few points: what is not in order there need not be looked at."""
-        found = self._values.get(expr)
-        if found is None:
-            total: Sequence[int | None] = (0,) * len(EXTENTS)
-            for monomial, coefficient in expr.terms.items():
-                values = self._product_at_points(monomial)
-                total = [
-                    None if before is None or value is None else before + coefficient * value
-                    for before, value in zip(total, values, strict=True)
-                ]
-            found = self._values[expr] = total
-        return found
-
-    def _product_at_points(self, monomial: Monomial) -> Sequence[int | None]:
-        found = self._products.get(monomial)
-        if found is None:
-            found = self._products[monomial] = self._points.values(Expr({monomial: 1}))
-        return found
 
     def _terms_at_most(self, low: Mapping[Monomial, int], high: Mapping[Monomial, int]) -> bool:
         """Return whether each term of `high - low` is >= 0."""
@@ -233,27 +111,6 @@ class SyntacticOrder:
     def adds_up(self, expr: Expr) -> bool:
         """Return whether no term of `expr` is ever negative, as far as that is seen."""
         return self._signs.expr(expr)
-
-
-class _Point(dict[str, int]):
-    """A point of a domain: symbols get `extents` above their least values by turns, as they are met."""
-
-    def __init__(self, domain: Domain, extents: Sequence[int]) -> None:
-        super().__init__()
-        self.domain, self.extents = domain, extents
-
-    def __missing__(self, name: str) -> int:
-        extent = self.extents[len(self) % len(self.extents)]
-        value = self[name] = min(self.domain.lower_of(name) + extent, self.domain.upper_of(name))
-        return value
-
-
-def _nowhere_above(lows: Iterable[int | None], highs: Iterable[int | None]) -> bool:
-    """Return whether no value is known to be greater than the one across."""
-    for low, high in zip(lows, highs, strict=True):
-        if low is not None and high is not None and low > high:
-            return False
-    return True
 
 
 def alternatives(expr: Expr) -> tuple[Expr, ...]:

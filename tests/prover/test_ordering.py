@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,21 +97,6 @@ def test_rounding_is_seen() -> None:
     assert sight.at_most(round_up(4 * N, 64), 4 * N + 60)  # both are multiples of 4
     assert not sight.at_most(round_up(4 * N, 64), 4 * N + 59)
     assert sight.at_most(round_up(4 * N, 64) + 64 * M, maximum(4 * N + 63, 5) + 64 * M)
-
-
-def test_what_is_rounded_up_is_compared_without_a_look_at_points() -> None:
-    seen = unseen = 0
-    coefficients, constants = (0, 1, 3, 5, 9), (-9, 0, 3, 8)
-    for a, b, c, d, step in product(coefficients, constants, coefficients, constants, (2, 8)):
-        low, high = a * N + b, step * floordiv(c * N + d, 2 if step == 8 else step)
-        sight = SyntacticOrder(Domain())
-        if sight._rounded_at_most(low, high):
-            seen += 1
-            assert all(low.evaluate({"n": n}) <= high.evaluate({"n": n}) for n in range(12))
-        else:
-            unseen += 1
-    assert seen > 20 and unseen > 20
-    assert not SyntacticOrder(Domain(lower={"n": -9}))._rounded_at_most(4 * N, round_up(8 * N, 64))
 
 
 def test_growth_is_seen() -> None:
