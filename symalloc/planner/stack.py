@@ -14,6 +14,7 @@ first fit by size, area or begin are the classics of dynamic storage allocation.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 PERFECT = 1.0 + 1e-9
 ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
+CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
 FIRST_STEPS = 16  # in the first round, twice as many in each that follows
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
@@ -379,6 +381,11 @@ def packed_order(problem: StackingProblem, sizes: Sequence[int], heuristic: tupl
             problem.graph, array("i", order).tobytes(), array("q", sizes).tobytes(), best_fit
         )
     )
+    return _by_offset(offsets, sizes)
+
+
+def _by_offset(offsets: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Return all indices, bottom first: the stacking of a packing, as an order."""
     return sorted(range(len(offsets)), key=lambda i: (offsets[i], offsets[i] + sizes[i], i))
 
 
@@ -436,7 +443,7 @@ class _StackingSearch:
     def best_from(self, points: Sequence[int]) -> ScoredStacking:
         """Return the best stacking found from packings at `points`; the first that is perfect ends it."""
         if self.problem.crowded:
-            any(map(self.add, self.orders_by_time()))
+            any(map(self.add, crowded_orders(self.problem, points[:CROWDED_POINTS])))
         elif not any(map(self.add, self.packings(points))):
             self.improve(points)
         assert self.best is not None
@@ -464,13 +471,6 @@ class _StackingSearch:
                 if order not in self.seen:
                     self.seen.add(order)
                     yield order
-
-    def orders_by_time(self) -> Iterator[Sequence[int]]:
-        """Yield two orders: what ends last at the bottom, and what begins first."""
-        hulls = [(b.live[0][0], b.live[-1][1]) if b.live else (0, 0) for b in self.problem.buffers]
-        everything = range(len(self.problem))
-        yield sorted(everything, key=lambda i: (-hulls[i][1], hulls[i][0], i))
-        yield sorted(everything, key=lambda i: (hulls[i][0], -hulls[i][1], i))
 
     def improve(self, points: Sequence[int]) -> None:
         """Search from the best stacking at the first of `points`, and where it is worst."""
@@ -502,3 +502,85 @@ class _StackingSearch:
         for point in points:
             seen.setdefault((values[:, point] / floors[point]).round(9).tobytes(), point)
         return list(seen.values())
+
+
+# -- where so much is live at once that pairs cannot be looked at --------------------------------------------
+
+
+def crowded_orders(problem: StackingProblem, points: Sequence[int]) -> Iterator[list[int]]:
+    """Yield orders of the buffers of `problem`, bottom first: two for any sizes, then for those at each of
+    `points`, as an allocator gives memory out by best fit, forwards or backwards in time.
+
+    Any order makes a right stacking, so holes in live ranges are passed over.
+    """
+    hulls = [(b.live[0][0], b.live[-1][1]) if b.live else (0, 0) for b in problem.buffers]
+    everything = range(len(problem))
+    yield sorted(everything, key=lambda i: (-hulls[i][1], hulls[i][0], i))
+    yield sorted(everything, key=lambda i: (hulls[i][0], -hulls[i][1], i))
+    mirrored = [(-end, -begin) for begin, end in hulls]
+    for point in points:
+        sizes = problem.sizes_at(point)
+        for lives in (hulls, mirrored):
+            yield _by_offset(_given_out(lives, sizes), sizes)
+
+
+def _given_out(lives: Sequence[tuple[int, int]], sizes: Sequence[int]) -> list[int]:
+    """The offsets that best fit gives, in bytes; of what begins together the larger first."""
+    begins = sorted(range(len(lives)), key=lambda i: (lives[i][0], -sizes[i], i))
+    ends = sorted(range(len(lives)), key=lambda i: (lives[i][1], i))
+    offsets, heap, gone = [0] * len(lives), _Gaps(), 0
+    for i in begins:
+        while lives[ends[gone]][1] <= lives[i][0]:
+            heap.give_back(offsets[ends[gone]], sizes[ends[gone]])
+            gone += 1
+        offsets[i] = heap.take(sizes[i])
+    return offsets
+
+
+@dataclass(slots=True)
+class _Gaps:
+    """The free stretches below `top`, none next to another: by size, by start and by end."""
+
+    top: int = 0
+    by_size: list[tuple[int, int]] = field(default_factory=list)
+    starts: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def take(self, size: int) -> int:
+        """Take the smallest gap that is large enough, or what lies above all; return its start."""
+        if size == 0:
+            return 0
+        place = bisect_left(self.by_size, (size, -1))
+        if place < len(self.by_size):
+            length, start = self.by_size[place]
+            self.drop(start, length)
+            self.add(start + size, length - size)
+            return start
+        last = self.ends.get(self.top)  # free up to the top, but not large enough
+        start = self.top if last is None else last
+        if last is not None:
+            self.drop(last, self.top - last)
+        self.top = start + size
+        return start
+
+    def give_back(self, start: int, size: int) -> None:
+        """Free `size` bytes from `start`."""
+        end = start + size
+        if size and start in self.ends:
+            before = self.ends[start]
+            self.drop(before, start - before)
+            start = before
+        if size and end in self.starts:
+            after = self.starts[end]
+            self.drop(end, after - end)
+            end = after
+        self.add(start, end - start)
+
+    def add(self, start: int, size: int) -> None:
+        if size:
+            insort(self.by_size, (size, start))
+            self.starts[start], self.ends[start + size] = start + size, start
+
+    def drop(self, start: int, size: int) -> None:
+        del self.by_size[bisect_left(self.by_size, (size, start))]
+        del self.starts[start], self.ends[start + size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -25,7 +26,7 @@ from symalloc.planner.stack import (
     representatives,
     search,
 )
-from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.expr import Expr, constant, round_up, symbol
 from tests.planner.brute_stackings import all_heights, floor_at, pile
 from tests.scale import tries
 
@@ -185,3 +186,11 @@ def test_representatives_are_different_points(buffers: tuple[Buffer, ...], most:
 def test_scores_compare_by_the_worst_first() -> None:
     assert Score(1.1, 1.0) < Score(1.2, 1.0) and Score(1.1, 1.0) < Score(1.1, 1.05)
     assert judged(instance(()), []).score == Score(1.0, 1.0)
+
+
+def test_hundreds_live_at_once_are_at_the_floor_though_no_pair_is_looked_at() -> None:
+    random, count = Random(1), 600
+    sizes = [round_up(4 * N * random.randint(1, 9), 64) for _ in range(count)]
+    fan = [Buffer(id=i, name=f"b{i}", size=size, live=((i, count + i),)) for i, size in enumerate(sizes)]
+    total = [replace(b, size=round_up(4 * N, 64), live=((count + b.id, count + b.id + 2),)) for b in fan]
+    assert found_for((*fan, *total), SearchBudget(packing=1000)).score.worst == 1.0
