@@ -89,32 +89,6 @@ def test_each_buffer_has_its_own_alignment() -> None:
     assert texts(laid_out(buffers, 0, 2, 1)) == ["0", "256", "100"]
 
 
-def test_an_offset_is_raised_to_one_in_use_where_there_is_room() -> None:
-    """t3 lies on t2 alone, at 64*n; the room up to the arena's end lets it start at 128*n, where t1 is."""
-    buffers = (
-        buffer(0, 128 * N, (0, 4)),
-        buffer(1, 256 * N, (2, 4)),
-        buffer(2, 64 * N, (6, 8)),
-        buffer(3, 64 * N, (6, 8)),
-    )
-    arena = laid_out(buffers, 0, 1, 2, 3)
-    assert texts(arena) == ["0", "128*n", "0", "128*n"]
-    assert str(arena.size) == "384*n"
-
-
-def test_no_offset_is_raised_into_what_lies_above_or_past_the_end() -> None:
-    above = (
-        buffer(0, 128 * N, (0, 2)),
-        buffer(1, 64 * N, (0, 2)),
-        buffer(2, 64 * N, (3, 5)),
-        buffer(3, 64 * N, (3, 5)),
-        buffer(4, 64 * N, (3, 5)),
-    )
-    arena = laid_out(above, 0, 1, 2, 3, 4)
-    assert str(arena.size) == "192*n"
-    assert texts(arena)[2:] == ["0", "64*n", "128*n"]
-
-
 def test_constants_are_left_alone() -> None:
     buffers = tuple(buffer(i, constant(64), (0, 2)) for i in range(4))
     assert texts(laid_out(buffers, 0, 1, 2, 3)) == ["0", "64", "128", "192"]

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from symalloc.planner.check.obligation_prover import ObligationProver
 from symalloc.planner.check.obligations import Obligation, obligations
+from symalloc.planner.check.validate import ObligationProver
 from symalloc.planner.memory_plan import Plan
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover

@@ -8,18 +8,23 @@ the guards nothing that is evaluated leaves 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from math import gcd, lcm
+from typing import TypeAlias
 
-from symalloc.planner.check.obligation_prover import ObligationProver
-from symalloc.planner.check.obligations import ArenaObligations, Obligation
+from symalloc.planner.check.obligations import ArenaObligations, Obligation, Side
 from symalloc.planner.memory_plan import Arena, Plan
-from symalloc.prover.domain import Domain
+from symalloc.program.ir import Var
+from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
-from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.choice import Max, Min, Select, maximum
+from symalloc.size.condition import Condition, le
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom
+from symalloc.size.polynomial import multiply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,3 +129,213 @@ def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFau
         yield PlanFault(
             problem=obligation.problem, buffers=names, constraint=claim, binding=proof.counterexample
         )
+
+
+# -- the judge of obligations ------------------------------------------------------------------------------
+
+
+_SEEN = Proof(verdict=Verdict.ALWAYS_VALID, decided_by="validator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObligationProver:
+    """Judges `plan` over `domain`, values past 64 bits under the guards that stand before them."""
+
+    plan: Plan
+    domain: Domain
+    prover: Prover
+    order: SyntacticOrder
+    magnitudes: Magnitudes
+    guarded: dict[Var | None, Domain] = field(default_factory=dict)
+    bounded: dict[tuple[int, Expr], bool] = field(default_factory=dict)
+    seen: dict[Side, bool] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
+        """The judge of `plan` over `domain`, where the declared bounds hold that are checked at entry."""
+        domain = domain.assuming(g.condition for g in plan.guards if g.declared)
+        order = SyntacticOrder(domain)
+        return cls(plan=plan, domain=domain, prover=prover, order=order, magnitudes=Magnitudes(order))
+
+    def proof(self, obligation: Obligation) -> Proof:
+        """The proof of `obligation`; with a counterexample where it does not hold."""
+        domain = self.domain_of(obligation)
+        bounded = obligation.guarded and self._bounded(obligation, domain)
+        if bounded or self.sees(obligation):
+            return _SEEN
+        proof = self.prover.prove(obligation.claim, domain)
+        return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
+
+    def sees(self, obligation: Obligation) -> bool:
+        """Return whether `obligation` is proved at little cost; where it is not, nothing is known."""
+        return any(self._seen(low, high) for low, high in obligation.sides)
+
+    def fits(self, value: Expr, defined_by: Var | None) -> bool:
+        """Return whether it is proved that `value` and all sums of its terms fit in 64 bits, where the guards
+        hold that stand before what is `defined_by`.
+        """
+        return self._fits(value, self._guarded(defined_by))
+
+    def within(self, arena: Expr, offsets: Iterable[Expr], defined_by: Var | None) -> frozenset[Expr]:
+        """Return values that fit, with all sums of their terms, as `arena` does, which they never exceed:
+        offsets in it, and what a maximum in one of them, or in it, is of.
+
+        None of their terms is ever negative.  That the offsets lie in the arena is not asked here.
+        """
+        if not self.fits(arena, defined_by):
+            return frozenset()
+        pending = [value for value in dict.fromkeys((arena, *offsets)) if self.order.adds_up(value)]
+        found = set(pending)
+        for value in pending:  # which grows as it is walked
+            for operand in _in_maxima(value):
+                if operand not in found and self.order.adds_up(operand):
+                    found.add(operand)
+                    pending.append(operand)
+        return frozenset(found)
+
+    def domain_of(self, obligation: Obligation) -> Domain:
+        """Return the domain over which `obligation` must hold."""
+        return self._guarded(obligation.defined_by) if obligation.guarded else self.domain
+
+    def _guarded(self, defined_by: Var | None) -> Domain:
+        found = self.guarded.get(defined_by)
+        if found is None:
+            guards = (
+                g.condition for g in self.plan.guards if g.defined_by in (None, defined_by) and not g.declared
+            )
+            found = self.guarded[defined_by] = self.domain.assuming(guards)
+        return found
+
+    def _bounded(self, obligation: Obligation, domain: Domain) -> bool:
+        """Return whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
+        ((low, high),) = obligation.sides
+        return self._fits(high if low.as_constant is not None else low, domain)
+
+    def _fits(self, value: Expr, domain: Domain) -> bool:
+        key = (id(domain), value)
+        found = self.bounded.get(key)
+        if found is None:
+            bound, scale = self.magnitudes.scaled(value)
+            excess = bound - scale * INT64_MAX
+            found = self.bounded[key] = self.prover.prove(le(excess, 0), domain, explain=False).holds
+        return found
+
+    def _seen(self, low: Expr, high: Expr) -> bool:
+        found = self.seen.get((low, high))
+        if found is None:
+            found = self.seen[low, high] = self.order.at_most(low, high)
+        return found
+
+
+def _in_maxima(value: Expr) -> Iterator[Expr]:
+    """The operands of each maximum that is a factor of its own of a term."""
+    for monomial in value.terms:
+        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
+            yield from monomial[0][0].operands
+
+
+# -- what no value exceeds in size -------------------------------------------------------------------------
+# Written apart from the guards, which bound values before the plan is judged: neither relies on the other.
+
+_Scaled: TypeAlias = tuple[Mapping[Monomial, int], int]
+"""The terms of a polynomial, and what all of them are to be divided by."""
+
+
+class Magnitudes:
+    """Remembers the bound of every expression and atom that it met: offsets share most of what they are made
+    of.
+    """
+
+    __slots__ = ("_atoms", "_known", "_order")
+
+    def __init__(self, order: SyntacticOrder) -> None:
+        self._order = order
+        self._known: dict[Expr, _Scaled] = {}
+        self._atoms: dict[Atom, _Scaled] = {}
+
+    def scaled(self, expr: Expr) -> tuple[Expr, int]:
+        """`(p, d)` with d*|expr| <= p everywhere and p a polynomial over what is never negative: symbols, and
+        max(s, -s) for a symbol s that can be.
+
+        No sum of terms of `expr` exceeds it either.  Divisors are taken to be at least 1.
+        """
+        terms, scale = self._expr(expr)
+        common = gcd(scale, *terms.values())
+        return Expr({m: c // common for m, c in terms.items() if c}), scale // common
+
+    def _expr(self, expr: Expr) -> _Scaled:
+        """The sum of the magnitudes of the terms."""
+        found = self._known.get(expr)
+        if found is None:
+            parts, scale = _alike([self._monomial(monomial) for monomial in expr.terms])
+            total: dict[Monomial, int] = {}
+            for (terms, factor), coefficient in zip(parts, expr.terms.values(), strict=True):
+                for m, c in terms.items():
+                    total[m] = total.get(m, 0) + abs(coefficient) * factor * c
+            found = self._known[expr] = total, scale
+        return found
+
+    def _monomial(self, monomial: Monomial) -> _Scaled:
+        if len(monomial) == 1 and monomial[0][1] == 1:
+            return self._atom(monomial[0][0])
+        product: _Scaled = {(): 1}, 1
+        for atom, power in monomial:
+            for _ in range(power):
+                product = _product(product, self._atom(atom))
+        return product
+
+    def _atom(self, atom: Atom) -> _Scaled:
+        found = self._atoms.get(atom)
+        if found is None:
+            found = self._atoms[atom] = self._bound(atom)
+        return found
+
+    def _bound(self, atom: Atom) -> _Scaled:
+        match atom:
+            case FloorDiv(numerator=above, denominator=below):
+                divisor = max(below.as_constant or 1, 1)
+                terms, scale = self._expr(above)
+                if not self._order.at_most(ZERO, above):  # it rounds away from zero
+                    terms = {**terms, (): terms.get((), 0) + divisor * scale}
+                return terms, scale * divisor
+            case Mod(denominator=below):
+                return self._expr(below)
+            case Min(operands=operands):  # what is not negative bounds it from above
+                return self._largest(_without(lambda value: value >= 0, operands))
+            case Max(operands=operands):
+                return self._largest(_without(lambda value: value <= 0, operands))
+            case Select(then=then, otherwise=otherwise):
+                return self._largest((then, otherwise))
+        size = from_atom(atom)
+        if not self._order.at_most(ZERO, size):
+            size = maximum(size, -size)
+        return size.terms, 1
+
+    def _largest(self, operands: Iterable[Expr]) -> _Scaled:
+        """Term by term the largest coefficient: at least the magnitude of each operand."""
+        parts, scale = _alike([self._expr(operand) for operand in operands])
+        total: dict[Monomial, int] = {}
+        for terms, factor in parts:
+            for m, c in terms.items():
+                total[m] = max(factor * c, total.get(m, 0))
+        return total, scale
+
+
+def _without(idle: Callable[[int], bool], operands: Sequence[Expr]) -> Sequence[Expr]:
+    """The operands but for constants that are `idle`, unless there are no others."""
+    return [e for e in operands if (value := e.as_constant) is None or not idle(value)] or operands
+
+
+def _alike(found: Sequence[_Scaled]) -> tuple[list[tuple[Mapping[Monomial, int], int]], int]:
+    """The terms of each with the factor that brings them to one scale, and this scale."""
+    scale = lcm(*(own for _, own in found))
+    return [(terms, scale // own) for terms, own in found], scale
+
+
+def _product(left: _Scaled, right: _Scaled) -> _Scaled:
+    total: dict[Monomial, int] = {}
+    for a, x in left[0].items():
+        for b, y in right[0].items():
+            monomial = multiply(a, b)
+            total[monomial] = total.get(monomial, 0) + x * y
+    return total, left[1] * right[1]

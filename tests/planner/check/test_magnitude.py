@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.check.magnitude import Magnitudes
+from symalloc.planner.check.validate import Magnitudes
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.ordering import SyntacticOrder
 from symalloc.size.choice import maximum, minimum, select

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.check.piles import directly_above
+from symalloc.planner.check.obligations import directly_above
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.offsets import assemble
 from symalloc.planner.stack import Stacking

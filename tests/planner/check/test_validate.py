@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.check.obligation_prover import ObligationProver
 from symalloc.planner.check.obligations import obligations
-from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
+from symalloc.planner.check.validate import ObligationProver, PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan
 from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.prover.domain import Domain
