@@ -34,7 +34,7 @@ from tests.prover.random_questions import domain_of, plain, readable_question
 
 _EVERYTHING = Domain()
 Asked: TypeAlias = tuple[Condition, Domain, bool]
-_QUERY, _REFUTE, _SEARCH = "symalloc.prover.query", "symalloc.prover.refute", "symalloc.prover.point_search"
+_QUERY, _REFUTE = "symalloc.prover.query", "symalloc.prover.refute"
 
 
 def _always(answer: object) -> Callable[..., object]:
@@ -50,7 +50,7 @@ LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "univariate": {f"{_QUERY}.solve_exactly": _nothing},
     "refutation": {f"{_QUERY}._by_refutation": _nothing},
     "products": {f"{_REFUTE}.contradiction": _false},
-    "far points": {f"{_SEARCH}._far": _none},
+    "far points": {f"{_QUERY}._far": _none},
     "z3": {f"{_QUERY}.Solver.ask": _nothing},
 }
 

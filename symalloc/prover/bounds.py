@@ -1,4 +1,4 @@
-"""Layer `bounds`: interval arithmetic over a box, and the sign of coefficients once symbols start at zero."""
+"""Layer `bounds`: interval arithmetic over a box."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def interval(expr: Expr, box: Box) -> Interval:
 def decide(condition: Condition, box: Box) -> bool | None:
     """The truth of `condition` everywhere in `box`, where intervals settle it."""
     if type(condition) is Relation:
-        return _decide_relation(condition, box)
+        return _decide_interval(condition.operator, *interval(condition.expr, box))
     assert isinstance(condition, And | Or)
     absorbing = isinstance(condition, Or)
     open_ = False
@@ -87,36 +87,11 @@ def decide(condition: Condition, box: Box) -> bool | None:
     return None if open_ else not absorbing
 
 
-def _decide_relation(relation: Relation, box: Box) -> bool | None:
-    low, high = interval(relation.expr, box)
-    value = _decide_interval(relation.operator, low, high)
-    expr = relation.expr
-    if (
-        value is not None
-        or not expr.is_polynomial
-        or all(len(m) <= 1 and (not m or m[0][1] == 1) for m in expr.terms)
-    ):
-        return value  # intervals of a linear expression are exact
-    return _decide_interval(relation.operator, *_shifted(relation.expr, box, low, high))
-
-
 def _decide_interval(operator: str, low: int, high: int) -> bool | None:
     if operator == "<=":
         return True if high <= 0 else False if low > 0 else None
     value = False if low > 0 or high < 0 else True if low == high == 0 else None
     return value if operator == "==" or value is None else not value
-
-
-def _shifted(expr: Expr, box: Box, low: int, high: int) -> Interval:
-    """Bounds after moving every symbol to its lower bound: equal signs then decide."""
-    moved = expr.shift(box.lower)
-    if moved is expr:
-        return low, high
-    signs = {c > 0 for m, c in moved.terms.items() if m}
-    if len(signs) > 1:
-        return low, high
-    origin = moved.terms.get((), 0)
-    return (max(low, origin), high) if True in signs else (low, min(high, origin))
 
 
 def _quotient(above: Interval, below: Interval) -> Interval:

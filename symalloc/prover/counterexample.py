@@ -14,9 +14,8 @@ from math import prod
 from symalloc.prover.bounds import Box, interval
 from symalloc.prover.budget import Meter
 from symalloc.prover.normalize import NormalizedDomain, read_bound
-from symalloc.prover.point_search import satisfies
 from symalloc.prover.precondition import precondition
-from symalloc.prover.query import Query
+from symalloc.prover.query import Query, satisfies
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
@@ -65,8 +64,6 @@ def _smallest_counterexample(
     domain = query.domain
     known: list[Mapping[str, int]] = list(query.failing)
     if proof.counterexample is not None:
-        if query.solutions is not None and in_step(domain):
-            return proof.counterexample, True  # the least of an exact solution set
         known.append(proof.counterexample)
     if not known:
         return None, False
@@ -90,22 +87,9 @@ def smallest(
     `start` is such a point, in terms of `domain.box` as all points and conditions here; compared are the
     points of the domain that they stand for.
     """
-    if start == domain.box.origin() and in_step(domain):
-        return start, True
     search = _Search(start, condition, domain, solver)
     proved = search.lower_largest() and all(map(search.lower_value, domain.names))
     return search.best, proved
-
-
-def in_step(domain: NormalizedDomain) -> bool:
-    """True if, seen at a glance, no value of a point of `domain` falls when a coordinate leaves zero."""
-    lower = domain.box.lower
-    return all(
-        value.is_polynomial
-        and min(value.terms.values(), default=0) >= 0
-        and all(lower[name] >= 0 for name in value.symbols)
-        for value in domain.solved.values()
-    )
 
 
 class _Search:

@@ -1,7 +1,7 @@
 """Preconditions: when a claim holds, readably, and proved equivalent before it is shown.
 
 Rules keep the meaning over the box: a positive factor is divided out, `max(a, b) <= c` becomes two bounds,
-`t // d <= k` a bound on t, and `(n // 4) * 4 == n` becomes `n % 4 == 0`.
+and `t // d <= k` a bound on t.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from symalloc.size.condition import (
     relation,
 )
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, mod, symbol
+from symalloc.size.expr import Atom, Expr, FloorDiv, Symbol, mod, symbol
 
 MAX_SPANS = 3
 MAX_LENGTH = 120
@@ -294,21 +294,6 @@ def _invert_quotient(subject: Relation, box: Box) -> Condition | None:
     return ge(atom.numerator, below * bound)
 
 
-def _quotient_to_remainder(subject: Relation, _box: Box) -> Condition | None:
-    """`c*d*(t // d)` is `c*(t - t % d)`; taken where that cancels terms."""
-    found = _linear_atom(subject.expr, FloorDiv)
-    if found is None:
-        return None
-    atom, coefficient, rest = found
-    assert isinstance(atom, FloorDiv)
-    step = atom.denominator.as_constant
-    if step is None or step < 1 or coefficient % step:
-        return None
-    remainder = Expr({((Mod(atom.numerator, atom.denominator), 1),): 1})
-    changed = coefficient // step * (atom.numerator - remainder) + rest
-    return relation(subject.operator, changed) if len(changed.terms) < len(subject.expr.terms) else None
-
-
 def _linear_atom(expr: Expr, *kinds: type) -> tuple[Atom, int, Expr] | None:
     """`(atom, coefficient, rest)` for the one term that is a number times an atom of `kinds`, none in the
     rest.
@@ -326,6 +311,5 @@ def _linear_atom(expr: Expr, *kinds: type) -> tuple[Atom, int, Expr] | None:
 _RULES: tuple[Callable[[Relation, Box], Condition | None], ...] = (
     _divide_factor,
     _open_extremum,
-    _quotient_to_remainder,
     _invert_quotient,
 )

@@ -11,8 +11,7 @@ from symalloc.prover.budget import Budget
 from symalloc.prover.counterexample import explain_proof, smallest
 from symalloc.prover.domain import Domain
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, relevant
-from symalloc.prover.point_search import corner, first_points
-from symalloc.prover.query import Query, decide_query, inhabited, undecided
+from symalloc.prover.query import Query, decide_query, first_points, inhabited, undecided
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import TRUE, Condition
@@ -177,7 +176,7 @@ class Prover:
             if None in living:
                 proof = undecided(proof, "no point that satisfies the assumptions was found")
             elif proof.counterexample is None:
-                proof = replace(proof, counterexample=(corner(normalized) or first_points(normalized))[0])
+                proof = replace(proof, counterexample=first_points(normalized)[0])
         if explain:
             proof = explain_proof(query, proof, self.solver)
         point, witness = proof.counterexample, proof.witness

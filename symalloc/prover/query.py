@@ -1,14 +1,19 @@
-"""One constraint over one domain, and the order in which the layers are asked about it."""
+"""One constraint over one domain, and the order in which the layers are asked about it.
+
+The points that show where a constraint holds and fails are a small joint grid, and a few far away.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+from operator import add, le
 
 from symalloc.prover.bounds import Box, decide
 from symalloc.prover.budget import Budget
 from symalloc.prover.normalize import NormalizedDomain
-from symalloc.prover.point_search import corner, first_points
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
 from symalloc.prover.univariate import SolutionSet, solve_exactly
@@ -16,6 +21,8 @@ from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
 
+FAR = (64, 4096)
+WIDTHS = {1: 9, 2: 4, 3: 3, 4: 2}
 Point = Mapping[str, int]
 Ask = Callable[[Sequence[Condition], Box], str | Point | None]
 """Looks for a point of a box that satisfies all conditions, or a proof, by the layer it names, of none."""
@@ -77,7 +84,7 @@ def inhabited(domain: NormalizedDomain, solver: Solver) -> bool | None:
     """
     if domain.empty:
         return False
-    if not domain.facts or corner(domain) or first_points(domain):
+    if not domain.facts or first_points(domain):
         return True
     if not domain.asked:
         domain.asked = True
@@ -164,3 +171,56 @@ def _undecided(query: Query) -> Proof:
     missing = "holds" if query.failing else "fails" if query.witness is not None else "holds or fails"
     reason = f"not decided within the budget: no point where it {missing} was found or ruled out"
     return undecided(query.proof(Verdict.RUNTIME_CHECK, "none"), reason)
+
+
+def satisfies(point: Mapping[str, int], conditions: Iterable[Condition]) -> bool:
+    """True if every condition holds at `point`; one with a divisor of zero does not."""
+    try:
+        for condition in conditions:  # a loop: a generator costs a third more, and this is where sampling is
+            if not condition.evaluate(point):
+                return False
+    except ZeroDivisionError:
+        return False
+    return True
+
+
+def first_points(domain: NormalizedDomain) -> list[dict[str, int]]:
+    """A few points of the domain, most near its lower corner, those first; computed once."""
+    if not domain.sampled:
+        domain.sampled = True
+        _keep(domain, _grid(domain.box))
+        _keep(domain, _far(domain.box))
+    return domain.points
+
+
+def _keep(domain: NormalizedDomain, points: Iterable[dict[str, int]]) -> None:
+    known = {tuple(p.values()) for p in domain.points}
+    for point in points:
+        values = tuple(point.values())
+        if values not in known and (not domain.facts or satisfies(point, domain.facts)):
+            known.add(values)
+            domain.points.append(point)
+
+
+def _grid(box: Box) -> Iterator[dict[str, int]]:
+    base = box.origin()
+    names, corner, upper = list(base), tuple(base.values()), tuple(box.upper[n] for n in base)
+    for steps in _steps(len(names), WIDTHS.get(len(names), 1)):
+        values = tuple(map(add, corner, steps))
+        if all(map(le, values, upper)):
+            yield dict(zip(names, values, strict=True))
+    if len(names) > 4:
+        yield from ({**base, n: base[n] + 1} for n in names if base[n] < box.upper[n])
+
+
+def _far(box: Box) -> Iterator[dict[str, int]]:
+    """A few points far from the lower corner: what is true of small sizes alone shows there."""
+    yield dict(box.upper)
+    for size in FAR:
+        yield {n: max(low, min(size, box.upper[n])) for n, low in box.lower.items()}
+
+
+@lru_cache(maxsize=16)
+def _steps(count: int, width: int) -> tuple[tuple[int, ...], ...]:
+    """The points of a grid of `width` in `count` dimensions by distance from the origin."""
+    return tuple(sorted(product(range(width), repeat=count), key=lambda p: (sum(p), p)))

@@ -13,9 +13,9 @@ from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.cases import first_choice, split_extrema
 from symalloc.prover.normalize import NormalizedDomain, absorb
-from symalloc.prover.point_search import satisfies
 from symalloc.prover.precondition import simplify
 from symalloc.prover.products import contradiction, negative_combination
+from symalloc.prover.query import satisfies
 from symalloc.prover.refute import abstract_quotients, long_division, refute
 from symalloc.prover.univariate import complement, nonpositive, solve, solve_exactly
 from symalloc.size.condition import Condition, Relation
