@@ -9,8 +9,7 @@ from operator import add
 from typing import TypeAlias
 
 from symalloc.size.choice import Max, Min, Select
-from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial
-from symalloc.size.polynomial import multiply
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, multiply
 
 Bound: TypeAlias = tuple[Mapping[Monomial, int], int]
 """A polynomial over magnitudes of symbols, coefficients >= 0, and what all of them are to be divided by."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from symalloc.size.choice import Choice, Max, Min
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.discarded import Discarded
+from symalloc.size.defined import Discarded
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol
 
 Interval = tuple[int, int]

@@ -16,8 +16,7 @@ from typing import TypeVar
 from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Meter
 from symalloc.size.condition import Condition, Relation
-from symalloc.size.expr import Expr, Monomial, symbol
-from symalloc.size.polynomial import degree, divide
+from symalloc.size.expr import Expr, Monomial, degree, divide, symbol
 
 MAX_COLUMNS = 90
 MAX_DEGREE = 6

@@ -15,8 +15,18 @@ from symalloc.prover.cases import first_choice, replace
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.products import contradiction
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
-from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Monomial, floordiv, from_atom, symbol
-from symalloc.size.polynomial import degree, divide
+from symalloc.size.expr import (
+    Atom,
+    Division,
+    Expr,
+    FloorDiv,
+    Monomial,
+    degree,
+    divide,
+    floordiv,
+    from_atom,
+    symbol,
+)
 
 LAYERS = ("bounds", "equalities", "products", "cases")
 

@@ -14,24 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from math import gcd
+from functools import lru_cache, reduce
+from math import comb, gcd
 from typing import Any, ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
 from symalloc.size.cached_property import cached_property
 from symalloc.size.notation import PYTHON, Notation
-from symalloc.size.polynomial import Factor, Polynomial, Powers, degree
 
 ExprLike: TypeAlias = "Expr | int"
 
 
-class Atom(Factor):
+class Atom:
     """A factor of a monomial; it orders, compares and hashes by the text of its canonical form.
 
     A new kind of atom says what it is made of (`operands`), how it is built again, evaluated and folded;
     everything else is derived from these.
     """
+
+    key: str
 
     @property
     def operands(self) -> tuple[Expr, ...]:
@@ -62,8 +63,18 @@ class Atom(Factor):
         """The names of all symbols, at every depth."""
         return frozenset().union(*(operand.symbols for operand in self.operands))
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Atom) and self.key == other.key)
 
-Monomial: TypeAlias = Powers[Atom]
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: Atom) -> bool:
+        return self.key < other.key
+
+
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
+"""Atoms in the order of their keys, with powers from 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +156,172 @@ class Mod(Division):
         return algebra.mod(self.numerator.fold(algebra), self.denominator.fold(algebra))
 
 
-class Expr(Polynomial[Atom]):
+class Expr:
     """A polynomial over atoms; immutable, hashable, canonical.
 
     Build one with `symbol`, `constant` and operators.
     """
+
+    __slots__ = ("__dict__", "_hash", "terms")
+
+    terms: Mapping[Monomial, int]
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        """`terms` must hold no zero coefficient and sorted monomials; callers outside this room use the
+        operators.
+        """
+        self.terms = terms
+        self._hash: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, Expr):
+            return self.terms == other.terms
+        if isinstance(other, int):
+            return self.terms == ({(): other} if other else {})
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Expr], tuple[dict[Monomial, int]]]:
+        return Expr, (dict(self.terms),)  # a cached hash is worth nothing in another process
+
+    @cached_property
+    def key(self) -> str:
+        """The text of the canonical form: equal for equal expressions, and the order of factors."""
+        if len(self.terms) <= 1:
+            return "+".join(_term_key(m, c) for m, c in self.terms.items()) or "0"
+        return "+".join(sorted(_term_key(m, c) for m, c in self.terms.items()))
+
+    def __add__(self, other: ExprLike) -> Expr:
+        if not isinstance(other, Expr):
+            if not isinstance(other, int):
+                return NotImplemented  # a sum with sympy's is sympy's
+            other = constant(other)
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
+        total = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            total[monomial] = total.get(monomial, 0) + coefficient
+            if not total[monomial]:
+                del total[monomial]
+        return Expr(total)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Expr:
+        return Expr({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return self + (-other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return (-self) + other
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        if not isinstance(other, Expr):
+            return self._scaled(other) if isinstance(other, int) else NotImplemented
+        if len(other.terms) == 1 and () in other.terms:
+            return self._scaled(other.terms[()])
+        if len(self.terms) == 1 and () in self.terms:
+            return other._scaled(self.terms[()])
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms.items():
+            for right, b in other.terms.items():
+                monomial = multiply(left, right)
+                total[monomial] = total.get(monomial, 0) + a * b
+        return Expr({m: c for m, c in total.items() if c})
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Expr:
+        if exponent < 0:
+            raise ValueError("a polynomial has no negative powers")
+        if exponent == 1:
+            return self
+        return reduce(lambda a, _: a * self, range(exponent), ONE)
+
+    @property
+    def as_constant(self) -> int | None:
+        """The value, where the polynomial has no atoms; otherwise None."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1:
+            return self.terms.get(())
+        return None
+
+    @property
+    def as_atom(self) -> Atom | None:
+        """The atom, where the polynomial is exactly one; otherwise None."""
+        if len(self.terms) != 1:
+            return None
+        ((monomial, coefficient),) = self.terms.items()
+        if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
+            return None
+        return monomial[0][0]
+
+    @cached_property
+    def atoms(self) -> frozenset[Atom]:
+        """The atoms at the top level (not those inside another atom)."""
+        return frozenset(atom for monomial in self.terms for atom, _ in monomial)
+
+    def map_atoms(self, change: Callable[[Atom], Expr | None]) -> Expr:
+        """The polynomial with each top-level atom replaced by `change(atom)`; None keeps the atom."""
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms.items():
+            for key, value in self._changed(monomial, change).items():
+                total[key] = total.get(key, 0) + coefficient * value
+        return Expr({m: c for m, c in total.items() if c})
+
+    def shift(self, offsets: Mapping[str, int]) -> Expr:
+        """The polynomial with `offsets[key]` added to each factor; itself where that changes nothing."""
+        if not any(offsets.get(atom.key) for atom in self.atoms):
+            return self
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms.items():
+            for key, value in _expanded(monomial, coefficient, offsets).items():
+                total[key] = total.get(key, 0) + value
+        return Expr({m: c for m, c in total.items() if c})
+
+    def over(self, monomial: Monomial) -> Expr | None:
+        """The polynomial divided by a monomial; None where some term does not have it."""
+        terms: dict[Monomial, int] = {}
+        for powers, coefficient in self.terms.items():
+            rest = divide(powers, monomial)
+            if rest is None:
+                return None
+            terms[rest] = coefficient
+        return Expr(terms)
+
+    def _scaled(self, factor: int) -> Expr:
+        if factor == 1:
+            return self
+        return Expr({m: c * factor for m, c in self.terms.items()} if factor else {})
+
+    def _changed(self, monomial: Monomial, change: Callable[[Atom], Expr | None]) -> Mapping[Monomial, int]:
+        """The terms of `monomial` after `change`."""
+        if len(monomial) == 1 and monomial[0][1] == 1:
+            alone = change(monomial[0][0])
+            return {monomial: 1} if alone is None else alone.terms
+        kept: list[tuple[Atom, int]] = []
+        term: Expr | None = None
+        for factor in monomial:
+            changed = change(factor[0])
+            if changed is None:
+                kept.append(factor)
+            else:
+                changed = changed ** factor[1]
+                term = changed if term is None else term * changed
+        if term is None:
+            return {monomial: 1}
+        rest = tuple(kept)
+        return {multiply(rest, key): value for key, value in term.terms.items()} if rest else term.terms
 
     def __floordiv__(self, other: ExprLike) -> Expr:
         return floordiv(self, other)
@@ -358,6 +530,60 @@ def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
     """Higher degrees first, then by names."""
     monomial, _ = term
     return -degree(monomial), [atom.key for atom, _ in monomial]
+
+
+def multiply(left: Monomial, right: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if not left:
+        return right
+    if not right:
+        return left
+    if left[-1][0].key < right[0][0].key:
+        return left + right
+    if right[-1][0].key < left[0][0].key:
+        return right + left
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: item[0].key))
+
+
+def divide(left: Monomial, right: Monomial) -> Monomial | None:
+    """The monomial that `right` is to be multiplied by to give `left`; None where there is none."""
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) - power
+        if powers[atom] < 0:
+            return None
+    return tuple((atom, power) for atom, power in powers.items() if power)
+
+
+def degree(monomial: Monomial) -> int:
+    """The sum of the powers."""
+    return sum(power for _, power in monomial)
+
+
+def _expanded(monomial: Monomial, coefficient: int, offsets: Mapping[str, int]) -> dict[Monomial, int]:
+    """The terms of `coefficient * monomial` with offsets added to its symbols, by the binomial theorem."""
+    terms: dict[Monomial, int] = {(): coefficient}
+    for factor in monomial:
+        atom, power = factor
+        offset = offsets.get(atom.key, 0)
+        if not offset:
+            terms = {(*m, factor): c for m, c in terms.items()}
+            continue
+        terms = {
+            (*m, (atom, k)) if k else m: c * comb(power, k) * offset ** (power - k)
+            for m, c in terms.items()
+            for k in range(power + 1)
+        }
+    return terms
+
+
+def _term_key(monomial: Monomial, coefficient: int) -> str:
+    """The text of a term in the canonical form."""
+    factors = [f"{atom.key}^{power}" if power > 1 else atom.key for atom, power in monomial]
+    return "*".join([str(coefficient), *factors])
 
 
 ZERO = Expr({})

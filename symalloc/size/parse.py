@@ -5,7 +5,7 @@ Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `
 `Min`/`Max` are read as `min`/`max`.
 
 A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`),
-what is read keeps the obligation (`symalloc.size.discarded`).
+what is read keeps the obligation (`symalloc.size.defined`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from symalloc.errors import nearest
 from symalloc.size import condition as cond
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition
-from symalloc.size.defined import defined
-from symalloc.size.discarded import choose, evaluating, owing, owing_condition, settled
+from symalloc.size.defined import choose, defined, evaluating, owing, owing_condition, settled
 from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, round_up, symbol
 
 if TYPE_CHECKING:

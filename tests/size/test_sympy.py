@@ -123,4 +123,5 @@ def test_sympy_computes_with_them() -> None:
         == sympy.latex(written)
         == r"m^{2} + 64 \left\lfloor{\frac{n}{16} + \frac{63}{64}}\right\rfloor"
     )
-    assert written + n == sympy.Add(size, n)
+    assert written + n == n + size == size + n
+    assert size - n == written - n and n * size == size * n

@@ -23,8 +23,7 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Max, Min, Select, maximum
 from symalloc.size.condition import Condition, le
-from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom
-from symalloc.size.polynomial import multiply
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom, multiply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
-from symalloc.size.discarded import owing
+from symalloc.size.defined import owing
 from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod
 from symalloc.size.sign import Signs
 

@@ -11,7 +11,7 @@ import pytest
 from symalloc.report.map.formula_table import FormulaTable, exact
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
-from symalloc.size.discarded import Discarded
+from symalloc.size.defined import Discarded
 from symalloc.size.expr import Expr, constant, floordiv, from_atom, mod, symbol
 from symalloc.size.parse import parse_expr
 from tests.report.map.scripts import needs_node, run_scripts
