@@ -4,7 +4,7 @@ Stands behind VMShapeLower.  TVM's KillAfterLastUse drops nothing behind an If t
 on the path that does not use a tensor, nor what a call returns and nothing uses; and the machine keeps what a
 branch yields in a register of the branch, which nothing outside can drop.  So the kills of such functions are
 made anew, by liveness on every path, and a branch whose value must go later yields it in a tuple, which is
-emptied behind the If.  Other functions keep the kills that TVM gave them.
+emptied behind the If.  Other functions keep the kills that TVM gave them, and get those of idle results.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements
+from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements, of_type
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")
 _WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
+_NOTHING = relax.TupleType([])
 
 
 @tvm.transform.module_pass(opt_level=0, name="KillOnPaths")
@@ -40,36 +41,67 @@ class KillOnPaths:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with other kills in the functions that need them; what it computes is the same."""
-        functions = ((v, f) for v, f in module.functions_items() if isinstance(f, relax.Function))
-        needing = {variable.name_hint for variable, function in functions if _needs_kills(function)}
-        if not needing:
-            return module
-        analyses = analyse(extract(module, name="module", handles=True, open_shapes=True))
+        functions = {
+            variable.name_hint: function
+            for variable, function in module.functions_items()
+            if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr)
+        }
+        branching = {name for name, function in functions.items() if _branches(function.body)}
+        analyses = (
+            analyse(extract(module, name="module", handles=True, open_shapes=True)) if branching else {}
+        )
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
-            return _KillWriter.of(analyses[name]).function(function) if name in needing else None
+            if name in branching:
+                return _KillWriter.of(analyses[name]).function(function)
+            return _without_idle_results(function) if name in functions else None
 
         return map_functions(module, rewritten)
 
 
-def _needs_kills(function: relax.Function) -> bool:
-    """Return whether a function branches, or has a call whose result nothing uses."""
-    if not isinstance(function.body, relax.SeqExpr):
-        return False
+def _branches(seq: relax.SeqExpr) -> bool:
+    return any(
+        type(one.value) is relax.If for block in elements(seq.blocks) for one in elements(block.bindings)
+    )
+
+
+def _without_idle_results(function: relax.Function) -> relax.Function | None:
+    """A function without Ifs that drops what a call returns and nothing uses, where more is called behind it;
+    None where it has none.
+    """
+    seq = function.body
+    idle = _idle_results(seq)
+    if not idle:
+        return None
+
+    def dropped(binding: BindingNode) -> list[BindingNode]:
+        if binding.var.__chandle__() not in idle:
+            return [binding]
+        kill = Call(_KILL, [binding.var], ret_ty=_NOTHING)
+        return [binding, relax.VarBinding(relax.Var("_", _NOTHING), kill)]
+
+    blocks = [
+        type(block)([new for old in elements(block.bindings) for new in dropped(old)])
+        for block in elements(seq.blocks)
+    ]
+    return with_body(function, of_type(relax.SeqExpr(blocks, seq.body, seq.span), seq.ty))
+
+
+def _idle_results(seq: relax.SeqExpr) -> set[int]:
+    """The variables of calls that nothing uses and behind which more is called, by address."""
     results: set[int] = set()
-    values: list[Node] = [function.body.body]
-    for binding in (binding for block in function.body.blocks for binding in elements(block.bindings)):
+    used: set[int] = {variable.__chandle__() for variable in free_vars(seq.body)}
+    called = False
+    bindings = [one for block in elements(seq.blocks) for one in elements(block.bindings)]
+    for binding in reversed(bindings):
         value: Node = binding.value
-        if type(value) is relax.If:
-            return True
-        values.append(value)
-        if type(value) is Call and type(value.op) is not Op and _holds_memory(value.ty):
-            results.add(binding.var.__chandle__())
-    for value in values:
-        if not results:
-            break
-        results.difference_update(variable.__chandle__() for variable in free_vars(value))
-    return bool(results)
+        if type(value) is Call and type(value.op) is not Op:
+            var = binding.var.__chandle__()
+            if called and var not in used and _holds_memory(value.ty):
+                results.add(var)
+            called = True
+        used.update(variable.__chandle__() for variable in free_vars(value))
+    return results
 
 
 def _holds_memory(type_: TypeNode) -> bool:
