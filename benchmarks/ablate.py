@@ -196,6 +196,7 @@ def _pass(name: str, module: str) -> Mechanism:
 
 
 PASSES: Mapping[str, Mechanism] = {
+    "GatherSizes": _pass("GatherSizes", "gather_sizes"),
     "TrimCalls": _pass("TrimCalls", "trim_calls"),
     "PromiseNoAlias": _pass("PromiseNoAlias", "promise_no_alias"),
 }

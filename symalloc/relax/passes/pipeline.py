@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
+from symalloc.relax.passes.gather_sizes import GatherSizes
 from symalloc.relax.passes.keep_conditions import KeepConditions
 from symalloc.relax.passes.keep_places import keeping_places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
@@ -118,9 +119,9 @@ def beside(one: Pass, before: str) -> Iterator[Pass]:
     if name == "RewriteCUDAGraph" and captures_graphs():
         yield KeepConditions()
     if name == "ComputePrimValue":
-        yield LowerGuards()
+        yield from (LowerGuards(), GatherSizes())
     elif name == "VMShapeLower" and before != "ComputePrimValue":
-        yield from (LowerGuards(), ComputePrimValue())
+        yield from (LowerGuards(), GatherSizes(), ComputePrimValue())
     yield one
     if name == "VMShapeLower":
         yield KillOnPaths()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.planned_program import first_uses
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.ir import AllocFresh, Block, Function, If, TextLiteral, Var
 from symalloc.program.types import DType, OpaqueType
-from symalloc.relax.emit.arena_handle import first_uses
 from symalloc.size.expr import ZERO, constant
 
 FLOAT, VOID = DType("float32", 32), OpaqueType()

@@ -125,7 +125,7 @@ def test_a_pipeline_that_is_none() -> None:
 def test_instruments_see_each_pass_once() -> None:
     target = Target("llvm")
     ours, theirs = (run_by(p, target) for p in (symalloc.pipeline("llvm"), tvm_pipeline(target)))
-    in_front = ["PlanMemory", "LowerGuards"]
+    in_front = ["PlanMemory", "LowerGuards", "GatherSizes"]
     added = [*in_front, "KillOnPaths", "TrimCalls", "PromiseNoAlias"]
     assert [n for n in ours if n not in added] == [n for n in theirs if n != PLANNER]
     assert [n for n in ours if n in added] == added

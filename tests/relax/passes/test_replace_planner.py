@@ -87,7 +87,7 @@ def test_a_pipeline_that_makes_the_planner_gets_ours(name: str) -> None:
         same = str(symalloc.pipeline("llvm", pipeline=_pipeline())(module))
         with symalloc.replace_tvm_planner():
             ours = str(_pipeline()(module))
-    assert ours == same != tvms
+    assert sorted(ours.split()) == sorted(same.split()) != sorted(tvms.split())
     assert "main_check" in ours  # the guard, in a kernel
     assert ours.count("vm.alloc_storage") < tvms.count("vm.alloc_storage")
     with symalloc.replace_tvm_planner():
