@@ -2,25 +2,24 @@
 
 Nothing is searched, so a module's thousands of questions cost microseconds each.  Where terms alone do not
 show it, quotients are replaced by the bounds that rounding leaves them; a difference of sizes is a multiple
-of what divides all its coefficients, so that more than that below zero is below zero.  In one symbol, or one
-product of symbols, it is evaluated up to where its growth decides.  What cannot be seen goes to the prover.
+of what divides all its coefficients, so that more than that below zero is below zero.  In one symbol it
+is evaluated up to where its growth decides.  What cannot be seen goes to the prover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import comb, gcd, inf, lcm, prod
+from math import comb, gcd, inf, lcm
 
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import Max
-from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, Monomial, symbol
+from symalloc.size.expr import Expr, FloorDiv, Mod, Monomial
 from symalloc.size.sign import Signs
 
 MOST_ALTERNATIVES = 256
 MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
 STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to stay positive
-_PRODUCT = symbol("product")
 
 
 class SyntacticOrder:
@@ -75,28 +74,18 @@ class SyntacticOrder:
             return False
         difference = high - low
         grain = gcd(*difference.terms.values()) or 1
-        for falling in (True, False):  # what is added may be bounded by zero as well
-            least, scale = _without_quotients(difference, falling=falling)
-            least = least + (scale * grain - 1)
-            if self.adds_up(least) or (falling and self._grows(difference, least)):
-                return True
-            if not any(c > 0 and _quotient(m) for m, c in difference.terms.items()):
-                break  # the bounds would be the same
-        return False
+        least, scale = _without_quotients(difference)
+        least = least + (scale * grain - 1)
+        return self.adds_up(least) or self._grows(difference, least)
 
     def _grows(self, difference: Expr, least: Expr) -> bool:
-        """Return whether `difference`, in one symbol or one product of symbols, is >= 0: at small values, and
-        beyond as `least` is.
-        """
+        """Return whether `difference`, in one symbol, is >= 0: at small values, and beyond as `least` is."""
         if not least.is_polynomial or difference.symbols != least.symbols:
             return False
-        lowers = [self._domain.lower_of(name) for name in least.symbols]
-        if len(lowers) > 1 and min(lowers) >= 0:  # then their product is an integer from that of these on
-            difference, least = _in_one_product((difference, least))
-        if len(least.symbols) != 1 or difference.symbols != least.symbols:
+        if len(least.symbols) != 1:
             return False
         (name,) = least.symbols
-        low = prod(lowers)
+        low = self._domain.lower_of(name)
         powers = {m[0][1] if m else 0: c for m, c in least.terms.items()}
         coefficients = [powers.get(power, 0) for power in range(max(powers) + 1)]
         if coefficients[-1] < 0:
@@ -118,13 +107,13 @@ def alternatives(expr: Expr) -> tuple[Expr, ...]:
     return _expanded(expr)[1]
 
 
-def _without_quotients(expr: Expr, *, falling: bool) -> tuple[Expr, int]:
-    """`(p, d)` with p <= d * expr, where each `a // c` that is subtracted became its bound a / c; where
-    `falling` each that is added its bound (a - c + 1) / c, too.
+def _without_quotients(expr: Expr) -> tuple[Expr, int]:
+    """`(p, d)` with p <= d * expr, where each `a // c` that is subtracted became its bound a / c, and each
+    that is added its bound (a - c + 1) / c.
     """
     scale = 1
     for _ in range(MOST_NESTED):
-        quotients = {m: q for m, c in expr.terms.items() if (c < 0 or falling) and (q := _quotient(m))}
+        quotients = {m: q for m in expr.terms if (q := _quotient(m))}
         if not quotients:
             break
         step = lcm(*(divisor for _, divisor in quotients.values()))
@@ -148,36 +137,6 @@ def _quotient(monomial: Monomial) -> tuple[Expr, int] | None:
         return None
     divisor = monomial[0][0].denominator.as_constant or 0
     return (monomial[0][0].numerator, divisor) if divisor > 0 else None
-
-
-def _in_one_product(exprs: Sequence[Expr]) -> Sequence[Expr]:
-    """`exprs` with a symbol for the product that each of their monomials is a power of; the last has only
-    symbols.  As they are, where there is none.
-    """
-    first = next((m for m in exprs[-1].terms if m), ())
-    common = gcd(*(power for _, power in first))
-    factor = tuple((atom, power // common) for atom, power in first)
-    found = [_over_product(expr, factor) for expr in exprs]
-    known = [one for one in found if one is not None]
-    return known if len(known) == len(found) else exprs
-
-
-def _over_product(expr: Expr, factor: Monomial) -> Expr | None:
-    """`expr` with a symbol for `factor`; None where it is no sum of powers of that and of quotients of such
-    sums by constants.
-    """
-    total = ZERO
-    for monomial, coefficient in expr.terms.items():
-        quotient = _quotient(monomial)
-        above = None if quotient is None else _over_product(quotient[0], factor)
-        if quotient is not None and above is not None:
-            total += coefficient * (above // quotient[1])
-            continue
-        power = monomial[0][1] // factor[0][1] if monomial else 0
-        if monomial != tuple((atom, power * one) for atom, one in factor if power):
-            return None
-        total += coefficient * _PRODUCT**power
-    return total
 
 
 def _shifted(coefficients: Sequence[int], offset: int) -> list[int]:

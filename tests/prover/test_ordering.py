@@ -108,25 +108,6 @@ def test_growth_is_seen() -> None:
     assert later.at_most(round_up(4 * N, 64) + 128, 64 * N)
 
 
-def test_growth_in_a_product_is_seen() -> None:
-    sight, signed = SyntacticOrder(Domain()), SyntacticOrder(Domain(lower={"n": -1}))
-    assert sight.at_most(2 * floordiv(32 * N * M + 63, 64), 3 * N * M)
-    assert sight.at_most(6 * N * M * M, N * N * M**4 + 9)
-    assert not sight.at_most(6 * N * M * M, N * N * M**4 + 8)
-    assert not sight.at_most(6 * N * M, N * N * M + 9)  # no powers of one product
-    assert not signed.at_most(2 * floordiv(32 * N * M + 63, 64), 3 * N * M)
-
-
-@settings(max_examples=tries(200, 4000))
-@given(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 2)), min_size=1, max_size=4), domains)
-def test_what_is_seen_of_a_product_holds(parts: list[tuple[int, int]], domain: Domain) -> None:
-    """Each part is a coefficient of a power, or of a power over 8 of which the remainder is cut off."""
-    powers = [c * (N * M * M) ** p for c, p in parts]
-    low, high = sum(powers[::2], constant(0)), sum((floordiv(p + 7, 8) for p in powers[1::2]), constant(0))
-    if SyntacticOrder(domain).at_most(low, high):
-        assert all(low.evaluate(p) <= high.evaluate(p) for p in points(domain))
-
-
 def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:
     assert not SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
     assert SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)

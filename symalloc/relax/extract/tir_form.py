@@ -6,6 +6,7 @@ raises `NotASizeError`; nothing is approximated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from tvm import ir, relax
@@ -13,7 +14,6 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.relax.ir_types import PrimNode
-from symalloc.size.bits import masked
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
@@ -33,6 +33,8 @@ from symalloc.size.condition import (
 from symalloc.size.defined import owing
 from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod
 from symalloc.size.sign import Signs
+
+MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders
 
 
 class NotASizeError(ValueError):
@@ -227,13 +229,27 @@ def _clamp(choose: Callable[[Expr, Expr], Expr], end: int) -> Callable[[TirForm,
     return rule
 
 
+def _masked(value: Expr, mask: int) -> Expr | None:
+    """`value & mask`; None where the mask, or its complement if it is negative, has too many runs of bits.
+
+    The bits of `value` below `2**k` are `value % 2**k`, so that each run takes two remainders.
+    """
+    if mask < 0:
+        dropped = _masked(value, ~mask)
+        return None if dropped is None else value - dropped
+    runs = [(run.start(), run.end()) for run in re.finditer("1+", f"{mask:b}"[::-1])]
+    if len(runs) > MOST_BIT_RUNS:
+        return None
+    return sum((mod(value, 1 << end) - mod(value, 1 << begin) for begin, end in runs), ZERO)
+
+
 def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirForm, PrimNode], Expr]:
     """The rule for an operation with a constant mask: `combine(value, mask, value & mask)`."""
 
     def rule(form: TirForm, node: PrimNode) -> Expr:
         left, right = form.expr(node.a), form.expr(node.b)
         value, mask = (right, left.as_constant) if right.as_constant is None else (left, right.as_constant)
-        both = None if mask is None else masked(value, mask)
+        both = None if mask is None else _masked(value, mask)
         if mask is None or both is None:
             raise NotASizeError("a bitwise operation with other than a simple constant")
         return combine(value, mask, both)
