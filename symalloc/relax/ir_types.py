@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 import tvm_ffi
 from tvm import relax
+from tvm.ir.prim import expr as prim
 
 from symalloc.program.span import Span
 
@@ -180,3 +181,16 @@ def bindings_in(body: Node) -> Iterator[BindingNode]:
                     pending += (value.true_branch, value.false_branch)
                 elif type(value) is relax.Function:
                     pending.append(value.body)
+
+
+def constant_extent(value: Node) -> int | None:
+    """The value of an integer literal."""
+    return int(value.value) if type(value) is prim.IntImm else None
+
+
+def same_extent(left: Node, right: Node) -> bool:
+    """Return whether two scalar expressions are written alike."""
+    number = constant_extent(left)
+    if number is not None:
+        return number == constant_extent(right)
+    return bool(tvm_ffi.structural_equal(left, right))

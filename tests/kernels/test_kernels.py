@@ -16,7 +16,7 @@ from symalloc.linter.engine import check
 from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
-from symalloc.relax.extract.extract_kernel import extract_kernel
+from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.rulebook.book import load_rules
 from tests.kernels.interpreter import Performed, UnsupportedError, perform
 from tests.kernels.mutants import mutants, replaced

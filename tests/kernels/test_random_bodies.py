@@ -9,7 +9,7 @@ from symalloc.linter.diagnostic import Diagnostic
 from symalloc.linter.engine import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
-from symalloc.relax.extract.extract_kernel import extract_kernel
+from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.rulebook.book import load_rules
 from tests.kernels.interpreter import Performed
 from tests.kernels.random_bodies import random_module

@@ -16,7 +16,7 @@ from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
 import symalloc
-from symalloc.relax.extract import extract_kernel
+from symalloc.relax.extract import kernel_body
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.measure import compiler, load
 from tests.models.planned import CASES, Case, Row, Variants, calls, compare, difference
@@ -107,7 +107,7 @@ def test_a_planned_model_is_clean(case: Case) -> None:
 def test_planning_makes_no_cycles() -> None:
     """The collector passes over what planning makes: what only it could free would pile up."""
     modules = [variants(case.name).lowered for case in QUICK]
-    extract_kernel._read.cache_clear()
+    kernel_body._read.cache_clear()
     gc.collect()
     try:
         gc.set_debug(gc.DEBUG_SAVEALL)

@@ -15,8 +15,8 @@ from tvm import ir, s_tir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.relax.emit.accepts_offset import accepts_offset
-from symalloc.relax.extract.covers import Nest, constant_extent, idle_loops, same_extent, stores
-from symalloc.relax.ir_types import Node, VarNode, visit, with_parameters
+from symalloc.relax.extract.kernel_body import Nest, idle_loops, stores
+from symalloc.relax.ir_types import Node, VarNode, constant_extent, same_extent, visit, with_parameters
 
 # attributes that say nothing of single parameters by their positions
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})

@@ -16,7 +16,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.types import ALIGNMENT
 from symalloc.relax.emit.emit_function import EmissionError
-from symalloc.relax.extract.buffer_accesses import buffer_accesses
+from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.ir_types import (
     Node,
     TypeNode,

@@ -16,7 +16,7 @@ from symalloc.program.types import OpaqueType, Type, substituted
 from symalloc.relax.extract.calls import MEMORY_OPERATORS
 from symalloc.relax.extract.context import Context, ModuleFacts
 from symalloc.relax.extract.extract_function import extract_function
-from symalloc.relax.extract.extract_kernel import extract_kernel
+from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.relax.ir_types import Node, bindings_in
 
 

@@ -19,7 +19,7 @@ from symalloc.program import ir
 from symalloc.program.ir import SlotFault
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, Type
-from symalloc.relax.extract.buffer_accesses import buffer_accesses
+from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
 from symalloc.relax.ir_types import Node, PrimNode, bindings_in, elements
 from symalloc.size.condition import Condition, ne

@@ -24,7 +24,7 @@ from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.memory_report.runs import RunResult
 from symalloc.program.reading import FileResult
 from symalloc.relax.emit.prim_builder import entry_symbols
-from symalloc.relax.extract import extract, extract_kernel
+from symalloc.relax.extract import extract, kernel_body
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
@@ -381,7 +381,7 @@ def test_a_plan_reads_no_access_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> 
         raise AssertionError("the body of a kernel was read")
 
     lowered = lower(mlp(), tvm.target.Target("llvm"))
-    monkeypatch.setattr(extract_kernel, "kernel_accesses", refuse)
+    monkeypatch.setattr(kernel_body, "kernel_accesses", refuse)
     planned = plan_lowered(lowered)
     assert planned.plans
     with pytest.raises(AssertionError, match="the body of a kernel was read"):

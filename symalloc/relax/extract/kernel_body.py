@@ -1,0 +1,343 @@
+"""A PrimFunc as its callers see it: its parameters, and the buffers that its body reads and writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache, partial
+from typing import NamedTuple
+
+from tvm import ir, s_tir, tirx
+from tvm.ir.prim import expr as prim
+from tvm.tirx.buffer import BufferType
+
+from symalloc.program.ir import BufferLayout, Kernel, KernelBuffer, KernelScalar, Origin
+from symalloc.program.record import DeferredTuple
+from symalloc.program.types import DType
+from symalloc.relax.extract.kernel_exits import LEAVING_CALLS
+from symalloc.relax.extract.kernel_walk import kernel_accesses
+from symalloc.relax.extract.symbols import Symbols
+from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.type_conversion import to_dtype
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
+
+_PURE = frozenset({"prim.if_then_else", "prim.likely"})
+
+
+@dataclass(slots=True)
+class BufferAccesses:
+    """Counts of the loads, stores, declarations and mentions of each buffer variable, by address.
+
+    `exposed` are those whose element's address is taken, `passed` those of which an element is passed to a
+    call: some store to what they are passed.  `leaves_early`: a loop may be left early.
+    """
+
+    loads: Counter[int] = field(default_factory=Counter)
+    stores: Counter[int] = field(default_factory=Counter)
+    declared: Counter[int] = field(default_factory=Counter)
+    mentions: Counter[int] = field(default_factory=Counter)
+    exposed: set[int] = field(default_factory=set)
+    passed: set[int] = field(default_factory=set)
+    leaves_early: bool = False
+
+    def of(self, param: Node) -> tuple[bool, bool]:
+        """(reads, writes).  A mention that is no load, store or declaration may do both."""
+        key = param.__chandle__()
+        plain = self.loads[key] + self.stores[key] + self.declared[key]
+        if key in self.exposed or self.mentions[key] > plain:
+            return True, True
+        return self.loads[key] > 0, self.stores[key] > 0
+
+    def only_accessed(self, key: int) -> bool:
+        """Return whether the body only loads and stores the buffer, and hands its pointer to nobody."""
+        plain = self.loads[key] + self.stores[key] + self.declared[key]
+        return key not in self.exposed and self.mentions[key] == plain
+
+    def is_private(self, key: int) -> bool:
+        """Return whether the body only loads and stores the buffer, and passes no element to a call."""
+        return key not in self.passed and self.only_accessed(key)
+
+    # callbacks of the walk
+
+    def load(self, node: Node) -> None:
+        self.loads[node.source.__chandle__()] += 1
+
+    def store(self, node: Node) -> None:
+        self.stores[node.buffer.__chandle__()] += 1
+
+    def mention(self, node: Node) -> None:
+        self.mentions[node.__chandle__()] += 1
+
+    def block(self, node: Node) -> None:
+        """The regions that a block declares are no accesses; its body holds those."""
+        for region in (*elements(node.reads), *elements(node.writes)):
+            self.declared[region.source.__chandle__()] += 1
+        for buffer in elements(node.alloc_buffers):
+            self.declared[buffer.__chandle__()] += 1
+
+    def allocate(self, node: Node) -> None:
+        self.declared[node.buffer.__chandle__()] += 1
+
+    def call(self, node: Node) -> None:
+        """The address of an element lets the callee do anything to the buffer."""
+        name = getattr(node.op, "name", None)
+        if name in _PURE:
+            return
+        self.leaves_early |= name in LEAVING_CALLS
+        loads = {a.source.__chandle__() for a in elements(node.args) if type(a) is ir.TensorLoad}
+        self.passed |= loads
+        if name == "tirx.address_of":
+            self.exposed |= loads
+
+    def leave(self, node: Node) -> None:
+        """A return, a break, a loop that goes on as long as it likes."""
+        self.leaves_early = True
+
+
+@lru_cache(maxsize=1024)
+def buffer_accesses(body: Node) -> BufferAccesses:
+    """The accesses in the body of a PrimFunc; kept, for extraction and emission both ask for them."""
+    found = BufferAccesses()
+    visit(
+        body,
+        (ir.TensorLoad, found.load),
+        (tirx.BufferStore, found.store),
+        (s_tir.SBlock, found.block),
+        (tirx.AllocBuffer, found.allocate),
+        (ir.Call, found.call),
+        (ir.Var, found.mention),
+        *((statement, found.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
+    )
+    return found
+
+
+_PLAIN_LOOPS = frozenset(
+    {tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED}
+)
+
+
+class Nest(NamedTuple):
+    """Statements and the loops around them.
+
+    `extents` holds the extent of each loop by the address of its variable; `axes` what a block's axis
+    stands for, by its address: a loop variable or a constant.
+    """
+
+    statement: Node
+    extents: dict[int, Node]
+    axes: dict[int, Node]
+
+
+def covered(body: Node) -> set[int]:
+    """The addresses of the buffers that `body` stores to at every index, provided that nothing leaves a
+    loop early.
+    """
+    return {nest.statement.buffer.__chandle__() for nest in stores(body) if _is_full(nest)}
+
+
+def stores(body: Node) -> Iterator[Nest]:
+    """The stores of `body` that stand under nothing but loops from 0 on."""
+    pending = [Nest(body, {}, {})]
+    while pending:
+        nest = pending.pop()
+        if type(nest.statement) is tirx.BufferStore:
+            yield nest
+        else:
+            pending += _inner(nest)
+
+
+def _inner(nest: Nest) -> list[Nest]:
+    """The statements inside that are run without a condition."""
+    statement, extents, axes = nest
+    match statement:
+        case tirx.SeqStmt():
+            return [Nest(inner, extents, axes) for inner in elements(statement.seq)]
+        case tirx.For() if _is_plain(statement):
+            around = extents | {statement.loop_var.__chandle__(): statement.extent}
+            return [Nest(statement.body, around, axes)]
+        case s_tir.SBlockRealize() if constant_extent(statement.predicate) == 1:
+            block = statement.block
+            bound = zip(elements(block.iter_vars), elements(statement.iter_values), strict=True)
+            known = {axis.var.__chandle__(): _resolved(value, axes) for axis, value in bound}
+            return [Nest(block.body, extents, axes | known)]
+    return []
+
+
+def _is_plain(loop: Node) -> bool:
+    return constant_extent(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
+
+
+def _is_full(nest: Nest) -> bool:
+    """Return whether the loops around a store run through all of its buffer, and any other loop runs."""
+    idle = idle_loops(nest)
+    return idle is not None and all((constant_extent(extent) or 0) >= 1 for extent in idle)
+
+
+def idle_loops(nest: Nest) -> list[Node] | None:
+    """The extents of the loops that a store's place does not depend on; None where the others do not run
+    through all of its buffer, each place once.
+    """
+    store = nest.statement
+    kind = store.buffer.ty
+    indices, shape = elements(store.indices), elements(kind.shape)
+    if len(kind.strides) or len(indices) != len(shape):
+        return None
+    unused = dict(nest.extents)
+    for index, extent in zip(indices, shape, strict=True):
+        place = _resolved(index, nest.axes)
+        if constant_extent(place) == 0 and constant_extent(extent) == 1:
+            continue
+        looped = unused.pop(place.__chandle__(), None) if type(place) is ir.Var else None
+        if looped is None or not same_extent(looped, extent):
+            return None
+    return list(unused.values())
+
+
+def _resolved(value: Node, axes: dict[int, Node]) -> Node:
+    return axes.get(value.__chandle__(), value) if type(value) is ir.Var else value
+
+
+def extract_kernel(name: str, function: Node) -> Kernel:
+    """The kernel; extents and indices are expressions over the kernel's own symbols.
+
+    A bare pointer parameter has neither shape nor dtype, and counts as read and written.  A PrimFunc is read
+    once, however many stages of a module hold it; its accesses, which take most of that and which no plan
+    needs, when they are asked for.
+    """
+    return _read(_Text(function), name)
+
+
+class _Text:
+    """The text of a kernel, its attributes aside: the same where body and parameters are the same objects."""
+
+    __slots__ = ("function", "key")
+
+    def __init__(self, function: Node) -> None:
+        nodes = (function.body, *elements(function.params))
+        self.function, self.key = function, tuple([node.__chandle__() for node in nodes])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Text) and self.key == other.key
+
+
+@lru_cache(maxsize=1024)
+def _read(text: _Text, name: str) -> Kernel:
+    function = text.function
+    symbols = Symbols()
+    form = TirForm(symbols.resolve, nonnegative=symbols.is_size)
+    params = elements(function.params)
+    for param in params:
+        _define(param, symbols)
+    accesses = buffer_accesses(function.body)
+    covering = accesses.stores and not accesses.leaves_early
+    in_full = covered(function.body) if covering else set[int]()
+    parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
+    asserts = tuple(_asserted(function.body, form))
+    undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
+    body = cache(partial(kernel_accesses, function, symbols, accesses.is_private))
+    return Kernel(
+        name=name,
+        parameters=parameters,
+        undefined=undefined,
+        asserts=asserts,
+        accesses=DeferredTuple(lambda: body().of_parameters),
+        own_buffers=DeferredTuple(lambda: body().own),
+        own_accesses=DeferredTuple(lambda: body().of_own),
+        negates=_negates(function.body, params),
+    )
+
+
+def _negates(body: Node, params: list[Node]) -> tuple[int, int] | None:
+    """The numbers of two flags, if a kernel only stores the negation of the first in the second."""
+    if len(params) != 2 or any(type(p.ty) is not BufferType or len(p.ty.shape) for p in params):
+        return None
+    while type(body) is s_tir.SBlockRealize:
+        body = body.block.body
+    if type(body) is not tirx.BufferStore or type(body.value) is not prim.Not:
+        return None
+    if type(body.value.a) is not ir.TensorLoad:
+        return None
+    loaded, stored = body.value.a.source, body.buffer
+    found = [n for buffer in (loaded, stored) for n, p in enumerate(params) if buffer.same_as(p)]
+    return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
+
+
+def _asserted(body: Node, form: TirForm) -> Iterator[Condition]:
+    """The conditions of assertions that stand at the top of the body, where those are about sizes."""
+    for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
+        if type(statement) is tirx.AssertStmt:
+            try:
+                yield form.condition(statement.condition)
+            except NotASizeError:
+                continue
+
+
+def _define(param: Node, symbols: Symbols) -> None:
+    type_ = param.ty
+    if type(type_) is ir.PrimType:
+        symbols.define(param, Origin.SCALAR)
+    elif type(type_) is BufferType:
+        for extent in elements(type_.shape):
+            if type(extent) is ir.Var:
+                symbols.define(extent, Origin.DIMENSION)
+
+
+def _parameter(
+    param: Node, form: TirForm, symbols: Symbols, accesses: BufferAccesses, in_full: set[int]
+) -> KernelBuffer | KernelScalar:
+    type_ = param.ty
+    if type(type_) is ir.PrimType:
+        return KernelScalar(name=symbols.resolve(param).as_symbol or param.name)
+    if type(type_) is not BufferType:
+        return KernelBuffer(name=param.name, shape=None, dtype=None)
+    reads, writes = accesses.of(param)
+    written_only = writes and not reads
+    return KernelBuffer(
+        name=param.name,
+        shape=_extents(type_.shape, form),
+        dtype=_buffer_dtype(type_.dtype),
+        reads=reads,
+        writes=writes,
+        must_def=written_only and param.__chandle__() in in_full,
+        offset_factor=_offset_factor(type_),
+        layout=_layout(type_, symbols),
+    )
+
+
+def _extents(shape: Node, form: TirForm) -> tuple[Expr, ...] | None:
+    try:
+        return tuple(form.expr(extent) for extent in elements(shape))
+    except NotASizeError:
+        return None
+
+
+def _buffer_dtype(type_: TypeNode) -> DType | None:
+    return to_dtype(type_.dtype)
+
+
+def _offset_factor(type_: TypeNode) -> int | None:
+    """None for a buffer that must start at byte 0 of its allocation; a free offset is bound by the caller."""
+    return max(int(type_.offset_factor), 1) if type(type_.elem_offset) is ir.Var else None
+
+
+def _layout(type_: TypeNode, symbols: Symbols) -> BufferLayout | None:
+    """The layout of a buffer that says more than that it is row-major."""
+
+    def known(var: VarNode) -> Expr:
+        found = symbols.known(var)
+        if found is None:
+            raise NotASizeError(f"`{var.name}` is what the caller brings")
+        return found
+
+    form = TirForm(known)
+    offset = None if type(type_.elem_offset) is ir.Var else constant_extent(type_.elem_offset)
+    if not len(type_.strides) and (offset == 0 or type(type_.elem_offset) is ir.Var):
+        return None
+    strides = tuple(map(form.expr_or_none, elements(type_.strides))) if len(type_.strides) else None
+    return BufferLayout(elem_offset=offset, strides=strides)
