@@ -380,8 +380,8 @@ class _StaleUses:
 
     def newer(self, writer: int) -> RegionSet:
         """The versions that the call at `writer` makes, and those that others make of these."""
-        made = self.versions.defs[writer]
+        made = self.versions.defs.get(writer, NO_REGIONS)
         for one in self.versions.consumed:
             if one.point > writer and self.family(self.versions.resolve(one.leaf.must | one.leaf.may)) & made:
-                made |= self.versions.defs[one.point]
+                made |= self.versions.defs.get(one.point, NO_REGIONS)
         return self.family(made)

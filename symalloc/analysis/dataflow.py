@@ -26,7 +26,7 @@ State types need not be sets of bits: facts, path conditions and symbolic values
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
@@ -89,16 +89,33 @@ def forward(problem: DataflowProblem[State], entry: State) -> States[State]:
 
 def backward(problem: DataflowProblem[State], exit_: State) -> States[State]:
     """Solve a backward problem; `exit_` is the state behind the function."""
-    points = problem.cfg.points
-    before, after = [exit_] * len(points), [exit_] * len(points)
-    outside: list[State] = []  # by open If: behind its JOIN, from ELSE on at the start of its else-block
+    count = problem.cfg.exit + 1
+    before, after = [exit_] * count, [exit_] * count
+    for index, front, behind in walk_backward(problem, exit_):
+        before[index], after[index] = front, behind
+    return States(before, after)
+
+
+def walk_backward(
+    problem: DataflowProblem[State], exit_: State, active: Sequence[int] | None = None
+) -> Iterator[tuple[int, State, State]]:
+    """Solve a backward problem point by point, from the last on: (point, state in front, state behind).
+
+    No state is kept but those of the Ifs around a point.  Points that are not `active`, which change no
+    state, may be left out.
+    """
     state, transfer = exit_, problem.transfer
+    if not problem.cfg.joins:
+        for index in reversed(range(problem.cfg.exit + 1) if active is None else active):
+            behind, state = state, transfer(index, state)
+            yield index, state, behind
+        return
+    points = problem.cfg.points
+    outside: list[State] = []  # by open If: behind its JOIN, from ELSE on at the start of its else-block
     for index in range(len(points) - 1, -1, -1):
         point = points[index]
         kind = point.kind
-        if kind is PointKind.INSTRUCTION:
-            pass
-        elif kind is PointKind.JOIN:
+        if kind is PointKind.JOIN:
             outside.append(state)
             state = problem.edge(point.branch, state, then=False)
         elif kind is PointKind.ELSE:
@@ -106,6 +123,5 @@ def backward(problem: DataflowProblem[State], exit_: State) -> States[State]:
             state = problem.edge(point.branch, behind, then=True)
         elif kind is PointKind.BRANCH:
             state = problem.join(index, state, outside.pop())
-        after[index] = state
-        before[index] = state = transfer(index, state)
-    return States(before, after)
+        behind, state = state, transfer(index, state)
+        yield index, state, behind

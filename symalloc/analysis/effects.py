@@ -7,11 +7,18 @@ from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import RegionKind, leaves_of, only_region, pointees_of
+from symalloc.analysis.regions import (
+    NO_POINTEES,
+    RegionKind,
+    TuplePointees,
+    collapsed,
+    leaves_of,
+    only_region,
+    pointees_of,
+)
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import inplace_operands, tensor_type
 from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
@@ -68,25 +75,29 @@ def find_effects(
 
     What calls that bind a variable of `unsure` read and write they do on some paths only.
     """
-    reader = _EffectReader(program, points_to, summaries, unsure)
-    return [reader.effect(index, point) for index, point in enumerate(points_to.cfg.points)]
+    return _EffectReader(program, points_to, summaries, unsure).read()
 
 
-class _Buffer(NamedTuple):
-    """A buffer parameter of a kernel; `refuses_offset`: a tensor at another byte than 0 is refused."""
+class _Buffers(NamedTuple):
+    """The positions of a kernel's buffers that it reads, writes, writes in full whatever they held, and of
+    which it refuses a tensor at another byte than 0; and the number of all its `parameters`.
+    """
 
-    position: int
-    is_read: bool
-    is_written: bool
-    must_def: bool
-    refuses_offset: bool
+    parameters: int
+    read: Sequence[int]
+    written: Sequence[int]
+    must_def: Sequence[int]
+    refusing_offset: Sequence[int]
 
 
-def _buffers(kernel: ir.Kernel) -> Sequence[_Buffer]:
-    return tuple(
-        from_fields(_Buffer, (position, p.reads, p.writes, p.must_def, _refuses_offset(p)))
-        for position, p in enumerate(kernel.parameters)
-        if isinstance(p, ir.KernelBuffer)
+def _buffers(kernel: ir.Kernel) -> _Buffers:
+    found = [(i, p) for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer)]
+    return _Buffers(
+        len(kernel.parameters),
+        [i for i, p in found if p.reads],
+        [i for i, p in found if p.writes],
+        [i for i, p in found if p.must_def],
+        [i for i, p in found if _refuses_offset(p)],
     )
 
 
@@ -106,7 +117,7 @@ class _EffectReader:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.unsure = unsure
         self.tensors = ~points_to.storages
-        self.kernels: dict[str, Sequence[_Buffer] | None] = {}
+        self.kernels: dict[str, _Buffers | None] = {}
         self.filled = NO_REGIONS
         self.captures = bool(points_to.cfg.of_type(ir.CallPacked))
         self.parameters = points_to.phis  # what may be a parameter
@@ -118,23 +129,25 @@ class _EffectReader:
         """The variables that some point refers to."""
         return frozenset(var for point in self.points_to.cfg.points for var in point.uses)
 
-    def effect(self, index: int, point: ProgramPoint) -> Effect:
-        if point.kind is PointKind.INSTRUCTION:
-            handler = _EFFECTS.get(type(point.instruction))
+    def read(self) -> Sequence[Effect]:
+        """The effects of all points."""
+        cfg, defs = self.points_to.cfg, self.points_to.defs
+        effects = [NO_EFFECT] * (cfg.exit + 1)
+        for index, instruction in cfg.instructions:
+            handler = _EFFECTS.get(type(instruction))
             if handler is None:
-                return NO_EFFECT
-            found = handler(self, point.instruction)
-            made = self.points_to.defs[index]
-            found = found._replace(defs=made) if made else found
+                continue
+            found = handler(self, instruction)
+            if index in defs:
+                found = found._replace(defs=defs[index])
             if self.captures:
                 self.filled |= found.written
-            return found
-        if point.kind is PointKind.EXIT:
-            return Effect(*self.regions((point.operand,)))
-        if point.kind is not PointKind.BRANCH:
-            return NO_EFFECT
-        # the virtual machine reads a condition at its pointer
-        return Effect(*self.regions(point.uses), ignores_offset=self.at_byte_zero(point.uses))
+            effects[index] = found
+        for branch in cfg.joins:  # the virtual machine reads a condition at its pointer
+            uses = cfg.points[branch].uses
+            effects[branch] = Effect(*self.regions(uses), ignores_offset=self.at_byte_zero(uses))
+        effects[cfg.exit] = Effect(*self.regions((cfg.function.body.result,)))
+        return effects
 
     def regions(self, operands: Sequence[ir.Operand | None]) -> tuple[RegionSet, RegionSet]:
         """The tensors that operands point to: (must, may); of a storage what functions do somewhere on it."""
@@ -159,28 +172,34 @@ class _EffectReader:
         if buffers is None:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
+        values, value_of, arguments = self.points_to.values, self.points_to.value_of, call.arguments
+        given: list[Any] = [(values.get(a) if type(a) is ir.Var else None) or value_of(a) for a in arguments]
+        if TuplePointees in map(type, given) or len(given) < buffers.parameters:
+            given = [collapsed(value) for value in given]
+            given += [NO_POINTEES] * (buffers.parameters - len(given))
         reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
-        tensors, values, arguments = self.tensors, self.points_to.values, call.arguments
-        for position, is_read, is_written, must_def, refuses_offset in buffers:
-            if position >= len(arguments):
-                break
-            argument = arguments[position]
-            known = values.get(argument) if type(argument) is ir.Var else None
-            must, may = pointees_of(self.points_to.value_of(argument) if known is None else known)
-            must, may = must & tensors, may & tensors
-            if is_read:
-                reads, may_reads = reads | must, may_reads | may
-            if is_written:
-                writes, may_writes = writes | must, may_writes | may
-            if must_def and not may and self.is_whole(must, argument):
+        for position in buffers.read:
+            must, may, _ = given[position]
+            reads, may_reads = reads | must, may_reads | may
+        for position in buffers.written:
+            must, may, _ = given[position]
+            writes, may_writes = writes | must, may_writes | may
+        for position in buffers.must_def:
+            must, may, _ = given[position]
+            if must and not may and self.is_whole(must, arguments[position]):
                 must_defs |= must
-            if refuses_offset and must & self.parameters:
-                ignores |= self.at_byte_zero((argument,))
+        for position in buffers.refusing_offset:
+            if given[position][0] & self.parameters:
+                ignores |= self.at_byte_zero((arguments[position],))
+        if self.points_to.storages:
+            tensors = self.tensors
+            reads, may_reads, must_defs = reads & tensors, may_reads & tensors, must_defs & tensors
+            writes, may_writes = writes & tensors, may_writes & tensors
         nothing = NO_REGIONS
         found = (reads, may_reads, writes, may_writes, nothing, nothing, must_defs, nothing, ignores)
         return from_fields(Effect, found)
 
-    def buffers(self, name: str) -> Sequence[_Buffer] | None:
+    def buffers(self, name: str) -> _Buffers | None:
         """The buffers among the parameters of a kernel; None where there is no such kernel."""
         if name not in self.kernels:
             kernel = self.program.kernels.get(name)
@@ -190,11 +209,12 @@ class _EffectReader:
     def is_whole(self, must: RegionSet, argument: ir.Operand) -> bool:
         """True if `must` is one region, on each path, as large as the tensor `argument`."""
         only = only_member(must)
-        if only is None or self.points_to.regions[only].path:
+        region = None if only is None else self.points_to.regions[only]
+        if region is None or region.path:
             return False
-        region, kind = self.points_to.regions[only], tensor_type(argument)
         if region.var is argument and region.kind is not RegionKind.PHI:
             return True
+        kind = tensor_type(argument)
         nbytes = None if kind is None else kind.nbytes
         targets = self.points_to.targets(must)
         return nbytes is not None and all(
@@ -328,11 +348,11 @@ def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int,
     an arena that the next call, or another function, uses again.
     """
     found: dict[int, str] = {}
-    for point, effect in zip(points_to.cfg.points, effects, strict=True):
-        if effect.captures and point.instruction is not None:
-            for root in points_to.roots(effect.captures):
-                found.setdefault(root, _reason(point.instruction))
-    for root in points_to.roots(points_to.regions_of(points_to.cfg.points[-1].operand)):
+    for number, effect in enumerate(effects):
+        keeper = points_to.cfg.instruction_at(number) if effect.captures else None
+        if keeper is not None:
+            found = {**dict.fromkeys(points_to.roots(effect.captures), _reason(keeper)), **found}
+    for root in points_to.roots(points_to.regions_of(points_to.cfg.function.body.result)):
         found.setdefault(root, RETURNED)
     return found
 

@@ -129,10 +129,13 @@ class FunctionAnalysis:
         """The tensors that AllocFresh makes, by variable, in order."""
         plain = self.plain
         if plain is None:
-            regions = {
-                made.var: self.points_to.allocated(made.var) for _, made in self.cfg.of_type(AllocFresh)
+            kinds, escapes = (self.points_to.regions, self.escapes)
+            made = [r for r in kinds if type(r.instruction) is AllocFresh and r.kind is RegionKind.FRESH]
+            return {
+                r.var: from_fields(Allocation, (r.number, r.nbytes, escapes.get(r.number)))
+                for r in made
+                if r.var
             }
-            return {v: Allocation(r.number, r.nbytes, self.escapes.get(r.number)) for v, r in regions.items()}
         nbytes, returned = plain.nbytes, plain.returned
         return {
             var: from_fields(Allocation, (n, nbytes[n], RETURNED if n in returned else None))
@@ -143,7 +146,7 @@ class FunctionAnalysis:
         """The live ranges of roots by number; see `find_live_ranges`."""
         if self.plain is not None:
             return self.plain.live_ranges(numbers)
-        return find_live_ranges(self.points_to, self.effects, self.live.after, numbers, once=once)
+        return find_live_ranges(self.points_to, self.effects, numbers, once=once)
 
 
 def analyse(program: Program) -> dict[str, FunctionAnalysis]:

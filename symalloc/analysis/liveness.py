@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.dataflow import DataflowProblem, States, backward, forward
+from symalloc.analysis.dataflow import DataflowProblem, States, backward, forward, walk_backward
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees
@@ -77,13 +77,15 @@ class _Liveness(DataflowProblem[LiveRegions]):
     def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
         super().__init__(points_to.cfg)
         self.points_to, self.effects = points_to, effects
+        self.lone = not (points_to.views or points_to.phis or points_to.storages)  # all regions are roots
 
     def transfer(self, point: int, state: LiveRegions) -> LiveRegions:
         effect = self.effects[point]
         if effect is NO_EFFECT:
             return state
-        if effect.must_defs & (state.contents | state.must | state.may):
-            state = self.killed(state, effect.must_defs)
+        killed = effect.must_defs
+        if killed and killed & (state.contents | state.must | state.may):
+            state = self.killed(state, killed)
         return self.read(state, effect.reads, effect.may_reads)
 
     def join(self, branch: int, then: LiveRegions, otherwise: LiveRegions) -> LiveRegions:
@@ -108,7 +110,9 @@ class _Liveness(DataflowProblem[LiveRegions]):
     def read(self, state: LiveRegions, must: RegionSet, may: RegionSet) -> LiveRegions:
         if not (must & ~state.must or may & ~state.may):
             return state
-        fresh = self.points_to.contents((must | may) & ~self.points_to.phis)
+        fresh = must | may
+        if not self.lone:
+            fresh = self.points_to.contents(fresh & ~self.points_to.phis)
         return from_fields(LiveRegions, (state.must | must, state.may | may, state.contents | fresh))
 
     def killed(self, state: LiveRegions, must_defs: RegionSet) -> LiveRegions:
@@ -203,12 +207,7 @@ class LiveRanges(NamedTuple):
 
 
 def find_live_ranges(
-    points_to: PointsTo,
-    effects: Sequence[Effect],
-    live_out: Sequence[LiveRegions],
-    numbers: Iterable[int],
-    *,
-    once: bool = False,
+    points_to: PointsTo, effects: Sequence[Effect], numbers: Iterable[int], *, once: bool = False
 ) -> LiveRanges:
     """The live ranges of roots by number.
 
@@ -216,87 +215,114 @@ def find_live_ranges(
     `once`: each point counts once, where all that an If may yield is live.
     """
     regions, wanted = len(points_to.regions), frozenset(numbers)
-    resolve, phis = points_to.resolve, points_to.phis
-    numbering = _Numbering(points_to, region_set(wanted), once=once)
-    begun, run = NO_REGIONS, _PointRun()
-    for point, effect in enumerate(effects):
-        if effect is NO_EFFECT:
+    needed_at = {number - regions for number in wanted if number >= regions}
+    positions = _Positions(points_to, effects, region_set(wanted), once=once)
+    run = _PointRun()
+    touching = [point for point, effect in enumerate(effects) if effect is not NO_EFFECT]
+    for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions(), touching):
+        if effects[point] is NO_EFFECT:
             continue
-        now, later = effect.touched, live_out[point]
-        begun |= numbering.roots(resolve(now) if now & phis else now)
-        live = numbering.roots(now | later.contents) & begun
-        if regions + point in wanted:
+        now = effects[point].touched
+        live = positions.roots(now | later.contents)
+        if point in needed_at:
             live |= RegionSet(1 << (regions + point))
-        undecided = (now | later.must | later.may) & numbering.phis
+        undecided = (now | later.must | later.may) & positions.phis
         if undecided != run.undecided:
-            numbering.take(run)
+            positions.take(run)
             run = _PointRun(undecided=undecided)
-        run.points.append((point, live))
-    numbering.take(run)
-    return LiveRanges(numbering.ranges(), numbering.points)
+        if undecided:
+            run.points.append((point, live))
+        else:
+            positions.tick(point, live)
+    positions.take(run)
+    return positions.ranges()
 
 
 @dataclass(slots=True)
 class _PointRun:
-    """Points in a row at which the same phis are `undecided`, each with the roots live whatever they are."""
+    """Points in a row, the last one first, at which the same phis are `undecided`, each with the roots live
+    whatever they are.
+    """
 
     undecided: RegionSet = NO_REGIONS
     points: list[tuple[int, RegionSet]] = field(default_factory=list)
 
 
-class _Numbering:
-    """Counts positions, and notes what is live at each."""
+class _Positions:
+    """Counts positions from the last one on, and notes at which something becomes live or dead."""
 
-    def __init__(self, points_to: PointsTo, wanted: RegionSet, *, once: bool = False) -> None:
-        self.points_to, self.wanted, self.once = points_to, wanted, once
+    def __init__(
+        self, points_to: PointsTo, effects: Sequence[Effect], wanted: RegionSet, *, once: bool
+    ) -> None:
+        self.points_to, self.effects, self.wanted, self.once = points_to, effects, wanted, once
         phis = (RegionSet(1 << number) for number in members(points_to.phis))
         self.phis = NO_REGIONS  # those that may be one of the wanted roots
         for phi in phis:
             self.phis |= phi if self.roots(points_to.resolve(phi)) else NO_REGIONS
-        self.points: list[int] = []  # the program point of each position
+        self.points: list[int] = []  # the program point of each position, the last one first
         self.live = NO_REGIONS
-        self.opened: dict[int, int] = {}
+        self.open: dict[int, int] = {}  # by root that is live, the last position at which it is
         self.found: dict[int, list[tuple[int, int]]] = {}
 
     def roots(self, numbers: RegionSet) -> RegionSet:
         """The wanted roots of regions; phis left out."""
-        views = numbers & self.points_to.views
-        for view in members(views) if views else ():
-            numbers |= RegionSet(1 << self.points_to.regions[view].root)
+        if self.points_to.views:
+            for view in members(numbers & self.points_to.views):
+                numbers |= RegionSet(1 << self.points_to.regions[view].root)
         return numbers & self.wanted
 
     def take(self, run: _PointRun) -> None:
         """Count the positions of a run, once for each outcome of its phis."""
-        for chosen in self.outcomes(run.undecided):
+        for chosen in reversed(self.outcomes(run.undecided)) if run.points else ():
             for point, live in run.points:
                 self.tick(point, live | chosen)
 
     def tick(self, point: int, live: RegionSet) -> None:
-        """Count one more position, at which the roots `live` are needed."""
-        position = len(self.points)
-        self.points.append(point)
-        ended, begun = self.live & ~live, live & ~self.live
-        for root in members(ended) if ended else ():
-            self.close(root, position)
-        for root in members(begun) if begun else ():
-            self.opened[root] = position
+        """Count the position in front of those so far, at which the roots `live` are needed."""
+        changed, position = int(live) ^ int(self.live), len(self.points)
+        while changed:
+            root = changed.bit_length() - 1
+            changed ^= 1 << root
+            if root in self.open:
+                self.found.setdefault(root, []).append((position, self.open.pop(root)))
+            else:
+                self.open[root] = position
         self.live = live
+        self.points.append(point)
 
-    def close(self, root: int, position: int) -> None:
-        self.found.setdefault(root, []).append((self.opened.pop(root), position))
-
-    def ranges(self) -> dict[int, LiveRange]:
+    def ranges(self) -> LiveRanges:
         """The live ranges, once all positions were counted."""
-        for root in tuple(self.opened):
-            self.close(root, len(self.points))
-        return {root: self._range(tuple(live)) for root, live in sorted(self.found.items())}
+        self.tick(-1, NO_REGIONS)
+        self.points.pop()
+        self.points.reverse()
+        begun, count = self.begun(), len(self.points)
+        found: dict[int, LiveRange] = {}
+        for root, spans in sorted(self.found.items()):
+            since = begun.get(root, 0)
+            live = [(max(count - first, since), count - last) for first, last in spans]
+            found[root] = self.range_of(tuple([one for one in reversed(live) if one[1] > since]))
+        return LiveRanges(found, self.points)
 
-    def _range(self, live: Intervals) -> LiveRange:
+    def begun(self) -> Mapping[int, int]:
+        """The first position at which something touches each root."""
+        found: dict[int, int] = {}
+        before = NO_REGIONS
+        for position, point in enumerate(self.points):
+            now = self.effects[point].touched
+            if now & ~before:
+                fresh = self.roots(self.points_to.resolve(now)) & ~before
+                before |= fresh | now
+                for root in members(fresh):
+                    found[root] = position
+        return found
+
+    def range_of(self, live: Intervals) -> LiveRange:
+        points = self.points
         if len(live) == 1:
             ((begin, end),) = live
-            return from_fields(LiveRange, (live, self.points[begin], self.points[end - 1]))
-        first = min(self.points[begin] for begin, _ in live)
-        return LiveRange(live, first, max(self.points[end - 1] for _, end in live))
+            return from_fields(LiveRange, (live, points[begin], points[end - 1]))
+        first = min(points[begin] for begin, _ in live)
+        return LiveRange(live, first, max(points[end - 1] for _, end in live))
 
     # -- phis ------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary, ResultSummary, align
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.record import from_fields
 from symalloc.program.types import (
     TupleType,
     Type,
@@ -50,20 +51,20 @@ class MayReturn:
 class PointsTo:
     """The regions of one function, and which of them each variable points to.
 
-    `values` holds a value for every variable.  `defs[i]` are the regions that point i makes and fills.
-    `ancestors[r]` are region r and what it is part of, `descendants[r]` region r and its parts.  `storages`,
-    `phis` and `views` are the regions of those kinds, `constants` that of the constants with its parts.
-    `parameters` holds the leaves of the parameters, `consumed` what in-place calls overwrite.  `contents_of`
-    gives by storage the region that stands for what functions to which it was handed write and read there,
-    somewhere.
+    `values` holds the values of variables; those that point to nothing may be left out.  `defs` are the
+    regions that a point makes and fills, by its number.  `ancestors[r]` are region r and what it is part of,
+    `descendants[r]` region r and its parts.  `storages`, `phis` and `views` are the regions of those kinds,
+    `constants` that of the constants with its parts.  `parameters` holds the leaves of the parameters,
+    `consumed` what in-place calls overwrite.  `contents_of` gives by storage the region that stands for what
+    functions to which it was handed write and read there, somewhere.
     """
 
     cfg: ControlFlowGraph
     regions: Sequence[Region]
     values: Mapping[ir.Var, AbstractValue]
-    defs: Sequence[RegionSet]
-    ancestors: Sequence[RegionSet]
-    descendants: Sequence[RegionSet]
+    defs: Mapping[int, RegionSet]
+    ancestors: Mapping[int, RegionSet]
+    descendants: Mapping[int, RegionSet]
     storages: RegionSet
     phis: RegionSet
     views: RegionSet
@@ -225,7 +226,7 @@ class _PointsToBuilder(RegionMaker):
         params = self.cfg.function.params
         for param in params:
             self.values[param] = self.fresh(param.type, param, None, external=True)
-        defs = [self.point(index) for index in range(len(self.cfg.points))]
+        defs = self.bind_all()
         ancestors, descendants = self.relations()
         return PointsTo(
             cfg=self.cfg,
@@ -238,27 +239,33 @@ class _PointsToBuilder(RegionMaker):
             phis=self.of_kind[RegionKind.PHI],
             views=self.of_kind[RegionKind.VIEW],
             constants=descendants[0],
-            result=self.value(self.cfg.points[-1].operand),
+            result=self.value(self.cfg.function.body.result),
             parameters=tuple(leaf for param in params for leaf in align(self.values[param], param.type)),
             may_returns=tuple(self.may_returns),
             contents_of=self.contents,
             consumed=tuple(self.consumed),
         )
 
-    def point(self, index: int) -> RegionSet:
-        """Bind what point `index` binds; return the regions that it makes and fills."""
-        point, self.defs, self.at = self.cfg.points[index], NO_REGIONS, index
-        instruction = point.instruction
-        if instruction is None:
-            return NO_REGIONS
-        if point.kind is PointKind.INSTRUCTION:
+    def bind_all(self) -> Mapping[int, RegionSet]:
+        """Bind variable after variable; return the regions that points make and fill."""
+        defs: dict[int, RegionSet] = {}
+        joins = {join: (branch, middle) for branch, (middle, join) in self.cfg.joins.items()}
+        for at, instruction in self.cfg.bindings:
+            self.at = at
+            if at in joins:
+                self.values[instruction.var] = self.joined(instruction, *joins[at])
+                continue
             transfer = _TRANSFER.get(type(instruction))
-            self.values[instruction.var] = NO_POINTEES if transfer is None else transfer(self, instruction)
-        elif point.kind is PointKind.JOIN:
-            then = self.value(self.cfg.points[self.cfg.joins[point.branch][0]].operand)
-            otherwise = self.value(point.operand)
-            self.values[instruction.var] = self.phi(then, otherwise, point.branch, instruction)
-        return self.defs
+            if transfer is not None:
+                self.values[instruction.var] = transfer(self, instruction)
+            if self.defs:
+                defs[at], self.defs = self.defs, NO_REGIONS
+        return defs
+
+    def joined(self, made: ir.Instruction, branch: int, middle: int) -> AbstractValue:
+        """The value of the If at `branch`, whose then-block ends at `middle`."""
+        then, otherwise = (self.value(self.cfg.points[end].operand) for end in (middle, self.at))
+        return self.phi(then, otherwise, branch, made)
 
     def value(self, operand: ir.Operand | None) -> AbstractValue:
         return value_in(self.values, operand)
@@ -281,7 +288,8 @@ class _PointsToBuilder(RegionMaker):
 
     def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
         nbytes = self.bytes_of(made.shape, made.dtype)
-        return Pointees(self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes))
+        one = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
+        return from_fields(Pointees, (one, NO_REGIONS, ZERO))
 
     def view(self, view: ir.View) -> AbstractValue:
         source = collapsed(self.value(view.source))

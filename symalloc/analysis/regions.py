@@ -9,7 +9,7 @@ unless a function of unknown ownership returned its argument; then it is one of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import zip_longest
@@ -221,7 +221,7 @@ def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
     return None if left is None or right is None else left + right
 
 
-_NONE_OF_ANY = dict.fromkeys(RegionKind, NO_REGIONS)
+_TOLD_APART = dict.fromkeys((RegionKind.STORAGE, RegionKind.PHI, RegionKind.VIEW), NO_REGIONS)
 _CONSTANT = Var("constant", OpaqueType())
 
 
@@ -243,7 +243,7 @@ class ByteCounts:
 class RegionMaker:
     """Keeps the regions made so far, the constants first.
 
-    `of_kind` holds the set of those of each kind, `defs` those that the current point makes and fills.
+    `of_kind` holds the sets of storages, phis and views, `defs` those that the current point makes and fills.
     `storage_vars` are the variables of opaque values that serve as storages.
     """
 
@@ -252,7 +252,7 @@ class RegionMaker:
         self.contents: dict[int, RegionSet] = {}
         self.bytes_of = ByteCounts().of
         self.regions: list[Region] = []
-        self.of_kind = dict(_NONE_OF_ANY)
+        self.of_kind = dict(_TOLD_APART)
         self.defs = NO_REGIONS
         made = self.add(RegionKind.CONSTANT, _CONSTANT, instruction=None, external=True)
         assert made == CONSTANTS.must
@@ -278,7 +278,8 @@ class RegionMaker:
         made = (*named, offset, nbytes, external, path, sources, branch)
         self.regions.append(from_fields(Region, made))
         one = RegionSet(1 << index)
-        self.of_kind[kind] |= one
+        if kind in self.of_kind:
+            self.of_kind[kind] |= one
         return one
 
     def fresh(
@@ -382,17 +383,24 @@ class RegionMaker:
         tensors = region_set(i for i in members(must | may) if _is_tensor(self.regions[i]))
         return Pointees(must & ~tensors, may & ~tensors) if tensors else value
 
-    def relations(self) -> tuple[list[RegionSet], list[RegionSet]]:
+    def relations(self) -> tuple[Mapping[int, RegionSet], Mapping[int, RegionSet]]:
         """For each region its ancestors and its descendants, itself among both."""
-        ancestors: list[RegionSet] = []
-        descendants = [RegionSet(1 << region.number) for region in self.regions]
+        ancestors, descendants = _Lone(), _Lone()
         for region in self.regions:
             one, parent = RegionSet(1 << region.number), region.parent
-            ancestors.append(one if parent is None else one | ancestors[parent])
+            if parent is not None:
+                ancestors[region.number] = one | ancestors[parent]
             while parent is not None:
                 descendants[parent] |= one
                 parent = self.regions[parent].parent
         return ancestors, descendants
+
+
+class _Lone(dict[int, RegionSet]):
+    """Sets of regions by number: where none is entered, the region alone."""
+
+    def __missing__(self, number: int) -> RegionSet:
+        return RegionSet(1 << number)
 
 
 def _is_tensor(region: Region) -> bool:

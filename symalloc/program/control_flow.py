@@ -98,6 +98,14 @@ class ControlFlowGraph:
         numbered = enumerate(self.points)
         return tuple([(i, p.instruction) for i, p in numbered if p.kind is kind and p.instruction])
 
+    @property
+    def bindings(self) -> Iterable[tuple[int, Instruction]]:
+        """All instructions, each with the number of the point that binds its variable: of an If its JOIN."""
+        if not self.joins:
+            return self.instructions
+        binding, numbered = (PointKind.INSTRUCTION, PointKind.JOIN), enumerate(self.points)
+        return [(i, p.instruction) for i, p in numbered if p.kind in binding and p.instruction]
+
     @cached_property
     def _by_type(self) -> Mapping[type[Instruction], Sequence[tuple[int, Instruction]]]:
         found: defaultdict[type[Instruction], list[tuple[int, Instruction]]] = defaultdict(list)
