@@ -9,7 +9,7 @@ from typing import NamedTuple
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.content import Content, KernelCoverages, needed_parameters, related, unwritten_leaf
 from symalloc.analysis.dataflow import States
-from symalloc.analysis.effects import RETURNED, Effect, find_effects, find_escapes
+from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.liveness import (
     LiveRanges,
@@ -19,7 +19,6 @@ from symalloc.analysis.liveness import (
     live_regions,
     written_regions,
 )
-from symalloc.analysis.plain_function import PlainFunction, plain_function
 from symalloc.analysis.points_to import PointsTo, find_points_to
 from symalloc.analysis.regions import Pointees, RegionKind
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
@@ -79,11 +78,6 @@ class FunctionAnalysis:
         return self.surroundings.summaries[self.cfg.function.name]
 
     @cached_property
-    def plain(self) -> PlainFunction | None:
-        """The effect of the function where it is plain, which is quicker to find; None where not."""
-        return plain_function(self.cfg, self.surroundings.program)
-
-    @cached_property
     def points_to(self) -> PointsTo:
         """The regions that each variable points to."""
         known = self.surroundings
@@ -127,25 +121,13 @@ class FunctionAnalysis:
     @cached_property
     def allocations(self) -> Mapping[Var, Allocation]:
         """The tensors that AllocFresh makes, by variable, in order."""
-        plain = self.plain
-        if plain is None:
-            kinds, escapes = (self.points_to.regions, self.escapes)
-            made = [r for r in kinds if type(r.instruction) is AllocFresh and r.kind is RegionKind.FRESH]
-            return {
-                r.var: from_fields(Allocation, (r.number, r.nbytes, escapes.get(r.number)))
-                for r in made
-                if r.var
-            }
-        nbytes, returned = plain.nbytes, plain.returned
-        return {
-            var: from_fields(Allocation, (n, nbytes[n], RETURNED if n in returned else None))
-            for var, n in plain.allocated.items()
-        }
+        regions, escapes = self.points_to.regions, self.escapes
+        made = [r for r in regions if type(r.instruction) is AllocFresh and r.parent is None]
+        rows = [(r.number, r.nbytes, escapes.get(r.number)) for r in made]
+        return {r.var: from_fields(Allocation, row) for r, row in zip(made, rows, strict=True) if r.var}
 
     def live_ranges(self, numbers: Iterable[int], *, once: bool = False) -> LiveRanges:
         """The live ranges of roots by number; see `find_live_ranges`."""
-        if self.plain is not None:
-            return self.plain.live_ranges(numbers)
         return find_live_ranges(self.points_to, self.effects, numbers, once=once)
 
 

@@ -216,17 +216,17 @@ def find_live_ranges(
     """
     regions, wanted = len(points_to.regions), frozenset(numbers)
     needed_at = {number - regions for number in wanted if number >= regions}
-    positions = _Positions(points_to, effects, region_set(wanted), once=once)
-    run = _PointRun()
-    touching = [point for point, effect in enumerate(effects) if effect is not NO_EFFECT]
-    for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions(), touching):
-        if effects[point] is NO_EFFECT:
+    positions = _Positions(points_to, region_set(wanted), once=once)
+    run, phis = _PointRun(), positions.phis
+    touched = {point: effect.touched for point, effect in enumerate(effects) if effect is not NO_EFFECT}
+    for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions(), [*touched]):
+        if point not in touched:
             continue
-        now = effects[point].touched
+        now = touched[point]
         live = positions.roots(now | later.contents)
         if point in needed_at:
             live |= RegionSet(1 << (regions + point))
-        undecided = (now | later.must | later.may) & positions.phis
+        undecided = (now | later.must | later.may) & phis if phis else NO_REGIONS
         if undecided != run.undecided:
             positions.take(run)
             run = _PointRun(undecided=undecided)
@@ -235,7 +235,7 @@ def find_live_ranges(
         else:
             positions.tick(point, live)
     positions.take(run)
-    return positions.ranges()
+    return positions.ranges(touched)
 
 
 @dataclass(slots=True)
@@ -251,10 +251,8 @@ class _PointRun:
 class _Positions:
     """Counts positions from the last one on, and notes at which something becomes live or dead."""
 
-    def __init__(
-        self, points_to: PointsTo, effects: Sequence[Effect], wanted: RegionSet, *, once: bool
-    ) -> None:
-        self.points_to, self.effects, self.wanted, self.once = points_to, effects, wanted, once
+    def __init__(self, points_to: PointsTo, wanted: RegionSet, *, once: bool) -> None:
+        self.points_to, self.wanted, self.once = points_to, wanted, once
         phis = (RegionSet(1 << number) for number in members(points_to.phis))
         self.phis = NO_REGIONS  # those that may be one of the wanted roots
         for phi in phis:
@@ -290,39 +288,37 @@ class _Positions:
         self.live = live
         self.points.append(point)
 
-    def ranges(self) -> LiveRanges:
-        """The live ranges, once all positions were counted."""
+    def ranges(self, touched: Mapping[int, RegionSet]) -> LiveRanges:
+        """The live ranges, once all positions were counted, from the first that has `touched` a root on."""
         self.tick(-1, NO_REGIONS)
         self.points.pop()
         self.points.reverse()
-        begun, count = self.begun(), len(self.points)
+        begun, count, points = self.begun(touched), len(self.points), self.points
         found: dict[int, LiveRange] = {}
-        for root, spans in sorted(self.found.items()):
+        for root in sorted(self.found):
             since = begun.get(root, 0)
-            live = [(max(count - first, since), count - last) for first, last in spans]
-            found[root] = self.range_of(tuple([one for one in reversed(live) if one[1] > since]))
-        return LiveRanges(found, self.points)
+            live = tuple(
+                [(max(count - a, since), count - b) for a, b in self.found[root][::-1] if count - b > since]
+            )
+            first, last = points[live[0][0]], points[live[-1][1] - 1]
+            if len(live) > 1:  # paths are laid out one behind the other
+                first = min(points[begin] for begin, _ in live)
+                last = max(points[end - 1] for _, end in live)
+            found[root] = from_fields(LiveRange, (live, first, last))
+        return LiveRanges(found, points)
 
-    def begun(self) -> Mapping[int, int]:
+    def begun(self, touched: Mapping[int, RegionSet]) -> Mapping[int, int]:
         """The first position at which something touches each root."""
         found: dict[int, int] = {}
         before = NO_REGIONS
         for position, point in enumerate(self.points):
-            now = self.effects[point].touched
+            now = touched[point]
             if now & ~before:
                 fresh = self.roots(self.points_to.resolve(now)) & ~before
                 before |= fresh | now
                 for root in members(fresh):
                     found[root] = position
         return found
-
-    def range_of(self, live: Intervals) -> LiveRange:
-        points = self.points
-        if len(live) == 1:
-            ((begin, end),) = live
-            return from_fields(LiveRange, (live, points[begin], points[end - 1]))
-        first = min(points[begin] for begin, _ in live)
-        return LiveRange(live, first, max(points[end - 1] for _, end in live))
 
     # -- phis ------------------------------------------------------------------------------------------------
 

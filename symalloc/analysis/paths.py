@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.ir import Alias, Block, Function, If, Instruction, Operand, Var
+from symalloc.program.ir import Alias, Block, Function, If, Instruction, Var
 
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
-
-Stretch: TypeAlias = Sequence[tuple[int, Instruction]]
-"""Instructions behind each other, each with its program point."""
 
 Sides: TypeAlias = tuple[tuple[int, bool], ...]
 """The branches that a path takes, as above, in order."""
@@ -49,81 +46,72 @@ class _Branches(DataflowProblem[PathCondition]):
         return state | {(branch, then)}
 
 
-class PathState(Protocol):
-    """The state of a path that is walked."""
+class StraightPath(NamedTuple):
+    """A path through a function: the `sides` that it takes, and the function that goes this way only."""
 
-    def take(self, stretch: Stretch) -> None:
-        """Go on by instructions behind each other, none of them an If."""
-
-    def join(self, branch: If, yielded: Operand | None) -> None:
-        """Go on behind an If, whose block on this path has yielded a value."""
-
-    def fork(self) -> Self:
-        """Return a state of its own, for another path that has gone the same way so far."""
+    sides: Sides
+    function: Function
 
 
-State = TypeVar("State", bound=PathState)
+def enumerate_paths(cfg: ControlFlowGraph, *, most: int) -> list[StraightPath] | None:
+    """The paths through a function, an If standing as an alias of what its branch yields.
 
-
-def walk_paths(
-    cfg: ControlFlowGraph, start: State, *, most: int, alike: bool = False
-) -> list[tuple[Sides, State]] | None:
-    """The sides that each path takes, and the state at its end; what paths have in common is taken once.
-
-    With `alike` two Ifs on one variable go the same way.  None where there are more than `most` paths.
+    Two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
-    stretches = _stretches(cfg)
-    found: list[tuple[Sides, State]] = []
-    pending = [_Walk(0, (), {}, start)]
+    runs = _runs(cfg)
+    found: list[StraightPath] = []
+    pending = [_Walk(0, (), {}, [])]
     while pending:
         walk = pending.pop()
         while True:
-            stretch = stretches[walk.at]
-            walk.state.take(stretch)
-            walk.at += len(stretch)
+            run = runs[walk.at]
+            walk.instructions += run
+            walk.at += len(run)
             point = cfg.points[walk.at]
-            if not isinstance(point.instruction, If):
+            made, yielded = point.instruction, point.operand
+            if not isinstance(made, If):
                 break
-            if point.kind is PointKind.BRANCH:
-                pending += walk.branch(point.instruction, cfg.joins[walk.at][0], alike=alike)
+            if yielded is None:
+                pending += walk.branch(made, cfg.joins[walk.at][0])
                 if len(found) + len(pending) >= most:
                     return None
             else:
-                walk.state.join(point.instruction, point.operand)
+                walk.instructions.append(Alias(var=made.var, source=yielded, span=made.span))
                 walk.at = cfg.joins[point.branch][1] + 1
-        found.append((walk.sides, walk.state))
+        body = Block(instructions=tuple(walk.instructions), result=cfg.function.body.result)
+        found.append(StraightPath(walk.sides, replace(cfg.function, body=body)))
     return found
 
 
-def _stretches(cfg: ControlFlowGraph) -> Mapping[int, Stretch]:
-    """The instructions between two Ifs, or ends of blocks, by the point behind the first of them."""
-    found: dict[int, list[tuple[int, Instruction]]] = {0: []}
-    stretch = found[0]
+def _runs(cfg: ControlFlowGraph) -> Mapping[int, Sequence[Instruction]]:
+    """The instructions between two Ifs, or ends of blocks, by the point of the first of them."""
+    found: dict[int, list[Instruction]] = {0: []}
+    run = found[0]
     for number, point in enumerate(cfg.points):
         if point.kind is PointKind.INSTRUCTION and point.instruction is not None:
-            stretch.append((number, point.instruction))
+            run.append(point.instruction)
         else:
-            stretch = found[number + 1] = []
+            run = found[number + 1] = []
     return found
 
 
 @dataclass(slots=True)
-class _Walk(Generic[State]):
+class _Walk:
     """A path so far: the point that it is `at`, and how it `decided` Ifs on variables."""
 
     at: int
     sides: Sides
     decided: Mapping[Var, bool]
-    state: State
+    instructions: list[Instruction]
 
-    def branch(self, branch: If, middle: int, *, alike: bool) -> tuple[_Walk[State], ...]:
+    def branch(self, branch: If, middle: int) -> tuple[_Walk, ...]:
         """Enter a block of an If, whose ELSE is `middle`; return the walk into the other one, if any."""
-        test = branch.test if alike and isinstance(branch.test, Var) else None
+        test = branch.test if isinstance(branch.test, Var) else None
         known = None if test is None else self.decided.get(test)
         if known is not None:
             self.enter(middle, None, then=known)
             return ()
-        other = _Walk(self.at, self.sides, self.decided, self.state.fork())
+        other = _Walk(self.at, self.sides, self.decided, [*self.instructions])
         other.enter(middle, test, then=False)
         self.enter(middle, test, then=True)
         return (other,)
@@ -134,34 +122,3 @@ class _Walk(Generic[State]):
         self.at = self.at + 1 if then else middle + 1
         if test is not None:
             self.decided = {**self.decided, test: then}
-
-
-def enumerate_paths(cfg: ControlFlowGraph, *, most: int, alike: bool = False) -> list[Function] | None:
-    """The function once for each path through it, an If standing as an alias of what its branch yields.
-
-    With `alike` two Ifs on one variable go the same way.  None where there are more than `most` paths.
-    """
-    found = walk_paths(cfg, _Straight([]), most=most, alike=alike)
-    return None if found is None else [straight.of(cfg.function) for _, straight in found]
-
-
-@dataclass(slots=True)
-class _Straight:
-    """The instructions of a path."""
-
-    instructions: list[Instruction]
-
-    def take(self, stretch: Stretch) -> None:
-        self.instructions += [instruction for _, instruction in stretch]
-
-    def join(self, branch: If, yielded: Operand | None) -> None:
-        assert yielded is not None
-        self.instructions.append(Alias(var=branch.var, source=yielded, span=branch.span))
-
-    def fork(self) -> Self:
-        return replace(self, instructions=[*self.instructions])
-
-    def of(self, function: Function) -> Function:
-        """`function` with these for its instructions."""
-        body = Block(instructions=tuple(self.instructions), result=function.body.result)
-        return replace(function, body=body)

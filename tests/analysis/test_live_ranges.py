@@ -153,6 +153,15 @@ def programs(draw: st.DrawFn, *, plain: bool) -> Program:
     return writer.body.program(result, *CALLEES)
 
 
+def test_memory_that_is_filled_anew_is_free_in_between() -> None:
+    body = Code()
+    a = body.fresh()
+    for kernel in ("read", "fill", "read"):
+        body.fresh()
+        body.call(kernel, a)
+    assert ranges(body.program(NOTHING))[a] == ((0, 3), (4, 7))
+
+
 @settings(max_examples=tries(75, 1500))
 @given(programs(plain=False))
 def test_what_is_live_together_on_some_path_overlaps(program: Program) -> None:

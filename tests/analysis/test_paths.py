@@ -39,7 +39,7 @@ def names(way: Function) -> str:
 
 def test_a_function_without_an_if_has_one_way() -> None:
     straight = function(kernel("a"), kernel("b"))
-    assert enumerate_paths(control_flow_graph(straight), most=1) == [straight]
+    assert enumerate_paths(control_flow_graph(straight), most=1) == [((), straight)]
 
 
 def test_ifs_within_and_behind_each_other() -> None:
@@ -47,7 +47,7 @@ def test_ifs_within_and_behind_each_other() -> None:
     whole = function(kernel("a"), branch("z", (inner,), (kernel("c"),)), branch("w", (kernel("d"),), ()))
     found = enumerate_paths(control_flow_graph(whole), most=6)
     assert found is not None
-    assert [names(way) for way in found] == [
+    assert [names(way.function) for way in found] == [
         "a b y=b z=y d w=d",
         "a b y=b z=y w=x",
         "a y=x z=y d w=d",

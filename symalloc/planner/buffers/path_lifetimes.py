@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse_variant
 from symalloc.analysis.liveness import Intervals, LiveRange
 from symalloc.analysis.paths import enumerate_paths
-from symalloc.analysis.plain_paths import PlainPath, plain_paths
 from symalloc.analysis.regions import Region
 from symalloc.planner.buffers.sizing import padded_size
 from symalloc.program.control_flow import ControlFlowGraph
@@ -77,7 +76,7 @@ def path_lifetimes(
     held; and what a path needs at most says how much may be taken on any.  There are none where the function
     does not branch, or has too many paths.
     """
-    paths = plain_paths(cfg, program, most=_MOST_PATHS) if cfg.joins else None
+    paths = enumerate_paths(cfg, most=_MOST_PATHS) if cfg.joins else None
     if paths is None:
         return
     numbers = {var: number for number, var in enumerate(variables)}
@@ -85,44 +84,17 @@ def path_lifetimes(
         branch: [numbers[var] for var in needed if var in numbers]
         for branch, needed in _conditions(analyses[cfg.function.name]).items()
     }
-    plain = all(path is not None for _, path in paths)
-    variants = () if plain else enumerate_paths(cfg, most=_MOST_PATHS, alike=True) or ()
-    for index, (sides, path) in enumerate(paths):
+    joined = _joined(cfg)
+    for sides, function in paths:
         tested = {number: branch for branch, _ in sides for number in conditions[branch]}
-        if path is not None:
-            yield _on_plain_path(path, variables, numbers, tested)
-        else:
-            analysis = analyse_variant(program, variants[index], analyses)
-            times = CandidateTimes(program, analysis, analyses, variables)
-            yield times.lifetimes(variables, _points_in(cfg, analysis.cfg), _joined(cfg), tested=tested)
-
-
-def _on_plain_path(
-    path: PlainPath, variables: Sequence[Var | None], placed: Container[Var | None], tested: Mapping[int, int]
-) -> PathLifetimes:
-    """Return the lifetimes on a path that is plain, where all but `placed` is memory that no plan places."""
-    function = path.function
-    points = function.touched.points
-    lives: dict[Var | None, Intervals] = {}
-    unplanned: list[UnplannedRange] = []
-    for var, number in function.allocated.items():
-        live = function.live(number)
-        if not live:
-            continue
-        if number in function.returned:
-            live = ((live[0][0], len(points)),)
-        live = lives[var] = _prolonged(live, path.yielded.get(number, 0))
-        if var not in placed:
-            unplanned.append(UnplannedRange(padded_size(function.nbytes[number]), live))
-    return PathLifetimes(
-        lives=[lives.get(var, ()) for var in variables], steps=points, unplanned=unplanned, tested=tested
-    )
+        analysis = analyse_variant(program, function, analyses)
+        times = CandidateTimes(program, analysis, analyses, variables)
+        yield times.lifetimes(variables, _points_in(cfg, analysis.cfg), joined, tested=tested)
 
 
 def _points_in(cfg: ControlFlowGraph, path: ControlFlowGraph) -> Sequence[int]:
     """The points of a path in the graph of the whole function; an alias for an If is its BRANCH."""
-    end = cfg.exit
-    return [end if p.instruction is None else cfg.starts[p.instruction.var] for p in path.points]
+    return [*(cfg.starts[made.var] for made in path.function.body.instructions), cfg.exit]
 
 
 def _conditions(analysis: FunctionAnalysis) -> Mapping[int, frozenset[Var]]:
@@ -175,10 +147,9 @@ class CandidateTimes:
         self.program, self.analysis = program, analysis
         self.calls: list[CallFunction] = []
         self.given: list[Region] = []
-        plain = analysis.plain is not None
         allocations = analysis.allocations
-        numbers = {v: made.number for v, made in allocations.items()} if plain else self._numbers(analyses)
-        self.returned = frozenset() if plain else self._roots_returned()
+        numbers = self._numbers(analyses)
+        self.returned = self._roots_returned()
         kept = {
             var
             for var, made in allocations.items()
@@ -216,7 +187,7 @@ class CandidateTimes:
 
     def _roots_returned(self) -> frozenset[int]:
         points_to = self.analysis.points_to
-        return frozenset(points_to.roots(points_to.regions_of(self.analysis.cfg.points[-1].operand)))
+        return frozenset(points_to.roots(points_to.regions_of(self.analysis.cfg.function.body.result)))
 
     def _held(self, time: LiveRange) -> LiveRange:
         return LiveRange(((time.live[0][0], len(self.points)),), time.first, self.points[-1])

@@ -7,18 +7,26 @@ functions, other Relax functions, operators, constructs that are not understood.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.plain_function import PlainFunction
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
-from symalloc.program.control_flow import PointKind
-from symalloc.program.ir import Alias, CallKernel, MakeTuple, MatchCast, Operand, TakeField, Var, View
+from symalloc.program.ir import (
+    Alias,
+    AllocFresh,
+    CallKernel,
+    MakeTuple,
+    MatchCast,
+    Operand,
+    TakeField,
+    Var,
+    View,
+)
+from symalloc.program.operands import variables_of
 
-_HANDED_ON = frozenset({Alias, MatchCast, View, MakeTuple, TakeField})
-_USING = frozenset({PointKind.INSTRUCTION, PointKind.BRANCH})  # the machine reads a condition at its pointer
+_HANDED_ON = frozenset({AllocFresh, Alias, MatchCast, View, MakeTuple, TakeField})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,45 +47,19 @@ def offset_uses(
     """The uses of the allocations in `away`; `accepts_offset` gives the positions at which a kernel takes an
     offset.
     """
-    if analysis.plain is not None:
-        return _plain_uses(analysis.plain, accepts_offset, away)
     points_to = analysis.points_to
     regions = points_to.regions
     finder = _Finder(points_to, region_set(r.number for r in regions if regions[r.root].var in away))
-    for point in analysis.cfg.points:
-        instruction = point.instruction
+    cfg = analysis.cfg
+    for _, instruction in cfg.instructions:
         if type(instruction) is CallKernel:
             finder.kernel(instruction, accepts_offset)
-        elif point.kind is PointKind.EXIT:
-            finder.look(point.operand)
-        elif point.uses and type(instruction) not in _HANDED_ON and point.kind in _USING:
-            for var in point.uses:
-                finder.look(var)
+        elif type(instruction) not in _HANDED_ON:
+            finder.look(*variables_of(instruction))
+    for branch in cfg.joins:  # the machine reads a condition at its pointer
+        finder.look(*cfg.points[branch].uses)
+    finder.look(cfg.function.body.result)
     return finder.found()
-
-
-def _plain_uses(
-    plain: PlainFunction, accepts_offset: Callable[[str], Collection[int]], away: Collection[Var]
-) -> OffsetUses:
-    """The same for a plain function: kernels and the caller are all that uses anything."""
-    lent = {number: var for var, number in plain.allocated.items() if var in away}
-    zero = lent.keys() & plain.returned
-    given: dict[str, dict[int, set[int]]] = {}
-    calls: defaultdict[str, list[Sequence[int]]] = defaultdict(list)
-    for call, row in plain.called:
-        calls[call.kernel].append(row)
-    for kernel, rows in calls.items():
-        accepting = accepts_offset(kernel)
-        found = {p: lent.keys() & column for p, column in enumerate(zip(*rows, strict=True))}
-        zero.update(*(numbers for position, numbers in found.items() if position not in accepting))
-        given[kernel] = {p: numbers for p, numbers in found.items() if p in accepting}
-    parameters = {
-        kernel: positions
-        for kernel, found in given.items()
-        if (positions := frozenset(p for p, numbers in found.items() if numbers - zero))
-    }
-    needing = frozenset(lent[number] for number in zero)
-    return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)
 
 
 @dataclass(slots=True)
@@ -89,9 +71,10 @@ class _Finder:
     needs_zero: RegionSet = NO_REGIONS
     calls: defaultdict[str, dict[int, RegionSet]] = field(default_factory=lambda: defaultdict(dict))
 
-    def look(self, operand: Operand | None) -> None:
-        """Take up what looks at the pointer of all that `operand` may be, or hold."""
-        self.needs_zero |= self.points_to.regions_of(operand) & self.away
+    def look(self, *operands: Operand) -> None:
+        """Take up what looks at the pointer of all that `operands` may be, or hold."""
+        for operand in operands:
+            self.needs_zero |= self.points_to.regions_of(operand) & self.away
 
     def kernel(self, call: CallKernel, accepts_offset: Callable[[str], Collection[int]]) -> None:
         away = [
