@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.dataflow import States
@@ -24,7 +25,6 @@ from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.ir import CallKernel, CallOperator, CallPacked, CallTIR, Operand
 from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
-from symalloc.size.cached_property import cached_property
 
 
 class ReuseConflict(NamedTuple):

@@ -8,6 +8,7 @@ handing on a handle and killing one read nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
@@ -24,7 +25,6 @@ from symalloc.program.operands import tensor_type
 from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
 from symalloc.program.types import TensorType
-from symalloc.size.cached_property import cached_property
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import ZERO, Symbol
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
@@ -22,7 +23,6 @@ from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
 from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import ZERO
 
 

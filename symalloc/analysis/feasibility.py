@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from symalloc.analysis.facts import NO_TESTS, BranchTests, FunctionFacts
 from symalloc.analysis.paths import PathCondition, consistent, path_conditions
 from symalloc.program.control_flow import ControlFlowGraph
-from symalloc.size.cached_property import cached_property
 from symalloc.size.condition import Condition, negate
 
 Possible: TypeAlias = Callable[[tuple[Condition, ...]], bool | None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
@@ -33,7 +34,6 @@ from symalloc.program.control_flow import (
 from symalloc.program.ir import AllocFresh, Function, Program, Var
 from symalloc.program.record import from_fields
 from symalloc.program.types import Type
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 

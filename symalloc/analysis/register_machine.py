@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import values_at_call
@@ -22,7 +23,6 @@ from symalloc.program import ir
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import ALIGNMENT, TensorType, TupleType, Type
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr, round_up
 
 _MOST_STEPS = 100_000

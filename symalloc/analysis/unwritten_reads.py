@@ -11,6 +11,7 @@ for it (symalloc.analysis.unwritten_reads).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.content import NOTHING_REQUIRED, Content
@@ -29,7 +30,6 @@ from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
-from symalloc.size.cached_property import cached_property
 from symalloc.size.condition import lt
 from symalloc.size.expr import Expr
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from typing import TypeVar
 
@@ -24,7 +24,6 @@ from symalloc.planner.worst_ratio import worst_ratio
 from symalloc.program.ir import Function, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 Value = TypeVar("Value")

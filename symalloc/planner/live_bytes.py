@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from symalloc.planner.grid import EXACT, Grid, Values
 from symalloc.planner.interference import events_of
 from symalloc.planner.memory_plan import Buffer
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together

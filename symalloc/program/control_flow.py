@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -22,7 +23,6 @@ from symalloc.program import ir
 from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import function_references, operands_of, variables_in, variables_of
 from symalloc.program.record import from_fields
-from symalloc.size.cached_property import cached_property
 
 Made = TypeVar("Made", bound=Instruction)
 

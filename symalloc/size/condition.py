@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 from typing import Any, ClassVar
 
 from symalloc.size.algebra import Algebra, B, Operator, T
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Atom, Expr, ExprLike, constant
 from symalloc.size.notation import PYTHON, Notation
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from math import comb, gcd
 from typing import Any, ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
-from symalloc.size.cached_property import cached_property
 from symalloc.size.notation import PYTHON, Notation
 
 ExprLike: TypeAlias = "Expr | int"

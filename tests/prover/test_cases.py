@@ -49,15 +49,6 @@ def deep(rng: Random, count: int) -> Expr:
     return reduce(around, range(count), linear(rng))
 
 
-@settings(max_examples=tries(40, nightly=2_000), deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([wide, deep]), st.integers(1, 3))
-def test_cases_say_the_same(seed: int, make: Callable[[Random, int], Expr], count: int) -> None:
-    rng = Random(seed)
-    claim = le(make(rng, count), linear(rng))
-    split = split_extrema(claim, limit=16)
-    assert [claim.evaluate({"n": n}) for n in RANGE] == [split.evaluate({"n": n}) for n in RANGE]
-
-
 def test_what_gets_too_long_is_given_up() -> None:
     claim = le(wide(Random(1), 40), 0)
     split = split_extrema(claim, limit=40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
 from symalloc.size.parse import parse_condition
 from tests.prover.brute import boxes, conditions, points
+from tests.prover.random_questions import contradictions, domain_of, plain, readable_question
 from tests.scale import tries
 
 DATA: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "constraints.json").read_text())
@@ -219,6 +221,18 @@ def test_agrees_with_brute_force(constraint: Condition, assume: list[Condition],
     for point in points(there) if proof.precondition is not None else ():
         if all(a.evaluate(point) for a in assume):
             assert proof.precondition.evaluate(point) is constraint.evaluate(point)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_brute_force_does_not_contradict_proofs(seed: int) -> None:
+    rng, prover = random.Random(seed), Prover()
+    smallest = 0
+    for _ in range(100):
+        question = readable_question(rng)
+        proof = prover.prove(parse_condition(plain(question.constraint)), domain_of(question))
+        assert list(contradictions(question, proof, 26 if question.complete else 4)) == [], question
+        smallest += bool(proof.counterexample) and proof.smallest
+    assert smallest > 20
 
 
 def test_answers_do_not_depend_on_what_z3_was_asked_before() -> None:

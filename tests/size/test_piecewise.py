@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.size.choice import maximum, minimum, select
-from symalloc.size.condition import FALSE, TRUE, Condition, conjunction, disjunction, eq, le, ne
-from symalloc.size.expr import Expr, constant, floordiv, mod, round_up, symbol
+from symalloc.size.choice import maximum, select
+from symalloc.size.condition import FALSE, TRUE, Condition, le
+from symalloc.size.expr import Expr, round_up, symbol
 from symalloc.size.notation import PIECEWISE
+from tests.prover.brute import conditions, sizes
 
 N, M = symbol("n"), symbol("m")
 
@@ -25,38 +26,17 @@ def evaluated(text: str, binding: dict[str, int]) -> Any:
     return eval(text, {"__builtins__": {}}, names)
 
 
-CONDITIONS = st.sampled_from(
-    (le(N, 3), eq(N % 4, 1), ne(N, M), conjunction((le(N, 9), le(4, M))), disjunction((le(N, 1), le(M, 1))))
-)
-EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
-    st.sampled_from((N, M, constant(0), constant(7), 64 * N, N * N - 3)),
-    lambda inner: st.one_of(
-        st.builds(lambda a, b: a + b, inner, inner),
-        st.builds(lambda a, b: a - 2 * b, inner, inner),
-        st.builds(lambda a, b: a * b, inner, inner),
-        st.builds(lambda a: floordiv(a, 6), inner),
-        st.builds(lambda a: mod(a, 5), inner),
-        st.builds(lambda a: round_up(a, 64), inner),
-        st.builds(lambda a: floordiv(100, a * a + 1), inner),
-        st.builds(maximum, inner, inner),
-        st.builds(minimum, inner, inner),
-        st.builds(select, CONDITIONS, inner, inner),
-    ),
-    max_leaves=6,
-)
-
-
 @settings(max_examples=200)
-@given(EXPRESSIONS, st.integers(0, 40), st.integers(0, 40))
-def test_python_reads_the_same_value(expr: Expr, n: int, m: int) -> None:
-    binding = {"n": n, "m": m}
+@given(sizes(), st.integers(-9, 40), st.integers(-9, 40))
+def test_python_reads_the_same_value(expr: Expr, a: int, b: int) -> None:
+    binding = {"a": a, "b": b}
     assert evaluated(expr.text(PIECEWISE), binding) == expr.evaluate(binding)
 
 
 @settings(max_examples=60)
-@given(CONDITIONS, st.integers(0, 12), st.integers(0, 12))
-def test_python_reads_the_same_truth(condition: Condition, n: int, m: int) -> None:
-    binding = {"n": n, "m": m}
+@given(conditions(), st.integers(-9, 12), st.integers(-9, 12))
+def test_python_reads_the_same_truth(condition: Condition, a: int, b: int) -> None:
+    binding = {"a": a, "b": b}
     assert evaluated(condition.text(PIECEWISE), binding) is condition.evaluate(binding)
 
 

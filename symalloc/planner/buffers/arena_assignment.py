@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import lt
 from typing import NamedTuple
 
@@ -52,7 +53,6 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.program.control_flow import BlockNesting
 from symalloc.program.ir import Var
 from symalloc.prover.domain import Domain
-from symalloc.size.cached_property import cached_property
 
 MOST_CHOICES = 4  # each judged where the one before exceeds the limit
 MANY, CHOICES_OF_MANY = 400, 2  # tensors, of which so many choices are made

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,6 @@ from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
 from symalloc.planner.buffers.tenant import Tenant
 from symalloc.program.control_flow import BlockNesting, ReservationPoint
 from symalloc.program.record import from_fields
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,6 @@ from symalloc.planner.buffers.native_timeline import NativeTimeline, native_time
 from symalloc.planner.buffers.path_lifetimes import CalleeRange
 from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
 from symalloc.planner.grid import EXACT, Grid, Values
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr
 
 FEW = 16  # tensors, which are added up one by one

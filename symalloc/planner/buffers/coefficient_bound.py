@@ -9,6 +9,7 @@ kept.  The size of an arena is bounded product by product, so this shows it for 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from symalloc.planner.buffers.sample_shapes import SizeTable
 from symalloc.planner.grid import EXACT, Grid, Truths, Values
 from symalloc.prover.domain import Domain
 from symalloc.prover.ordering import SyntacticOrder
-from symalloc.size.cached_property import cached_property
 from symalloc.size.expr import Expr, Monomial
 
 MOST_COMPARED = 2_000_000  # columns, and products squared, multiplied

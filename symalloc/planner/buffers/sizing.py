@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from symalloc.planner.enforced_bounds import greatest, within
 from symalloc.planner.value_bounds import ValueBounds
@@ -18,7 +18,6 @@ from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.size.cached_property import cached_property
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import Condition, Relation, ge
 from symalloc.size.expr import (
