@@ -30,17 +30,13 @@ from symalloc.size.condition import Condition, eq, le
 from symalloc.size.expr import ZERO, Expr, Monomial, round_up
 
 PROVER_BUDGET = 8  # questions to the prover about one stacking
-OPEN = 4  # that a question which stays open counts for
 COMPARED, ASKED = 10, 500  # work that a comparison counts besides its terms, and a question to the prover
 MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences looked at closely: for a stacking, and for each buffer
 LONG = 24  # terms of alternatives that become one maximum
-MOST_NESTED = 24  # such maxima within each other
 LONGEST = 12_000  # characters of one of them
-ENOUGH_ALTERNATIVES, ENOUGH_TERMS = 32, 128  # beyond these two are replaced where that adds next to nothing
-MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these whatever it adds; terms are those of all together
+MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these two are replaced; terms are those of all together
 FEW_ALTERNATIVES, FEW_TERMS = 4, 32  # where so much was compared that formulas have to be short
 FEW_KEPT = 8  # that are compared one by one
-NEXT_TO_NOTHING = 0.02  # of the maximum, at any sample
 
 Alternatives: TypeAlias = tuple[Expr, ...]
 
@@ -95,26 +91,24 @@ def storage(
 def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives]:
     """Return for each buffer the alternatives whose maximum is its offset, a multiple of its alignment.
 
-    Long ones become one maximum, which what lies above does not repeat; where such maxima are nested too
-    deep, or get too long, there are fewer alternatives instead.  Raises FormulasTooLongError once
-    `dominance` or its budget is exhausted.
+    Long ones become one maximum, which what lies above does not repeat; where such maxima get too long, there
+    are fewer alternatives instead.  Raises FormulasTooLongError once `dominance` or its budget is exhausted.
     """
     raised = dominance.raised
-    found = _offsets(buffers, stacking, dominance, nested=MOST_NESTED)
+    found = _offsets(buffers, stacking, dominance, nested=True)
     if found is None:
         dominance.raised = raised
-        found = _offsets(buffers, stacking, dominance, nested=0)
+        found = _offsets(buffers, stacking, dominance, nested=False)
     assert found is not None
     return found
 
 
 def _offsets(
-    buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance, *, nested: int
+    buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance, *, nested: bool
 ) -> list[Alternatives] | None:
-    """Return the offsets with maxima that are at most so often `nested`; None where these do not do."""
+    """Return the offsets, with maxima within others where `nested`; None where one of these gets too long."""
     found: list[Alternatives] = [()] * len(buffers)
     known: dict[tuple[frozenset[tuple[Alternatives, Expr]], int], Alternatives] = {}
-    depths: dict[Alternatives, int] = {}
     for current in stacking.order:
         step = buffers[current].alignment
         under = frozenset((found[j], buffers[j].size) for j in stacking.below[current])
@@ -124,15 +118,13 @@ def _offsets(
             dominance.budget.spend(sum(len(end.terms) for end in ends))
             pruned = prune((dominance.align(end, step) for end in ends), dominance)
             placed = tuple(dominance.align(e, step) for e in pruned)
-            depth = max((depths[starts] for starts, _ in under), default=0)
             if nested and _is_long(placed):
-                placed, depth = _one_maximum(placed), depth + 1
-                if depth > nested or len(placed[0].key) > LONGEST:
+                placed = _one_maximum(placed)
+                if len(placed[0].key) > LONGEST:
                     return None
             if dominance.exhausted or dominance.budget.exhausted:
                 raise FormulasTooLongError
             known[under, step] = placed
-            depths.setdefault(placed, depth)
         found[current] = placed
     return found
 
@@ -203,13 +195,11 @@ def _total(values: Values) -> float:
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
     """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
     scarce = dominance.exhausted
-    enough = (FEW_ALTERNATIVES, FEW_TERMS) if scarce else (ENOUGH_ALTERNATIVES, ENOUGH_TERMS)
-    while len(alternatives) > 1 and _beyond(alternatives, *enough):
+    most = (FEW_ALTERNATIVES, FEW_TERMS) if scarce else (MOST_ALTERNATIVES, MOST_TERMS)
+    while len(alternatives) > 1 and _beyond(alternatives, *most):
         if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
-            return [maximum(*alternatives)] if len(alternatives) > ENOUGH_ALTERNATIVES else alternatives
-        cost, left, right = _nearest(alternatives, dominance)
-        if not scarce and cost > NEXT_TO_NOTHING and not _beyond(alternatives, MOST_ALTERNATIVES, MOST_TERMS):
-            break
+            return [maximum(*alternatives)] if len(alternatives) > MOST_ALTERNATIVES else alternatives
+        left, right = _nearest(alternatives, dominance)
         both = _larger_terms(alternatives[left], alternatives[right])
         dominance.raised += 1
         rest = [e for k, e in enumerate(alternatives) if k not in (left, right)]
@@ -227,9 +217,10 @@ def _larger_terms(left: Expr, right: Expr) -> Expr:
     return Expr({m: c for m, c in terms.items() if c})
 
 
-def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[float, int, int]:
-    """The two that are replaced with the least growth of the maximum, relative to it, at any sample, behind
-    that growth; of those alike the two with the most terms.
+def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, int]:
+    """Return the two that are replaced with the least growth of the maximum, relative to it, at any sample.
+
+    Of those alike they are the two with the most terms.
     """
     monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
     matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
@@ -244,7 +235,7 @@ def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[float,
             candidate = (round(cost, 9), -length, left, left + 1 + offset)
             best = candidate if best is None else min(best, candidate)
     assert best is not None
-    return best[0], best[2], best[3]
+    return best[2], best[3]
 
 
 def _alone(monomial: Monomial) -> Expr:
@@ -258,10 +249,9 @@ class Dominance:
     """`reaches` and `align` over one domain.
 
     What fails at a sample binding is never asked; what can be seen costs little.  `prover_budget` is how many
-    questions the prover is asked about the rest, those left open counted `OPEN` times; then none any more:
-    offsets keep alternatives that they could do without, nothing is lost.  `most` differences are looked at
-    closely.  `raised` counts the sums that took the place of others which they only bound.  What is compared
-    is counted in `budget`, in terms.
+    questions the prover is asked about the rest; then none any more: offsets keep alternatives that they
+    could do without, nothing is lost.  `most` differences are looked at closely.  `raised` counts the sums
+    that took the place of others which they only bound.  What is compared is counted in `budget`, in terms.
     """
 
     __slots__ = (
@@ -363,7 +353,7 @@ class Dominance:
             return False
         self.budget.spend(ASKED)
         proof = self._prover.prove(condition, self._domain, explain=False)
-        self._budget -= OPEN if proof.unknown else 1
+        self._budget -= 1
         return proof.verdict is Verdict.ALWAYS_VALID
 
     def _always_zero(self, remainder: Expr) -> bool:

@@ -55,7 +55,7 @@ def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
 def test_a_storage_of_many_sizes_says_that_it_is_above_the_largest() -> None:
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") for i in range(25)]
     storages = [replace(buffer(i, size, i, i + 1), grounded=True) for i, size in enumerate(sizes)]
-    with patch.object(offsets, "ENOUGH_TERMS", 8), patch.object(offsets, "MOST_TERMS", 8):
+    with patch.object(offsets, "MOST_TERMS", 8):
         first, *_ = found(storages)
     (rung,) = first.rungs
     assert rung.kind == "bounds" and rung.ratio > 1
@@ -73,7 +73,7 @@ def test_a_search_that_ends_above_the_floor_says_so() -> None:
 def test_many_symbols_give_sums_that_bound_others() -> None:
     """All 24 sums of neighbours are at the floor somewhere: fewer of them are more than is needed."""
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
-    with patch.object(offsets, "ENOUGH_TERMS", 64), patch.object(offsets, "MOST_TERMS", 64):
+    with patch.object(offsets, "MOST_TERMS", 64):
         first, *_ = found([buffer(i, size, i, i + 2) for i, size in enumerate(sizes)])
     (rung,) = first.rungs
     assert rung.kind == "bounds" and rung.ratio > 1
@@ -100,7 +100,6 @@ def test_formulas_that_bound_others_are_loose_by_what_they_add() -> None:
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
     search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover())
     with (
-        patch.object(offsets, "ENOUGH_TERMS", 64),
         patch.object(offsets, "MOST_TERMS", 64),
         pytest.raises(LooseError),
     ):
