@@ -22,7 +22,7 @@ from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Max, Min, Select, maximum
-from symalloc.size.condition import Condition, le
+from symalloc.size.condition import Condition, Relation, le
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Monomial, from_atom, multiply
 
 
@@ -146,6 +146,7 @@ class ObligationProver:
     order: SyntacticOrder
     magnitudes: Magnitudes
     guarded: dict[Var | None, Domain] = field(default_factory=dict)
+    limits: dict[int, list[Expr]] = field(default_factory=dict)
     bounded: dict[tuple[int, Expr], bool] = field(default_factory=dict)
     seen: dict[Side, bool] = field(default_factory=dict)
 
@@ -216,7 +217,20 @@ class ObligationProver:
         if found is None:
             bound, scale = self.magnitudes.scaled(value)
             excess = bound - scale * INT64_MAX
-            found = self.bounded[key] = self.prover.prove(le(excess, 0), domain, explain=False).holds
+            known = any(_follows(excess, limit) for limit in self._limits(domain))
+            found = self.bounded[key] = known or self.prover.prove(le(excess, 0), domain, explain=False).holds
+        return found
+
+    def _limits(self, domain: Domain) -> list[Expr]:
+        """The assumptions `expr <= 0` of whose terms only the constant one is ever negative."""
+        found = self.limits.get(id(domain))
+        if found is None:
+            relations = (a for a in domain.assumptions if isinstance(a, Relation) and a.operator == "<=")
+            found = self.limits[id(domain)] = [
+                a.expr
+                for a in relations
+                if all(c > 0 and self.order.never_negative(m) for m, c in a.expr.terms.items() if m)
+            ]
         return found
 
     def _seen(self, low: Expr, high: Expr) -> bool:
@@ -224,6 +238,22 @@ class ObligationProver:
         if found is None:
             found = self.seen[low, high] = self.order.at_most(low, high)
         return found
+
+
+def _follows(low: Expr, known: Expr) -> bool:
+    """Return whether `low <= 0` follows from `known <= 0`, a multiple of which exceeds it term by term.
+
+    Both are polynomials over what is >= 0, with no negative term but the constant ones.
+    """
+    times, over = 0, 1  # the factor of `known`
+    for monomial, coefficient in low.terms.items():
+        if monomial:
+            have = known.terms.get(monomial, 0)
+            if not have:
+                return False
+            if coefficient * over > times * have:
+                times, over = coefficient, have
+    return low.terms.get((), 0) * over <= times * known.terms.get((), 0)
 
 
 def _in_maxima(value: Expr) -> Iterator[Expr]:
