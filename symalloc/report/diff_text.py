@@ -10,10 +10,10 @@ from symalloc.planner.plan_diff.compare_plans import (
     MeasureChange,
     PlanDiff,
     SampleChange,
+    TensorChanges,
     Trend,
 )
 from symalloc.planner.plan_diff.plan_record import Measure, TensorRecord
-from symalloc.planner.plan_diff.tensor_changes import TensorChanges
 from symalloc.report.fit_text import binding_text
 from symalloc.report.quantities import columns, human_bytes, times
 from symalloc.shown import counted
