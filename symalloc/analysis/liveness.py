@@ -219,9 +219,12 @@ def find_live_ranges(
     positions = _Positions(points_to, region_set(wanted), once=once)
     run, phis = _PointRun(), positions.phis
     touched = {point: effect.touched for point, effect in enumerate(effects) if effect is not NO_EFFECT}
+    begins = positions.begins(touched)
     for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions(), [*touched]):
         if point not in touched:
             continue
+        while begins and begins[-1][0] > point:
+            positions.waiting |= begins.pop()[1]
         now = touched[point]
         live = positions.roots(now | later.contents)
         if point in needed_at:
@@ -231,21 +234,21 @@ def find_live_ranges(
             positions.take(run)
             run = _PointRun(undecided=undecided)
         if undecided:
-            run.points.append((point, live))
+            run.points.append((point, live, positions.waiting))
         else:
-            positions.tick(point, live)
+            positions.tick(point, live & ~positions.waiting)
     positions.take(run)
-    return positions.ranges(touched)
+    return positions.ranges()
 
 
 @dataclass(slots=True)
 class _PointRun:
     """Points in a row, the last one first, at which the same phis are `undecided`, each with the roots live
-    whatever they are.
+    whatever they are, and those that nothing has touched yet.
     """
 
     undecided: RegionSet = NO_REGIONS
-    points: list[tuple[int, RegionSet]] = field(default_factory=list)
+    points: list[tuple[int, RegionSet, RegionSet]] = field(default_factory=list)
 
 
 class _Positions:
@@ -259,6 +262,7 @@ class _Positions:
             self.phis |= phi if self.roots(points_to.resolve(phi)) else NO_REGIONS
         self.points: list[int] = []  # the program point of each position, the last one first
         self.live = NO_REGIONS
+        self.waiting = NO_REGIONS  # the roots that are first touched behind where the walk is
         self.open: dict[int, int] = {}  # by root that is live, the last position at which it is
         self.found: dict[int, list[tuple[int, int]]] = {}
 
@@ -272,8 +276,8 @@ class _Positions:
     def take(self, run: _PointRun) -> None:
         """Count the positions of a run, once for each outcome of its phis."""
         for chosen in reversed(self.outcomes(run.undecided)) if run.points else ():
-            for point, live in run.points:
-                self.tick(point, live | chosen)
+            for point, live, waiting in run.points:
+                self.tick(point, (live | chosen) & ~waiting)
 
     def tick(self, point: int, live: RegionSet) -> None:
         """Count the position in front of those so far, at which the roots `live` are needed."""
@@ -288,18 +292,15 @@ class _Positions:
         self.live = live
         self.points.append(point)
 
-    def ranges(self, touched: Mapping[int, RegionSet]) -> LiveRanges:
-        """The live ranges, once all positions were counted, from the first that has `touched` a root on."""
+    def ranges(self) -> LiveRanges:
+        """The live ranges, once all positions were counted."""
         self.tick(-1, NO_REGIONS)
         self.points.pop()
         self.points.reverse()
-        begun, count, points = self.begun(touched), len(self.points), self.points
+        count, points = len(self.points), self.points
         found: dict[int, LiveRange] = {}
         for root in sorted(self.found):
-            since = begun.get(root, 0)
-            live = tuple(
-                [(max(count - a, since), count - b) for a, b in self.found[root][::-1] if count - b > since]
-            )
+            live = tuple([(count - a, count - b) for a, b in self.found[root][::-1]])
             first, last = points[live[0][0]], points[live[-1][1] - 1]
             if len(live) > 1:  # paths are laid out one behind the other
                 first = min(points[begin] for begin, _ in live)
@@ -307,17 +308,17 @@ class _Positions:
             found[root] = from_fields(LiveRange, (live, first, last))
         return LiveRanges(found, points)
 
-    def begun(self, touched: Mapping[int, RegionSet]) -> Mapping[int, int]:
-        """The first position at which something touches each root."""
-        found: dict[int, int] = {}
+    def begins(self, touched: Mapping[int, RegionSet]) -> list[tuple[int, RegionSet]]:
+        """The points that touch roots first, in order, each with these roots."""
+        found: list[tuple[int, RegionSet]] = []
         before = NO_REGIONS
-        for position, point in enumerate(self.points):
+        for point in sorted(touched):
             now = touched[point]
             if now & ~before:
                 fresh = self.roots(self.points_to.resolve(now)) & ~before
                 before |= fresh | now
-                for root in members(fresh):
-                    found[root] = position
+                if fresh:
+                    found.append((point, fresh))
         return found
 
     # -- phis ------------------------------------------------------------------------------------------------
