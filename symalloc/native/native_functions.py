@@ -24,5 +24,4 @@ class _Functions:
 
 
 pool_functions = _Functions("symalloc.pool.")
-arena_functions = _Functions("symalloc.arenas.")
 packer_functions = _Functions("symalloc.packer.")

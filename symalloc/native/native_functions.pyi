@@ -32,12 +32,6 @@ class SearchObject:
 class GraphObject:
     """An interference graph of buffers, `symalloc.packer.Graph` of tvm-ffi."""
 
-class ColumnsObject:
-    """The columns of a call, `symalloc.arenas.Columns` of tvm-ffi."""
-
-class TimelineObject:
-    """The bytes that tensors take at some bindings, `symalloc.arenas.Timeline` of tvm-ffi."""
-
 class BoundAlloc(Protocol):
     """`alloc` of one pool: a handle; raises OutOfMemoryError."""
 
@@ -216,83 +210,5 @@ class _PackerFunctions:
         int64: the steps taken, the work, an order.
         """
 
-class _ArenaFunctions:
-    def columns(
-        self,
-        count: int,
-        straight: bool,
-        all_known: bool,
-        alike: bool,
-        late: bool,
-        tenants: bytes,
-        held: bytes,
-        live: bytes,
-        chains: bytes,
-        paths: bytes,
-        steps: bytes,
-        /,
-    ) -> ColumnsObject:
-        """`tenants` are int64, as symalloc/planner/buffers/native_columns.py has them, the rest int32: lists
-        of the records there, `paths` records.  Raises ValueError where they do not fit together.
-        """
-
-    def timeline(self, columns: ColumnsObject, sizes: NativeTensor, exact: bool, /) -> TimelineObject:
-        """`sizes` has a row of float64 for each tensor, as wide as there are bindings."""
-
-    def load(
-        self, timeline: TimelineObject, members: bytes, first: int, last: int, found: NativeTensor, /
-    ) -> None:
-        """`members` are int32; fills `found`, a row of float64 for each column."""
-
-    def height(self, timeline: TimelineObject, members: bytes, /) -> bytes:
-        """`members` are int32; the answer is one float64 for each binding."""
-
-    def arenas(self, timeline: TimelineObject, groups: bytes, lent: bytes, found: NativeTensor, /) -> None:
-        """Lists of int32, and an int32 for each; fills `found` as `load` does."""
-
-    def peaks(
-        self, timeline: TimelineObject, groups: bytes, lent: bytes, bounds: bytes, found: NativeTensor, /
-    ) -> None:
-        """As `arenas`; fills `found`, a row for each path, whose columns are those between two of `bounds`,
-        int32.
-        """
-
-    def first_fit(
-        self,
-        timeline: TimelineObject,
-        shares: bytes,
-        scale: NativeTensor,
-        room: NativeTensor,
-        spare: NativeTensor,
-        groups: bytes,
-        opened: bytes,
-        order: bytes,
-        counted: bool,
-        spread: int,
-        most_tried: int,
-        most_work: int,
-        trial: int,
-        /,
-    ) -> bytes | None:
-        """Tensors are float64, a row for each column; `groups` int32 lists, `opened` and `order` int32.  The
-        answer is int32: how many there are in each group, and which.
-        """
-
-    def merge(
-        self,
-        timeline: TimelineObject,
-        spare: NativeTensor,
-        groups: bytes,
-        many: bool,
-        most_tried: int,
-        reach: int,
-        most_together: int,
-        most_work: int,
-        trial: int,
-        /,
-    ) -> bytes:
-        """As `first_fit`."""
-
 pool_functions: _PoolFunctions
-arena_functions: _ArenaFunctions
 packer_functions: _PackerFunctions

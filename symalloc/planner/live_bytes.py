@@ -1,4 +1,4 @@
-"""The floor at given bindings: the most bytes that are live together."""
+"""The floor at given bindings: the most bytes that are live together, and how much more an arena takes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from itertools import accumulate
 
 import numpy as np
 
-from symalloc.planner.grid import EXACT, Grid, Values
+from symalloc.planner.grid import EXACT, Grid, Values, grid_within, sample_grid
 from symalloc.planner.interference import events_of
 from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.shapes import ExtentBounds, worst_shapes
+from symalloc.prover.domain import Domain
 from symalloc.size.expr import Expr
 
+MOST_STARTS = 2048  # shapes that the search for the worst ratio starts from
 MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
 
 
@@ -81,3 +84,23 @@ class LiveBytes:
             now[kind] += 1 if begins else -1
             rising = begins
         return np.array(list(found), dtype=np.float64).reshape(len(found), len(self.sizes))
+
+
+def worst_ratio(live: LiveBytes, size: Expr, domain: Domain, names: Sequence[str]) -> float:
+    """Return how many times the bytes that are `live` together `size` is at most, at least 1.
+
+    Looked at are the samples of `domain`, and shapes that a search goes through: at others it may be more.
+    """
+    samples = sample_grid(domain, names)
+    found = [1.0, *(taken / max(floor, 1) for taken, floor in live.beside(size, samples))]
+
+    def excesses(wanted: Grid) -> tuple[Grid, Values] | None:
+        grid = grid_within(domain, samples.names, wanted.points)
+        ratios = live.ratios(size, grid) if len(grid) else None
+        if ratios is None:
+            return None
+        found.append(float(ratios.max()))
+        return grid, np.maximum(ratios - 1, 0.0)
+
+    worst_shapes(samples.names, ExtentBounds(), excesses, MOST_STARTS)
+    return max(found)

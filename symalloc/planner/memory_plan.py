@@ -34,7 +34,8 @@ class Buffer:
     where there is no program.  `grounded`: it must lie at the start of a storage.  Buffers of equal device,
     scope and `arena` share an arena (see `Arena`), all of whose sizes are known behind `defined_by`.
     `returned`: it is a result of the function, and the memory of the arena is its own: the others are dead
-    before it is made.  `lendable`: a caller may hold the arena for all of the call.
+    before it is made.  `lendable`: a caller may hold the arena for all of the call.  `made` is the program
+    point of its allocation, and `known` that behind which its size is known, -1 at entry.
     """
 
     id: int
@@ -54,6 +55,8 @@ class Buffer:
     arena: int = 0
     returned: bool = False
     lendable: bool = True
+    made: int = 0
+    known: int = -1
 
 
 @record(kw_only=False)
@@ -65,13 +68,24 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherArena:
+    """The reason why an arena is not one with the first: without it a call takes `saves` bytes more at the
+    binding `at`, or its tensors cannot lie there.
+    """
+
+    reason: str
+    saves: int = 0
+    at: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
     """One reserved stretch of `size` bytes on one device and memory scope, and what lies in it.
 
     It is reserved in front of the first instruction that needs it, in the innermost block that holds all of
     them, and released behind the last.  Its size is known at entry, or behind the instruction `defined_by`,
     which binds the last symbol that it is sized by (a match_cast).  `raised` counts the sums in its formulas
-    that took the place of others which they only bound.
+    that took the place of others which they only bound.  `further`: why it is not one with the first.
     """
 
     device: int = 0
@@ -80,6 +94,7 @@ class Arena:
     placements: tuple[Placement, ...]
     defined_by: Var | None = None
     raised: int = 0
+    further: FurtherArena | None = None
 
     @classmethod
     def of(cls, size: Expr, placements: Iterable[Placement]) -> Arena:

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.planner.alike import PlannedBefore, planned_alike, structure
-from symalloc.planner.buffers.arena_assignment import GivenUp
+from symalloc.planner.buffers.assignment import UNRESTRICTED, Assignment, Restrictions, assign
 from symalloc.planner.buffers.call_timeline import CallProfile
-from symalloc.planner.buffers.candidates import find_buffers, find_candidates
+from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
 from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.layout_ladder import LayoutSearch, LooseError, OutgrownError
-from symalloc.planner.memory_plan import Buffer, Plan, Rung
+from symalloc.planner.layouts import Layout, LayoutSearch
+from symalloc.planner.memory_plan import Plan, Rung
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.plan_budget import PlanBudget
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.shapes import ExtentBounds
+from symalloc.planner.stack import SearchResult
 from symalloc.program.ir import DeclaredBound, Program, Var
-from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 
 _LOG = logging.getLogger("symalloc")
 
-LOOSE = 1.02  # times its floor
+LOOSE = 1.02  # times its floor, from which another choice of arenas may take less
+MOST_ASSIGNMENTS, ALL = 3, 1000  # that are tried one after the other; the last has many arenas
 NEGLIGIBLE = 1e-9
 SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
 UNPROVED = "no stacking was proved; buffers share whole storages"
-MOST_PASSED = 2  # assignments that are given up because an arena is loose
-ASSIGNED_EACH = 100  # what an assignment to arenas counts, for each tensor
 
 
 def plan_program(
@@ -56,12 +54,9 @@ def plan_program(
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
-    profiles: dict[str, CallProfile] = {}
     shared = _Shared()
     for name in analyses:
-        plans[name] = _plan_function(
-            name, program, analyses, plans, profiles, prover, options, grounded, shared
-        )
+        plans[name] = _plan_function(name, program, analyses, plans, prover, options, grounded, shared)
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
         write_certificate(options.certificate, certify(plans, analyses, prover))
@@ -78,10 +73,13 @@ def certify(
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """Plans by structure and sizes over the same symbols, which functions of one program have in common."""
+    """The things that functions of one program share: sizes over the same symbols, stackings of equal
+    structure, and the profiles of those that others call.
+    """
 
-    planned: dict[Hashable, PlannedBefore] = field(default_factory=dict)
     sizes: dict[Hashable, Sizes] = field(default_factory=dict)
+    stackings: dict[Hashable, SearchResult] = field(default_factory=dict)
+    profiles: dict[str, CallProfile] = field(default_factory=dict)
 
     def sizes_of(
         self, known: KnownSymbols, prover: Prover, bounds: Sequence[DeclaredBound], *, reserve: bool
@@ -100,63 +98,87 @@ def _plan_function(
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
     plans: Mapping[str, Plan],
-    profiles: dict[str, CallProfile],
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var] | None,
     shared: _Shared,
 ) -> Plan:
-    """Return a proved plan for the function `name`, and note its profile where others call it.
+    """Return the first proved plan of the function `name`: as `options` ask, else with whole storages.
 
-    `plans` and `profiles` are those of the functions that it calls.
+    `plans` are those of the functions that it calls.  Raises PlanRefusedError.
     """
-    function = program.functions[name]
-    known = known_symbols(analyses[name].cfg)
-    bounds = enforced(function, known.domain, options.bounds)
-    sizes = shared.sizes_of(known, prover, bounds, reserve=options.bounds == "reserve")
-    candidates = find_candidates(
-        program, analyses, name, sizes, plans, profiles, options=options, grounded=grounded
-    )
-    key = structure(function, candidates, bounds) if len(analyses) > 1 else None
-    before = shared.planned.get(key) if key is not None else None
-    if before is not None:
-        if before.plan.function in profiles:
-            profiles[name] = profiles[before.plan.function]
-        return planned_alike(before, name, candidates)
-    given_up, fallen, first = GivenUp(), False, candidates
-    tensors = 0 if candidates.assignment is None else len(candidates.assignment.candidates)
-    stacking = options.flavour != "storages"
-    budget = PlanBudget.of(options.effort, tensors) if stacking else PlanBudget()
-    found = LayoutSearch(function=function, domain=sizes.domain, prover=prover, budget=budget)
-    while True:
-        buffers, unplanned, profile, spread = find_buffers(candidates, given_up)
-        if profile is not None:
-            profiles[name] = profile
-        rungs = _rungs(buffers, spread, fallen=fallen)
-        plan = Plan(function=name, unplanned=unplanned, guards=bound_guards(bounds), rungs=rungs)
-        loosest = LOOSE if stacking and not options.graphs else inf
-        budget.spend(ASSIGNED_EACH * tensors)
-        try:
-            proved = _proved(plan, found, buffers, known.domain, options, loosest)
-            _log(proved, found.budget)
-            if key is not None:
-                shared.planned[key] = PlannedBefore(plan=proved, candidates=first)
-            return proved
-        except LooseError:
-            passed = given_up.passed if given_up.merging else given_up.passed + 1
-            given_up = replace(given_up, passed=passed, merging=not given_up.merging)
-            if passed <= MOST_PASSED and not budget.exhausted:
+    function, known = program.functions[name], known_symbols(analyses[name].cfg)
+    bounds, reserve = enforced(function, known.domain, options.bounds), options.bounds == "reserve"
+    sizes = shared.sizes_of(known, prover, bounds, reserve=reserve)
+    upper = function.declared_upper if reserve else {}
+    extents = ExtentBounds(function.declared_lower, upper, known.may_be_negative)
+    faults: tuple[PlanFault, ...] = ()
+    for storages in (False, True) if options.flavour != "storages" else (True,):
+        candidates = find_candidates(
+            program, analyses, name, sizes, plans, storages=storages, grounded=grounded
+        )
+        search = LayoutSearch(
+            function=function,
+            domain=sizes.domain,
+            prover=prover,
+            options=options,
+            budget=PlanBudget() if storages else PlanBudget.of(options.effort, len(candidates.buffers)),
+            known=shared.stackings,
+        )
+        for found, layout in _layouts(candidates, search, extents, shared):
+            bare = Plan(
+                function=name,
+                unplanned=(*candidates.left, *left_alone(found.lone)),
+                guards=bound_guards(bounds),
+                rungs=_rungs(found, fallen=storages and options.flavour != "storages"),
+            )
+            plan = _with_layout(bare, found, layout, search)
+            faults = validate(plan, known.domain, prover)
+            if not faults:
+                if found.profile is not None:
+                    shared.profiles[name] = found.profile
+                _log(plan, search.budget)
+                return plan
+            if any(fault.binding is not None for fault in faults):
+                raise PlanRefusedError.of(name, faults)
+    raise PlanRefusedError.of(name, faults)
+
+
+def _layouts(
+    candidates: Candidates, search: LayoutSearch, bounds: ExtentBounds, shared: _Shared
+) -> Iterator[tuple[Assignment, Layout]]:
+    """Yield assignments with their layouts, none of which makes the memory of a result larger than that is.
+
+    Those that are not packed tight come last, the tightest of them first.
+    """
+    restrictions, loose = UNRESTRICTED, []
+    for left in reversed(range(MOST_ASSIGNMENTS)):
+        found = assign(candidates, shared.profiles, bounds, search.options, restrictions=restrictions)
+        outgrown: set[Var] = set()
+        for layout in search.layouts(found.arenas):
+            outgrown |= layout.outgrown
+            if layout.outgrown:
                 continue
-        except OutgrownError as error:
-            given_up = replace(given_up, barred=given_up.barred | error.results)
-            continue
-        except _UnprovedError as error:
-            if not stacking:
-                raise PlanRefusedError.of(name, error.faults) from None
-        options, given_up = replace(options, flavour="storages"), GivenUp()
-        stacking, fallen = False, True
-        found = replace(found, budget=PlanBudget())  # this rung is the last
-        candidates = find_candidates(program, analyses, name, sizes, plans, profiles, options=options)
+            if layout.ratio <= LOOSE or search.options.graphs:
+                yield found, layout
+            else:
+                loose.append((found, layout))
+        skip = restrictions.skip + (not outgrown) if left > 1 else ALL
+        excluded = restrictions.excluded_results | outgrown
+        restrictions = Restrictions(excluded_results=excluded, skip=skip)
+    yield from sorted(loose, key=lambda one: one[1].ratio)
+
+
+def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSearch) -> Plan:
+    pairs = zip(layout.arenas, found.further, strict=True)
+    arenas = tuple(arena if why is None else replace(arena, further=why) for arena, why in pairs)
+    return replace(
+        bare,
+        arenas=arenas,
+        guards=(*bare.guards, *guards(arenas, search.domain, search.prover)),
+        representative=layout.representative,
+        rungs=(*bare.rungs, *layout.rungs),
+    )
 
 
 def _log(plan: Plan, budget: PlanBudget) -> None:
@@ -167,50 +189,12 @@ def _log(plan: Plan, budget: PlanBudget) -> None:
         )
 
 
-def _rungs(buffers: Sequence[Buffer], spread: float, *, fallen: bool) -> tuple[Rung, ...]:
-    """Return the rung that an assignment with `spread` stands on; `fallen`: nothing else was proved."""
+def _rungs(found: Assignment, *, fallen: bool) -> tuple[Rung, ...]:
+    """Return the rung that an assignment stands on; `fallen`: nothing else was proved."""
     if fallen:
-        return (Rung(kind="storages", reason=UNPROVED, ratio=spread),)
-    if spread <= 1 + NEGLIGIBLE:
+        return (Rung(kind="storages", reason=UNPROVED, ratio=found.spread),)
+    if found.spread <= 1 + NEGLIGIBLE:
         return ()
-    if any(b.grounded for b in buffers):
-        return (Rung(kind="storages", reason=WHOLE, ratio=spread),)
-    return (Rung(kind="arenas", reason=SEVERAL, ratio=spread),)
-
-
-class _UnprovedError(Exception):
-    """No layout was proved, nor refuted at a binding."""
-
-    def __init__(self, faults: tuple[PlanFault, ...]) -> None:
-        super().__init__()
-        self.faults = faults
-
-
-def _proved(
-    bare: Plan,
-    found: LayoutSearch,
-    buffers: Sequence[Buffer],
-    domain: Domain,
-    options: PlanOptions,
-    loosest: float,
-) -> Plan:
-    """Return `bare`, whose guards hold in the domain of `found`, with `buffers` in arenas, over `domain`.
-
-    Raises as `LayoutSearch.layouts` does, PlanRefusedError where a layout is wrong at a binding, and
-    _UnprovedError where none is proved.
-    """
-    faults: tuple[PlanFault, ...] = ()
-    for layout in found.layouts(buffers, options, loosest=loosest):
-        plan = replace(
-            bare,
-            arenas=layout.arenas,
-            guards=(*bare.guards, *guards(layout.arenas, found.domain, found.prover)),
-            representative=layout.representative,
-            rungs=(*bare.rungs, *layout.rungs),
-        )
-        faults = validate(plan, domain, found.prover)
-        if not faults:
-            return plan
-        if any(fault.binding is not None for fault in faults):
-            raise PlanRefusedError.of(bare.function, faults)
-    raise _UnprovedError(faults)
+    if any(b.grounded for arena in found.arenas for b in arena):
+        return (Rung(kind="storages", reason=WHOLE, ratio=found.spread),)
+    return (Rung(kind="arenas", reason=SEVERAL, ratio=found.spread),)

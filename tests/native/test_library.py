@@ -18,7 +18,6 @@ from tests.pool.library import need_native
 STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
 ROOMS = {
     "pool": "_PoolFunctions",
-    "arenas": "_ArenaFunctions",
     "packer": "_PackerFunctions",
 }
 # registered under the same prefix: called by compiled programs alone, and one of Python's

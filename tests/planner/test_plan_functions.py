@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layout_ladder, plan_budget, plan_functions
+from symalloc.planner import layouts, plan_budget, plan_functions
 from symalloc.planner import offsets as offsets_module
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.layout_ladder import Layout, LayoutSearch, LooseError
+from symalloc.planner.layouts import Layout, LayoutSearch
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.offsets import assemble
 from symalloc.planner.plan_functions import plan_program
@@ -82,12 +81,12 @@ def test_whole_storages_put_everything_at_offset_zero() -> None:
 
 
 def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says_so() -> None:
-    layouts, asked = LayoutSearch.layouts, 0
+    real, asked = LayoutSearch.layouts, 0
 
     def unproved(*args: Any, **named: Any) -> Iterator[Layout]:
         nonlocal asked
         asked += 1
-        return layouts(*args, **named) if asked > 1 else iter(())
+        return real(*args, **named) if asked > 3 else iter(())
 
     program = simple("64*n", "32*n", "64*n", "32*n")
     with patch.object(LayoutSearch, "layouts", unproved):
@@ -97,27 +96,12 @@ def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says
     assert len(plan.arenas) > 1 and all(p.offset == 0 for a in plan.arenas for p in a.placements)
 
 
-def test_what_takes_too_much_comparing_shares_whole_storages() -> None:
+def test_what_takes_too_much_comparing_shares_less() -> None:
     program = simple("64*n", "32*n", "64*n", "32*n")
     with patch.object(offsets_module, "MOST_COMPARED", -2):  # spent before the first
         plan = only(plan_program(program, Prover()))
-    (rung,) = plan.rungs
-    assert rung.kind == "storages" and rung.ratio >= 1
     assert validate(plan, Domain(), Prover(), machine=False) == ()
     assert all(p.offset == 0 for a in plan.arenas for p in a.placements)
-
-
-def test_where_all_arenas_are_loose_storages_are_shared() -> None:
-    layouts = LayoutSearch.layouts
-
-    def loose(*args: Any, loosest: float, **named: Any) -> Iterator[Layout]:
-        if loosest < inf:
-            raise LooseError
-        return layouts(*args, loosest=loosest, **named)
-
-    with patch.object(LayoutSearch, "layouts", loose):
-        plan = only(plan_program(simple("64*n", "32*n", "64*n", "32*n"), Prover()))
-    assert [rung.kind for rung in plan.rungs] == ["storages"]
 
 
 def test_what_exhausts_the_budget_shares_whole_storages() -> None:
@@ -141,11 +125,11 @@ def test_constant_arenas_end_before_results_are_made() -> None:
     """The second tensor is dead when the result is made, which is as large."""
     x = param("x", "n")
     body = Body(x, name="main")
-    first, second, third = (fresh(body, "64*n", name) for name in "abc")
+    first, second, third = (fresh(body, "65536*n", name) for name in "abc")
     body.call("copy", x, first, second)
     body.call("copy", second, third)
     body.call("read", first, third)
-    result = fresh(body, "64*n", "r")
+    result = fresh(body, "65536*n", "r")
     body.call("copy", third, result)
     function = replace(body.finish(result, symbols={"n": Origin.DIMENSION}), declared_upper={"n": 8})
     plan = only(plan_program(program_of(function), Prover(), options=PlanOptions(bounds="reserve")))
@@ -176,7 +160,7 @@ def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp
 
     options = PlanOptions(certificate=tmp_path / "proof")
     with (
-        patch.object(layout_ladder, "assemble", wrong),
+        patch.object(layouts, "assemble", wrong),
         pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
     ):
         plan_program(simple("64*n", "64*n"), Prover(), options=options)

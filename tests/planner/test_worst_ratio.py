@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from symalloc.planner.live_bytes import LiveBytes
+from symalloc.planner.live_bytes import LiveBytes, worst_ratio
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.worst_ratio import worst_ratio
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.expr import floordiv, symbol

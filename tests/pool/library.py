@@ -70,7 +70,7 @@ def _current(library: Path) -> bool:
         SOURCES / "CMakeLists.txt",
         *(
             f
-            for room in ("arenas", "bindings", "include/symalloc", "packer", "pool")
+            for room in ("bindings", "include/symalloc", "packer", "pool")
             for f in (SOURCES / room).iterdir()
         ),
     ]

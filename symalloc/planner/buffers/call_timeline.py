@@ -1,36 +1,312 @@
 """The bytes that a call takes over time on one device and scope, as arrays over sample bindings.
 
-There is a row for each of its `CallColumns`.  The *limit* is what the call takes at most where
-every tensor has memory of its own from its first use to its last, results from their first use to the end: on
-each path, at each binding.  A group of tensors that share an arena takes what they need at most, from where
-the arena is reserved to the last use of one of them.
-
-Where the limit of each path is the same all along it, the most that is taken on it is all there is to
-judge: then there is a row for each path, and none for each column is made before it is asked for.
+A *column* is a moment of a call at which something begins to live or an If is decided, path after path;
+between two of them what is taken only shrinks.  The *limit* is what the call takes at most where every tensor
+has memory of its own from its first use to its last, results from their first use to the end: on each path,
+at each binding.  Buffers that share an arena take what they need at most, from where the arena is reserved to
+the last use of one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from symalloc.analysis.liveness import Intervals
 from symalloc.planner.buffers.branch_limits import least_on_paths
-from symalloc.planner.buffers.call_columns import CallColumns, Held, HeldBytes, bounds_of
-from symalloc.planner.buffers.held_sums import HeldColumns, Numbers, held_sums
-from symalloc.planner.buffers.native_timeline import NativeTimeline, native_timeline
-from symalloc.planner.buffers.path_lifetimes import CalleeRange
-from symalloc.planner.buffers.sample_shapes import SizeTable, symbols_of
-from symalloc.planner.grid import EXACT, Grid, Values
-from symalloc.size.expr import Expr
+from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
+from symalloc.planner.grid import Grid, Values
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.shapes import SizeTable, symbols_of
+from symalloc.program.control_flow import BlockNesting, ReservationPoint
+from symalloc.program.types import ALIGNMENT
+from symalloc.size.expr import Expr, round_up
 
-FEW = 16  # tensors, which are added up one by one
-MANY = 2000  # tensors, of which few kinds are summed up as fast by numpy, and which take long to hand over
+Groups: TypeAlias = Sequence[Sequence[int]]
+"""The members of each arena, by index among the buffers of a timeline."""
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+SHARE, SPARE = 0.02, 65536
+"""A call may take more than the unplanned one by this share of it, or so many bytes, so that it has fewer
+arenas.
+"""
+
 NO_LIMIT = 1e300
+BETWEEN = 2.0**-12  # positions between Ifs that are decided at one
+
+
+class Held(NamedTuple):
+    """The columns [begin, end) of one path during which memory is held."""
+
+    path: int
+    begin: int
+    end: int
+
+
+class HeldBytes(NamedTuple):
+    """Bytes that are taken while they are held."""
+
+    size: Expr
+    held: tuple[Held, ...]
+
+
+class CallColumns:
+    """The columns of buffers, by index, and of arenas of them; `held` has those of each buffer.
+
+    `paths` are those by number: all of the text is not one of them.  `unplanned` is memory that no plan
+    places, and `calls` the columns at which functions of `known` names are called.  `path_dependent` are
+    buffers that keep memory of their own, for they are live on some paths through a part of the text and not
+    on others; `path_dependent_bytes` is what all of these may take at once, besides the limit.  With `apart`
+    buffers of constant size share with their like only.
+    """
+
+    def __init__(
+        self,
+        buffers: Sequence[Buffer],
+        paths: Sequence[PathLifetimes],
+        nesting: BlockNesting,
+        known: Container[str],
+        *,
+        apart: bool = False,
+    ) -> None:
+        self.buffers, self.nesting, self.lifetimes = buffers, nesting, paths
+        self.sizes = [_taken(buffer) for buffer in buffers]
+        self.kinds = [(b.grounded, apart and b.size.as_constant is not None) for b in buffers]
+        self.paths = [number for number, path in enumerate(paths) if not path.text]
+        self.starts: list[list[float]] = []
+        self.steps: list[list[int]] = []
+        self.offsets = [0]
+        self.decided = [_decided(path.steps, path.tested.values()) for path in paths]
+        for path, decided in zip(paths, self.decided, strict=True):
+            at = _moments(path, buffers) | {moment: branch for branch, moment in decided.items()}
+            starts = sorted(at)
+            self.starts.append(starts)
+            self.steps.append([at[start] for start in starts])
+            self.offsets.append(self.offsets[-1] + len(starts))
+        self._sorted = [sorted(steps) for steps in self.steps]
+        self._latest = [list(accumulate(steps, max)) for steps in self.steps]
+        self._begins: dict[ReservationPoint, Sequence[tuple[int, int, int]]] = {}
+        self._past: dict[tuple[tuple[int, tuple[int, int]], ...], Sequence[int]] = {}
+        self.made = [bisect_left(self.steps[0], b.made) for b in buffers]
+        self.held = [tuple(self._spans(b.id, paths)) for b in buffers]
+        self.unplanned = [
+            HeldBytes(u.size, (self._span(number, u.live),))
+            for number, path in enumerate(paths)
+            for u in path.unplanned
+            if u.size is not None
+        ]
+        self.path_dependent: frozenset[int] = frozenset()
+        self.path_dependent_bytes: Sequence[HeldBytes] = ()
+        self.merged = any(path.merged for path in paths)
+        if self.merged:
+            self._set_apart(paths[0])
+        self.has_late_sizes = any(b.known >= 0 for b in buffers)
+        self.calls = list(self._calls(paths, known))
+
+    def __len__(self) -> int:
+        return self.offsets[-1]
+
+    @property
+    def straight(self) -> bool:
+        """True where the function does not branch."""
+        return not self.nesting.cfg.joins
+
+    @cached_property
+    def _flat(self) -> tuple[Numbers, Numbers, Numbers]:
+        """The spans of all buffers: whose each is, its begin, and its end."""
+        return _flat(self.held)
+
+    def spans_of(self, members: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
+        """The spans of `members`: whose each is, by index among all, its begin, and its end."""
+        owners, begins, ends = self._flat
+        wanted = np.zeros(len(self.held), dtype=np.bool_)
+        wanted[list(members)] = True
+        chosen = wanted[owners]
+        return owners[chosen], begins[chosen], ends[chosen]
+
+    def _set_apart(self, text: PathLifetimes) -> None:
+        """Leave out what lives on some paths through a part of the text and not on others."""
+        found = [
+            i for i, b in enumerate(self.buffers) if self._outlives(self.held[i], b.made, text.lives[b.id])
+        ]
+        lives = [u.live for u in text.unplanned if u.size is not None]
+        others = [
+            i
+            for i, live in enumerate(lives)
+            if self._outlives(self.unplanned[i].held, text.steps[live[0][0]], live)
+        ]
+        self.path_dependent = frozenset(found)
+        self.path_dependent_bytes = [
+            *(HeldBytes(self.sizes[i], self.held[i]) for i in found),
+            *(self.unplanned[i] for i in others),
+        ]
+        for i in found:
+            self.held[i] = ()
+        for i in others:
+            self.unplanned[i] = self.unplanned[i]._replace(held=())
+
+    def _outlives(self, held: Sequence[Held], made: int, live: Intervals) -> bool:
+        """Return whether a tensor is live behind the block that it is made in, or in parts of the text."""
+        begin, end = self.nesting.reservation((made,)).block
+        columns = (step for _, first, last in held for step in self.steps[0][first:last])
+        return len(live) > 1 or any(not begin <= step < end for step in columns)
+
+    def _span(self, path: int, live: Intervals, least: float = 0.0) -> Held:
+        starts, offset = self.starts[path], self.offsets[path]
+        begin, end = live[0][0], max(live[-1][1] - 0.75, least)
+        return Held(path, offset + bisect_left(starts, begin), offset + bisect_left(starts, end))
+
+    def _spans(self, number: int, paths: Sequence[PathLifetimes]) -> Iterator[Held]:
+        for index, path in enumerate(paths):
+            if path.text:
+                yield from (self._span(index, (interval,)) for interval in path.lives[number])
+            elif path.lives[number]:
+                branch = path.tested.get(number)
+                least = 0.0 if branch is None else self.decided[index][branch] + BETWEEN / 2
+                yield self._span(index, path.lives[number], least)
+
+    def _calls(
+        self, paths: Sequence[PathLifetimes], known: Container[str]
+    ) -> Iterator[tuple[int, CalleeRange]]:
+        for number, path in enumerate(paths):
+            for call in path.calls:
+                for position in _positions(call.live) if call.name in known else ():
+                    yield self.offsets[number] + bisect_left(self.starts[number], position), call
+
+    # -- arenas --------------------------------------------------------------------------------------------
+
+    def reserved(self, members: Sequence[int]) -> tuple[Held, ...]:
+        """The columns for which an arena of the given buffers is there."""
+        if len(members) == 1:
+            return self.held[members[0]]
+        if self.straight:
+            held = [self.held[i][0].end for i in members if self.held[i]]
+            return (Held(0, min(self.made[i] for i in members), max(held, default=0)),)
+        return tuple(self._reservation(members))
+
+    def _reservation(self, members: Sequence[int]) -> Iterator[Held]:
+        reservation = self.nesting.reservation([self.buffers[i].made for i in members])
+        begins = self._begins.get(reservation)
+        if begins is None:
+            begins = self._begins[reservation] = list(self._begins_of(reservation))
+        ends = [self._ends_of(i) for i in members]
+        for place, path, begin in begins:
+            end = max([there[place] for there in ends])
+            if begin < end:
+                yield Held(path, begin, end)
+
+    def _begins_of(self, reservation: ReservationPoint) -> Iterator[tuple[int, int, int]]:
+        """Yield the paths on which an arena is reserved, by place and number, and the column it is at."""
+        block, point = reservation
+        for place, path in enumerate(self.paths):
+            if _any_within(self._sorted[path], block):
+                yield place, path, self.offsets[path] + bisect_left(self._latest[path], point)
+
+    def _ends_of(self, i: int) -> Sequence[int]:
+        """The column on each of `paths` up to which an arena is there for a buffer: to its last use, or to
+        the If behind which it lies on another path.
+        """
+        there = {path: end for path, _, end in reversed(self.held[i])}
+        passed = self._passed(tuple(self.nesting.around(self.buffers[i].made)))
+        return [there.get(path, end) for path, end in zip(self.paths, passed, strict=True)]
+
+    def _passed(self, blocks: tuple[tuple[int, tuple[int, int]], ...]) -> Sequence[int]:
+        """The column on each of `paths` that goes past one of `blocks` at which that is decided; else 0."""
+        found = self._past.get(blocks)
+        if found is None:
+            found = self._past[blocks] = [self._past_on(path, blocks) for path in self.paths]
+        return found
+
+    def _past_on(self, path: int, blocks: Iterable[tuple[int, tuple[int, int]]]) -> int:
+        steps = self._sorted[path]
+        branch = next((b for b, block in blocks if not _any_within(steps, block)), None)
+        return 0 if branch is None else self.offsets[path] + bisect_right(steps, branch)
+
+    def may_share(self, members: Sequence[int]) -> bool:
+        """Return whether buffers may share an arena: all sizes are known where it is reserved, all are
+        grounded and never live at once, or none of them is, and all are of constant size, or none.
+        """
+        if len(members) == 1:
+            return True
+        if not self.path_dependent.isdisjoint(members) or len({self.kinds[i] for i in members}) > 1:
+            return False
+        if self.buffers[members[0]].grounded:
+            intervals = sorted(one for i in members for one in self.buffers[i].live)
+            if any(before[1] > after[0] for before, after in pairwise(intervals)):
+                return False
+        return self._known_in_time(members)
+
+    def may_join(self, members: Sequence[int], i: int) -> bool:
+        """The same for one more beside `members`, for which it is so."""
+        if self.has_late_sizes or self.buffers[i].grounded:
+            return self.may_share([*members, i])
+        if i in self.path_dependent or members[0] in self.path_dependent:
+            return False
+        return self.kinds[i] == self.kinds[members[0]]
+
+    def _known_in_time(self, members: Sequence[int]) -> bool:
+        """Return whether all sizes are known where an arena of the given buffers is reserved."""
+        known = max(self.buffers[i].known for i in members) if self.has_late_sizes else -1
+        return known < 0 or known < self.nesting.reservation(self.buffers[i].made for i in members)[1]
+
+
+def _taken(buffer: Buffer) -> Expr:
+    """The bytes that memory takes: no more is reserved for a result than it holds."""
+    constant = buffer.returned and buffer.size.as_constant is not None
+    return round_up(buffer.nbytes, ALIGNMENT) if constant else buffer.size
+
+
+def _moments(path: PathLifetimes, buffers: Iterable[Buffer]) -> dict[float, int]:
+    """The positions on a path at which something begins, with the program point of each."""
+    lives = (
+        *(path.lives[b.id] for b in buffers),
+        *(live for _, live in path.unplanned),
+        *(((position, position + 1),) for call in path.calls for position in _positions(call.live)),
+    )
+    found = {float(live[0][0]): path.steps[live[0][0]] for live in lives if live}
+    if path.text:
+        found |= {float(begin): path.steps[begin] for live in lives for begin, _ in live}
+    return found
+
+
+def _positions(live: Intervals) -> Iterator[int]:
+    for begin, end in live:
+        yield from range(begin, end)
+
+
+def _decided(steps: Sequence[int], branches: Iterable[int]) -> dict[int, float]:
+    """The moment at which each If is decided, in positions: in front of the first one behind it, one If after
+    the other.
+    """
+    found: dict[int, float] = {}
+    last = -1.0
+    for branch in sorted(set(branches)):
+        behind = next((number for number, step in enumerate(steps) if step > branch), len(steps))
+        last = found[branch] = max(behind - 0.5, last + BETWEEN)
+    return found
+
+
+def _any_within(steps: Sequence[int], block: tuple[int, int]) -> bool:
+    """Return whether one of `steps`, which are in order, lies in a block."""
+    return bisect_left(steps, block[0]) < bisect_left(steps, block[1])
+
+
+def _flat(held: Sequence[Sequence[Held]]) -> tuple[Numbers, Numbers, Numbers]:
+    flat = np.array(
+        [(owner, begin, end) for owner, spans in enumerate(held) for _, begin, end in spans], dtype=np.int64
+    ).reshape(-1, 3)
+    return flat[:, 0], flat[:, 1], flat[:, 2]
+
+
+# -- bytes -------------------------------------------------------------------------------------------------
 
 
 class CalleeBytes(NamedTuple):
@@ -46,294 +322,135 @@ class CalleeBytes(NamedTuple):
 
 
 class CallTimeline:
-    """The bytes that tenants (by index) and arenas of them take; `bytes` has a row for each tenant's size.
+    """The bytes that buffers (by index) and arenas of them take at the points of `table`; `bytes` has a row
+    for the size of each buffer.
 
-    `profiles` tell what callees take.  The first `judged` bindings have a limit and a floor; see `judged_at`.
+    `profiles` tell what callees take.
     """
 
     def __init__(self, columns: CallColumns, table: SizeTable, profiles: Mapping[str, CallProfile]) -> None:
-        self.columns, self.profiles = columns, profiles
-        self.tenants, self.held, self.made = columns.tenants, columns.held, columns.made
-        self.paths, self.offsets = columns.paths, columns.offsets
-        self.straight, self.all_known = columns.straight, columns.all_known
-        self.reserved, self.extended = columns.reserved, columns.extended
-        self.possible, self.may_join = columns.possible, columns.may_join
-        self.by_column, self.judged = False, table.values.shape[1]
-        self._heights: dict[tuple[int, ...], Values] = {}
-        self._own: tuple[list[tuple[int, ...]], Values] | None = None
-        self._kept: tuple[list[tuple[int, ...]], Values] | None = None
-        self._table, self._kinds = table, table.rows_of([t.size for t in columns.tenants])
+        self.columns, self.table = columns, table
+        self._kinds = table.rows_of(columns.sizes)
         self.bytes: Values = table.values[self._kinds]
-        # sums that may be rounded are made in the order of the tensors
-        self._exact = bool(self.bytes.sum(axis=0).max(initial=0.0) <= EXACT)
-        many = len(self.tenants) > MANY and self._exact
-        self.native = None if many else native_timeline(columns, self.bytes, exact=self._exact)
         self._callees = [(column, profiles[call.name].at(table, call)) for column, call in columns.calls]
-        by_path = self.native if columns.even and self._exact else None
-        most = self.need if by_path is None else self._needed_on_paths(by_path)
-        self.scale = np.maximum(most.max(axis=0, initial=1.0), 1.0)
-        self._by_path = None if by_path is None else _ByPath(by_path, _limits(columns, most))
+        self._results: tuple[Groups, Values] = ((), np.zeros(0))
 
     @cached_property
-    def beside(self) -> Values:
-        """The bytes at each column of what is no tenant: what no plan places, and callees."""
-        found = self._of(self.columns.beside)
+    def unplanned(self) -> Values:
+        """The bytes at each column of what no plan places, and of callees."""
+        found = self._of(self.columns.unplanned)
         for column, taken in self._callees:
             found[column] += taken.most
         return found
 
-    @property
-    def any_beside(self) -> bool:
-        """True where anything but tenants takes memory."""
-        return self._by_path is None and bool(self.beside.any())
-
     @cached_property
     def need(self) -> Values:
         """The bytes at each column where every tensor has memory of its own."""
-        found = self.load(self._needed)
-        found += self._of(self.columns.beside)
+        found = self.load([i for i, b in enumerate(self.columns.buffers) if b.callee is None])
+        found += self._of(self.columns.unplanned)
         for column, taken in self._callees:
             found[column] += taken.least
         return found
 
-    @property
-    def _needed(self) -> list[int]:
-        return [i for i, t in enumerate(self.tenants) if not t.lent]
-
-    def _needed_on_paths(self, native: NativeTimeline) -> Values:
-        """The most bytes on each path where every tensor has memory of its own."""
-        if len(self.columns.spans) == 1:
-            return native.height(self._needed)[None]
-        return native.peaks([[i] for i in self._needed], ())
-
     @cached_property
     def limit(self) -> Values:
-        """The bytes that may be taken at each column."""
-        if self._by_path is not None:
-            return np.repeat(self._by_path.limits, np.diff(self.offsets), axis=0)
-        limit = self._limit(self.need, self._of(self.columns.apart))
-        for column, taken in self._callees:
-            as_here = self.need[column] - taken.least + taken.most + taken.spare
-            limit[column] = np.maximum(limit[column], as_here)
-        return limit
-
-    def _of(self, others: Sequence[HeldBytes]) -> Values:
-        """The bytes at each column of what is no tenant."""
-        table = self._table
-        if len(others) > FEW:
-            held, everyone = HeldColumns.of([one.held for one in others]), np.arange(len(others))
-            return self._summed(held, everyone, table.rows_of([one.size for one in others]), table.values)
-        found = np.zeros((self.offsets[-1], table.values.shape[1]))
-        _add(found, ((table.values[table.rows[one.size]], one.held) for one in others))
-        return found
-
-    def _limit(self, need: Values, apart: Values) -> Values:
+        """The bytes that the unplanned call takes on the path of each column."""
+        need, columns = self.need, self.columns
         limit = np.empty_like(need)
-        for number, (path, begin, end, unknown) in enumerate(self.columns.spans):
+        for number, path in enumerate(columns.lifetimes):
+            begin, end = columns.offsets[number : number + 2]
             if begin == end:
                 continue
             limit[begin:end] = NO_LIMIT if path.text else need[begin:end].max(axis=0)
             if path.merged:
-                steps = self.columns.steps[number]
-                least = least_on_paths(need, steps, self.columns.nesting)
-                limit[begin:end] = np.maximum(least - apart, need)
-            for _, first, last in unknown:  # how much more is taken there than elsewhere nobody knows
-                limit[first:last] = need[first:last]
+                least = least_on_paths(need, columns.steps[number], columns.nesting)
+                limit[begin:end] = np.maximum(least - self._of(columns.path_dependent_bytes), need)
+        for column, taken in self._callees:
+            as_here = need[column] - taken.least + taken.most + taken.spare
+            limit[column] = np.maximum(limit[column], as_here)
         return limit
 
-    def _summed(
-        self,
-        held: HeldColumns,
-        members: Numbers,
-        kinds: Numbers,
-        sizes: Values,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Values:
-        """The sum of `sizes`, of the kind of each of `members`, while held, at the columns [first, last)."""
-        last = self.offsets[-1] if last is None else last
-        places, owners = held.chosen(members)
-        begins, ends = held.begins[places] - first, held.ends[places] - first
-        return held_sums(begins, ends, kinds[owners], sizes, last - first)
+    @cached_property
+    def allowed(self) -> Values:
+        """The bytes that may be taken beyond the limit at each column."""
+        return np.maximum(SHARE * self.limit, SPARE)
 
-    def load(self, members: Iterable[int], first: int = 0, last: int | None = None) -> Values:
-        """The bytes of the given tenants, live at columns [first, last) only, at each of these columns."""
-        chosen = list(members)
-        last = self.offsets[-1] if last is None else last
-        if self.native is not None:
-            return self.native.load(chosen, first, last)
-        if len(chosen) > FEW and self._exact:
-            numbers = np.array(chosen)
-            kinds = self._kinds[numbers]
-            return self._summed(self.columns.held_columns, numbers, kinds, self._table.values, first, last)
-        found = np.zeros((last - first, self.bytes.shape[1]))
-        _add(found, ((self.bytes[i], self.held[i]) for i in chosen), first)
-        return found
+    def _of(self, others: Sequence[HeldBytes]) -> Values:
+        """The bytes at each column of what is no buffer."""
+        owners, begins, ends = _flat([one.held for one in others])
+        kinds = self.table.rows_of([one.size for one in others])
+        return held_sums(begins, ends, kinds[owners], self.table.values, len(self.columns))
 
-    def kinds_of(self, members: Numbers) -> tuple[Values, Numbers]:
-        """The distinct sizes of tenants, a row for each, and the number of the one that each tenant has."""
-        used, numbers = np.unique(self._kinds[members], return_inverse=True)
-        return self._table.values[used], numbers
-
-    # -- arenas --------------------------------------------------------------------------------------------
+    def load(self, members: Sequence[int]) -> Values:
+        """The bytes of the given buffers that are live at each column."""
+        owners, begins, ends = self.columns.spans_of(members)
+        return held_sums(begins, ends, self._kinds[owners], self.table.values, len(self.columns))
 
     def height(self, members: Sequence[int]) -> Values:
-        """The size of an arena of the given tenants at each binding: as much as is live at one column."""
-        key = tuple(members)
-        if key not in self._heights:
-            alone = len(key) == 1
-            self._heights[key] = self.bytes[key[0]] if alone else self._height(key)
-        return self._heights[key]
-
-    def _height(self, members: Sequence[int]) -> Values:
-        if self.native is not None:
-            return self.native.height(members)
-        if len(members) > FEW:
-            within = self.columns.held_columns.bounds(np.array(members, dtype=np.int64))
-        else:
-            within = bounds_of(one for i in members for one in self.held[i])
-        found: Values = self.load(members, *within).max(0, initial=0.0)
+        """The size of an arena of the given buffers at each binding: as much as is live at one column."""
+        if len(members) == 1:
+            row: Values = self.bytes[members[0]]
+            return row
+        found: Values = self.load(members).max(axis=0, initial=0.0)
         return found
 
-    def taken(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
-        """The bytes that are taken at each column where each of `groups` has an arena; those `lent`, by
-        index, are held all the while.
+    def arenas(self, groups: Groups, lent: Collection[int] = ()) -> Values:
+        """The bytes at each column of an arena for each of `groups`; those `lent`, by index, are held all the
+        while.
         """
-        if lent:
-            found = self._arenas(groups, lent)
-            found += self.beside
-            return found
-        kept = [tuple(group) for group in groups if self.tenants[group[0]].kept]
-        if self._kept is None or self._kept[0] != kept:
-            self._kept = kept, self._arenas(kept) + self.beside
-        return self._kept[1] + self.own(groups)
-
-    def _arenas(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> Values:
-        """The same of the arenas alone."""
-        if self.native is not None:
-            return self.native.arenas(groups, lent)
+        columns = self.columns
+        always = [Held(path, *columns.offsets[path : path + 2]) for path in columns.paths if lent]
         found = self.load([group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent])
-        shared = [i for i, group in enumerate(groups) if len(group) > 1 or i in lent]
-        always = [Held(path, self.offsets[path], self.offsets[path + 1]) for path in self.paths if lent]
-        held = [always if i in lent else self.reserved(groups[i]) for i in shared]
-        heights = [self.height(groups[i]) for i in shared]
-        if len(shared) > FEW and self._exact:
-            every = np.arange(len(shared))
-            return found + self._summed(HeldColumns.of(held), every, every, np.array(heights))
-        _add(found, zip(heights, held, strict=True))
+        for i, group in enumerate(groups):
+            if len(group) > 1 or i in lent:
+                for _, begin, end in always if i in lent else columns.reserved(group):
+                    found[begin:end] += self.height(group)
         return found
 
-    def over(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> tuple[Values, Values]:
-        """By how much more is taken than the limit, and that: at each column, or at worst on each path."""
-        if self._by_path is None:
-            over, limit = self.taken(groups, lent), self.limit
-        else:
-            over, limit = self._by_path.native.peaks(groups, lent), self._by_path.limits
-        over -= limit
-        return over, limit
+    def over(self, groups: Groups, lent: Collection[int] = ()) -> Values:
+        """The bytes that are taken beyond the limit at each column, in units of what is allowed."""
+        found = self.arenas(groups, lent)
+        found += self.unplanned
+        found -= self.limit
+        found /= self.allowed
+        return found
 
-    def excess(self, groups: Sequence[Sequence[int]], lent: Collection[int] = ()) -> float:
-        """By how much more is taken than the limit at worst, as a share of it; beyond 0 only."""
-        over, limit = self.over(groups, lent)
-        if over.max(initial=0.0) <= 0.0:
-            return 0.0
-        over /= np.maximum(limit, 1.0)
-        return float(over.max(initial=0.0))
-
-    @cached_property
-    def live(self) -> Values:
-        """The bytes of tensors that are live at each column, results left out."""
-        return self.load(self._planned)
-
-    @property
-    def _planned(self) -> list[int]:
-        return [i for i, t in enumerate(self.tenants) if not t.kept]
+    def excess(self, groups: Groups, lent: Collection[int] = ()) -> float:
+        """The largest of `over`: above 1 more is taken than is allowed."""
+        return float(self.over(groups, lent).max(initial=0.0))
 
     @cached_property
     def floor(self) -> Values:
         """The most bytes of tensors that are live at one column, results left out, at each binding."""
-        if self._by_path is not None:
-            return self._by_path.native.height(self._planned)
-        found: Values = self.live.max(axis=0, initial=0.0)
+        planned = [i for i, b in enumerate(self.columns.buffers) if not b.returned]
+        found: Values = self.load(planned).max(axis=0, initial=0.0)
         return found
 
-    def limited(self, limit: Values, floor: Values) -> CallTimeline:
-        """The same timeline with another limit and floor, `by_column`: no other says anything of it."""
-        found = copy(self)
-        found.limit, found.floor, found.by_column, found._by_path = limit, floor, True, None
-        return found
-
-    def judged_at(self, count: int) -> CallTimeline:
-        """The same timeline with the first `count` bindings `judged`, and neither limit nor floor at others:
-        what counts there is that tensors fit into the memory of results.
-        """
-        if count == self.bytes.shape[1]:
-            return self
-        found = copy(self)
-        found.limit, found.floor, found.scale = self.limit.copy(), self.floor.copy(), self.scale.copy()
-        found.limit[:, count:] = found.floor[count:] = NO_LIMIT
-        found.scale[count:] = np.inf
-        if self._by_path is not None:
-            limits = self._by_path.limits.copy()
-            limits[:, count:] = NO_LIMIT
-            found._by_path = _ByPath(self._by_path.native, limits)
-        found.judged = count
-        return found
-
-    def own(self, groups: Sequence[Sequence[int]]) -> Values:
-        """The bytes at each column of the arenas that do not lie in the memory of results.
-
-        Those of the groups that were asked for last are kept: who judges some asks for them again.
-        """
-        asked = [tuple(group) for group in groups if not self.tenants[group[0]].kept]
-        if not asked:
-            return self._arenas(asked)
-        if self._own is None or self._own[0] != asked:
-            self._own = asked, self._arenas(asked)
-        return self._own[1]
-
-    def spreads(self, groups: Sequence[Sequence[int]]) -> Values:
+    def spreads(self, groups: Groups) -> Values:
         """The most that arenas take together, in multiples of the floor, at each binding."""
-        if self._by_path is None:
-            own = self.own(groups)
-        else:
-            own = self._by_path.native.peaks([g for g in groups if not self.tenants[g[0]].kept], ())
-        found: Values = own.max(axis=0, initial=0.0) / np.maximum(self.floor, 1.0)
+        own = [group for group in groups if not self.columns.buffers[group[0]].returned]
+        found: Values = self.arenas(own).max(axis=0, initial=0.0) / np.maximum(self.floor, 1.0)
         return found
 
-    def spread(self, groups: Sequence[Sequence[int]]) -> float:
+    def spread(self, groups: Groups) -> float:
         """The largest of `spreads`, at least 1."""
         return float(self.spreads(groups).max(initial=1.0))
 
     def largest(self, bytes_at: Values) -> Values:
         """The most bytes at the columns of each path: a row for each path."""
-        found = np.zeros((len(self.paths), bytes_at.shape[1]))
-        for row, path in enumerate(self.paths):
-            begin, end = self.offsets[path], self.offsets[path + 1]
-            found[row] = bytes_at[begin:end].max(axis=0, initial=0.0)
-        return found
+        offsets = self.columns.offsets
+        spans = [(offsets[path], offsets[path + 1]) for path in self.columns.paths]
+        found = [bytes_at[begin:end].max(axis=0, initial=0.0) for begin, end in spans]
+        return np.array(found).reshape(len(spans), -1)
 
 
-class _ByPath(NamedTuple):
-    """The library, which finds what is taken at most on each path, and the limit of each path."""
-
-    native: NativeTimeline
-    limits: Values
-
-
-def _limits(columns: CallColumns, most: Values) -> Values:
-    """Return the limit of each path, of which `most` is needed; there is none for all of the text."""
-    limits = most.copy()
-    limits[[span.path.text for span in columns.spans]] = NO_LIMIT
-    return limits
-
-
-def _add(found: Values, held: Iterable[tuple[Values, Sequence[Held]]], first: int = 0) -> None:
-    """Add each size while it is held to `found`, whose first column is `first`."""
-    for size, spans in held:
-        for _, begin, end in spans:
-            part = found[begin - first : end - first]
-            part += size  # in place: an assignment to the slice would copy it
+def held_sums(begins: Numbers, ends: Numbers, kinds: Numbers, sizes: Values, count: int) -> Values:
+    """Return the sum of sizes at each of `count` columns: a row of `sizes`, by its kind, while it is held."""
+    changes = np.zeros((count + 1, sizes.shape[1]))
+    np.add.at(changes, begins, sizes[kinds])
+    np.subtract.at(changes, ends, sizes[kinds])
+    found: Values = changes.cumsum(axis=0)[:-1]
+    return found
 
 
 @dataclass(frozen=True)
@@ -345,7 +462,7 @@ class CallProfile:
 
     columns: CallColumns
     profiles: Mapping[str, CallProfile]
-    groups: Sequence[Sequence[int]]
+    groups: Groups
     lent: frozenset[int]
     _found: dict[tuple[tuple[int, ...], ...], CalleeBytes] = field(default_factory=dict)
 
@@ -371,7 +488,10 @@ class CallProfile:
     def _at(self, grid: Grid) -> CalleeBytes:
         timeline = CallTimeline(self.columns, SizeTable.at(grid, self.sizes), self.profiles)
         own = [group for i, group in enumerate(self.groups) if i not in self.lent]
-        most, need = timeline.largest(timeline.taken(own)), timeline.largest(timeline.need)
+        most, need = (
+            timeline.largest(timeline.arenas(own) + timeline.unplanned),
+            timeline.largest(timeline.need),
+        )
         if self.columns.merged:  # each path keeps the limit, whatever it is
             lent = np.array([timeline.height(self.groups[i]) for i in self.lent])
             spare = lent.reshape(-1, len(grid)).sum(axis=0)
@@ -381,9 +501,9 @@ class CallProfile:
 
 def sizes_of(columns: CallColumns, profiles: Mapping[str, CallProfile]) -> tuple[Expr, ...]:
     """Return all sizes that a call depends on, the values of what callees depend on included."""
-    found = dict.fromkeys({id(t.size): t.size for t in columns.tenants}.values())  # most are one object
-    found.update(dict.fromkeys(one.size for one in columns.beside))
-    found.update(dict.fromkeys(one.size for one in columns.apart))
+    found = dict.fromkeys({id(size): size for size in columns.sizes}.values())  # most are one object
+    found.update(dict.fromkeys(one.size for one in columns.unplanned))
+    found.update(dict.fromkeys(one.size for one in columns.path_dependent_bytes))
     known = (call for _, call in columns.calls)
     found.update(dict.fromkeys(c.value(name) for c in known for name in profiles[c.name].symbols))
     return tuple(found)

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.planner.buffers.arena_assignment import (
-    NOTHING_GIVEN_UP,
-    ArenaAssignment,
-    GivenUp,
-)
-from symalloc.planner.buffers.call_timeline import CallProfile
-from symalloc.planner.buffers.candidate import Candidate, Memory
-from symalloc.planner.buffers.path_lifetimes import CandidateTimes, path_lifetimes
-from symalloc.planner.buffers.sample_shapes import ExtentBounds
+from symalloc.analysis.liveness import LiveRange
+from symalloc.planner.buffers.path_lifetimes import CandidateTimes, PathLifetimes, path_lifetimes
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.control_flow import BlockNesting
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
-from symalloc.program.record import from_fields
-
-
-class FoundBuffers(NamedTuple):
-    """The buffers of a function, what stays as it is, and what a call takes, where others call it.
-
-    `spread` is how many times their floor all arenas take together at worst, where several are needed.
-    """
-
-    buffers: tuple[Buffer, ...]
-    unplanned: tuple[Unplanned, ...]
-    profile: CallProfile | None
-    spread: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundCandidates:
-    """The tensors of a function that may be planned, `assignment` to arenas, and what stays as it is.
+class Candidates:
+    """The memory of a function that may be planned, as buffers numbered in the order of devices and of the
+    text; and what stays as it is (`left`).
 
-    `assignment` is None where nothing may be planned, for the function calls itself.
+    `paths` has the lifetimes on each path.  `called`: other functions call this one.
     """
 
-    assignment: ArenaAssignment | None
-    left: tuple[Unplanned, ...]
+    buffers: Sequence[Buffer] = ()
+    left: Sequence[Unplanned] = ()
+    paths: Sequence[PathLifetimes] = ()
+    nesting: BlockNesting
+    called: bool = False
 
 
 def find_candidates(
@@ -55,29 +37,27 @@ def find_candidates(
     name: str,
     sizes: Sizes,
     plans: Mapping[str, Plan],
-    profiles: Mapping[str, CallProfile],
     *,
-    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+    storages: bool = False,
     grounded: Collection[Var] | None = None,
-) -> FoundCandidates:
+) -> Candidates:
     """Return what may be planned of the function `name`, with its lifetimes: all that no choice changes.
 
-    `plans` are those of callees made before, and `profiles` tell what each takes: a call of one is a
-    candidate for each arena that its caller brings.  `grounded` are the allocations that must start a
-    storage, and so must what callees work in, where it is given; it is all of them where `options` ask for
-    storages.
+    `plans` are those of callees made before: a call of one is a candidate for each arena that its caller
+    brings. `grounded` are the allocations that must start a storage, and so must what callees work in, where
+    it is given; it is all of them with `storages`.
     """
     analysis = analyses[name]
+    nesting = BlockNesting(analysis.cfg)
     if analysis.recursive:
-        return FoundCandidates(assignment=None, left=tuple(_unplanned_by_recursion(analysis)))
-    if options.flavour == "storages":
+        return Candidates(left=tuple(_unplanned_by_recursion(analysis)), nesting=nesting)
+    if storages:
         grounded = {made.var for _, made in analysis.cfg.of_type(AllocFresh)}
     finder = _CandidateFinder(program, analyses, name, sizes, plans, grounded)
     times = CandidateTimes(program, analysis, analyses, {found.var for found in finder.found})
-    live = times.of
-    used = sorted((f for f in finder.found if f.var in live), key=lambda f: f.place)
-    candidates = [Candidate(found, number, live[found.var]) for number, found in enumerate(used)]
-    unused = [found for found in finder.found if found.var not in live]
+    used = sorted((f for f in finder.found if f.var in times.of), key=lambda f: (f.device, f.scope))
+    buffers = [_timed(buffer, number, times.of[buffer.var]) for number, buffer in enumerate(used)]
+    unused = [found for found in finder.found if found.var not in times.of]
     variables = [found.var for found in used]
     paths = list(path_lifetimes(program, analyses, analysis.cfg, variables))
     merged = bool(analysis.cfg.joins) and not paths
@@ -85,40 +65,22 @@ def find_candidates(
         times = CandidateTimes(program, analysis, analyses, variables, once=True)
     points = range(analysis.cfg.exit + 1)
     paths.append(times.lifetimes(variables, points, text=bool(paths), merged=merged))
-    function, reserve = analysis.cfg.function, options.bounds == "reserve"
-    assignment = ArenaAssignment(
-        candidates,
-        paths,
-        BlockNesting(analysis.cfg),
-        ExtentBounds(
-            function.declared_lower, function.declared_upper if reserve else {}, sizes.known.may_be_negative
-        ),
-        profiles,
-        sizes.domain,
-        called=analysis.called,
-        whole=options.graphs,
-        apart=options.constants_apart,
-        lending=not reserve,
-    )
-    return FoundCandidates(assignment=assignment, left=(*finder.left, *map(_left, unused)))
+    left = (*finder.left, *(_left(one, "nothing uses it") for one in unused))
+    return Candidates(buffers=buffers, left=left, paths=paths, nesting=nesting, called=analysis.called)
 
 
-def find_buffers(candidates: FoundCandidates, given_up: GivenUp = NOTHING_GIVEN_UP) -> FoundBuffers:
-    """Return the buffers of a function, and what stays as it is, with no assignment that is `given_up`.
-
-    Buffers are numbered from 0, arena by arena, in the order in which the arenas are reserved, then in that
-    of the text.  A result is a buffer where others lie in its memory.
-    """
-    if candidates.assignment is None:
-        return FoundBuffers((), candidates.left, None)
-    found = candidates.assignment.assigned(given_up)
-    numbered = tuple(b if b.id == number else replace(b, id=number) for number, b in enumerate(found.buffers))
-    left = *candidates.left, *map(_left, found.lone)
-    return FoundBuffers(numbered, left, found.profile, found.spread)
+def _timed(buffer: Buffer, number: int, time: LiveRange) -> Buffer:
+    return replace(buffer, id=number, live=time.live, steps=(time.first, time.last))
 
 
-def _left(memory: Memory) -> Unplanned:
-    return memory.unplanned(RETURNED if memory.returned else "nothing uses it")
+def _left(buffer: Buffer, reason: str) -> Unplanned:
+    reason = RETURNED if buffer.returned else reason
+    return Unplanned(name=buffer.name, reason=reason, nbytes=buffer.nbytes, var=buffer.var)
+
+
+def left_alone(results: Iterable[Buffer]) -> Iterator[Unplanned]:
+    """Yield results, which keep memory of their own."""
+    return (_left(result, RETURNED) for result in results)
 
 
 class _CandidateFinder:
@@ -137,7 +99,7 @@ class _CandidateFinder:
         self.grounded = grounded
         self.analysis = analyses[name]
         self.starts = self.analysis.cfg.starts
-        self.found: list[Memory] = []
+        self.found: list[Buffer] = []
         self.left: list[Unplanned] = []
         for _, instruction in self.analysis.cfg.of_type(AllocFresh, CallFunction):
             if isinstance(instruction, AllocFresh):
@@ -185,13 +147,24 @@ class _CandidateFinder:
         returned: bool = False,
     ) -> None:
         wanted = self.grounded is not None and (callee is not None or var in self.grounded)
-        name = var.name if callee is None else f"{callee}()"
-        grounded = wanted and not returned  # in whose own memory it starts
-        place = device, scope, var, callee, grounded, lent, returned
-        made = self.starts[var]
-        self.found.append(
-            from_fields(Memory, (name, sized.size, sized.nbytes, *place, sized.definition, made))
+        definition = sized.definition
+        buffer = Buffer(
+            id=len(self.found),
+            name=var.name if callee is None else f"{callee}()",
+            size=sized.size,
+            nbytes=sized.nbytes,
+            device=device,
+            scope=scope,
+            var=var,
+            callee=callee,
+            defined_by=None if definition is None else definition.var,
+            known=-1 if definition is None else definition.step,
+            made=self.starts[var],
+            grounded=wanted and not returned,  # in whose own memory it starts
+            lent=lent,
+            returned=returned,
         )
+        self.found.append(buffer)
 
     def sizes_at(self, call: CallFunction) -> list[Sized] | str:
         """Return the sizes of the callee's arenas, or the reason why one of them cannot be planned."""

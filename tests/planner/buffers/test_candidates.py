@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.buffers.candidates import find_buffers, find_candidates
+from symalloc.planner.buffers.assignment import assign
+from symalloc.planner.buffers.candidates import find_candidates, left_alone
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.shapes import ExtentBounds
 from symalloc.program.ir import (
     Alias,
     AllocFresh,
@@ -83,8 +85,11 @@ def found_in(
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
-    found = find_buffers(find_candidates(program, analyses, "main", sizes, plans or {}, {}, options=options))
-    return found.buffers, found.unplanned
+    storages = options.flavour == "storages"
+    candidates = find_candidates(program, analyses, "main", sizes, plans or {}, storages=storages)
+    found = assign(candidates, {}, ExtentBounds(), options)
+    buffers = tuple(buffer for arena in found.arenas for buffer in arena)
+    return buffers, (*candidates.left, *left_alone(found.lone))
 
 
 def split(
@@ -465,18 +470,6 @@ def test_an_arena_is_held_where_all_of_it_lives_beside_what_is_taken() -> None:
     found, left = split(*body)
     assert found.keys() == {"early", "other"}
     assert left.keys() == {"b"}
-
-
-def test_no_arena_is_held_beyond_what_lives_while_a_function_calls_itself() -> None:
-    early, late = alloc("early"), alloc("late")
-    again = CallFunction(var=Var("r", X.type), name="again", arguments=(X,))
-    body = (early, kernel(X, early.var), again, late, kernel(early.var, late.var))
-    main, callee = function(*body), replace(function(again), name="again")
-    program = Program(name="m", functions={"main": main, "again": callee}, kernels={})
-    empty = {"again": Plan(function="again", arenas=(), representative={})}
-    found, left = found_in(program, empty)
-    assert not left
-    assert [(one.name, one.arena) for one in found] == [("early", 0), ("late", 1)]
 
 
 @pytest.mark.parametrize(

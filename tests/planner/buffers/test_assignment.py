@@ -1,0 +1,252 @@
+"""Assignments of tensors to arenas, judged by what a call takes at each moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.buffers.assignment import assign
+from symalloc.planner.buffers.call_timeline import CallColumns, CallTimeline, sizes_of
+from symalloc.planner.buffers.candidates import find_candidates
+from symalloc.planner.buffers.sizing import Sizes, known_symbols
+from symalloc.planner.grid import Grid, Values
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.planner_options import Flavour, PlanOptions
+from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, worst_shapes
+from symalloc.program.ir import (
+    AllocFresh,
+    Block,
+    CallFunction,
+    Instruction,
+    MakeTuple,
+    Origin,
+    Ownership,
+    Program,
+    Var,
+)
+from symalloc.program.types import TensorType
+from symalloc.prover.prover import Prover
+from symalloc.size.expr import Expr, constant, symbol
+from tests.planner.buffers.test_candidates import (
+    FLOAT,
+    VOID,
+    N,
+    X,
+    alloc,
+    branch,
+    function,
+    kernel,
+    packed,
+    split,
+)
+from tests.program.build import program_of
+from tests.scale import tries
+
+STORAGES = PlanOptions(flavour="storages")
+M = symbol("m")
+Y = Var("y", TensorType(shape=(M,), dtype=FLOAT))
+WIDE = N * constant(16)  # a multiple of 64 bytes
+
+
+def chain(*names: str) -> tuple[list[AllocFresh], list[Instruction]]:
+    """Tensors of one size, each made from the one before."""
+    made = [alloc(name, WIDE) for name in names]
+    body: list[Instruction] = []
+    for before, one in zip([X, *(m.var for m in made)], made, strict=False):
+        body += [one, kernel(before, one.var)]
+    return made, body
+
+
+def arenas(found: dict[str, Buffer]) -> dict[int, set[str]]:
+    groups: dict[int, set[str]] = {}
+    for name, buffer in found.items():
+        groups.setdefault(buffer.arena, set()).add(name)
+    return groups
+
+
+def test_a_result_lends_its_memory_until_it_is_made() -> None:
+    made, body = chain("a", "b", "c", "r")
+    found, _ = split(*body, result=made[-1].var)
+    groups = arenas(found)
+    assert len(groups) == 2, "two of a chain are live at once, the result one of them"
+    lent = next(members for members in groups.values() if "r" in members)
+    assert lent in ({"r", "b"}, {"r", "a"}) and found["r"].returned
+
+
+def test_what_is_live_with_the_result_lies_elsewhere() -> None:
+    made, body = chain("a", "r")
+    found, left = split(*body, result=made[-1].var)
+    assert set(found) == {"a"} and left["r"].reason == "it is returned"
+
+
+def test_memory_of_unknown_size_parts_no_arenas() -> None:
+    """Nobody knows how much a packed function makes: it is there with a plan and without."""
+    made, body = chain("a", "b", "c", "d")
+    unknown = [packed(Ownership.FRESH, one.var) for one in made]
+    steps = [step for pair in zip(body[::2], body[1::2], unknown, strict=True) for step in pair]
+    found, _ = split(*steps, kernel(unknown[0].var, unknown[1].var, made[-1].var))
+    assert len(arenas(found)) == 1
+
+
+def test_no_branch_takes_the_memory_of_the_other() -> None:
+    small, large, other = alloc("small", WIDE), alloc("large", 64 * WIDE), alloc("other", 64 * WIDE)
+    then = (large, kernel(X, large.var), other, kernel(large.var, other.var))
+    found, _ = split(branch(then, (small, kernel(X, small.var)), (X, X)))
+    assert found["small"].arena not in (found["large"].arena, found["other"].arena)
+
+
+def test_what_no_path_needs_still_counts_in_an_arena() -> None:
+    """Two Ifs on one condition: the large tensor on the wrong side of the second is never live."""
+    wide, small, large = alloc("wide", WIDE), alloc("small", WIDE), alloc("large", 64 * WIDE)
+    test = Var("c", X.type)
+    outer = branch((), (), (X, X))
+    inner = replace(branch((large, kernel(X, large.var)), (), (X, X)), var=Var("z", X.type), test=test)
+    outer = replace(outer, test=test, otherwise=Block(instructions=(inner,), result=X))
+    body = (wide, kernel(X, wide.var), outer, small, kernel(wide.var, small.var))
+    found, _ = split(*body)
+    assert found["large"].arena not in (found["wide"].arena, found["small"].arena)
+
+
+def test_a_caller_brings_no_arena_that_would_be_held_beside_the_results_of_its_callee() -> None:
+    inner, small, result, given = (
+        alloc(name, size * WIDE) for name, size in (("inner", 64), ("small", 1), ("r", 32), ("given", 1))
+    )
+    told = Var("told", TensorType(shape=(32 * WIDE,), dtype=FLOAT))
+    late = (inner, kernel(X, inner.var), small, kernel(inner.var, small.var), result)
+    callee = function(*late, kernel(small.var, result.var), result=result.var, name="made")
+    body = (given, kernel(X, given.var), CallFunction(var=told, name="made", arguments=(X,)))
+    program = program_of(function(*body, kernel(given.var, told)), callee)
+    plans = plan_program(program, Prover())
+    names = {p.buffer.name for arena in plans["made"].entry_arenas for p in arena.placements}
+    assert "inner" not in names and plans["made"].placements
+
+
+def test_an_if_that_begins_another_is_decided_first() -> None:
+    """`late` is dead behind the inner If, in front of which the arena of `v` and `w` would be reserved."""
+    early, late, v, w = (
+        alloc(name, size * WIDE) for name, size in (("e", 1), ("late", 64), ("v", 4), ("w", 4))
+    )
+    uses = [kernel(each.var, X) for each in (early, late)]
+    inner = replace(branch((uses[1],), (v, kernel(X, v.var)), (X, X)), var=Var("z", X.type))
+    behind = (inner, w, kernel(X, w.var))
+    outer = replace(branch((uses[0],), (), (X, X)), otherwise=Block(instructions=behind, result=X))
+    main = function(early, kernel(X, early.var), late, kernel(early.var, late.var), outer)
+    program = program_of(main)
+    analyses = analyse(program)
+    sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
+    candidates = find_candidates(program, analyses, "main", sizes, {})
+    for order in (1, -1):
+        paths = [
+            replace(path, tested=dict(sorted(path.tested.items(), key=lambda one: order * one[1])))
+            for path in candidates.paths
+        ]
+        columns = CallColumns(candidates.buffers, paths, candidates.nesting, {})
+        timeline = CallTimeline(columns, sample_table(sizes_of(columns, {}), ExtentBounds()), {})
+        assert timeline.excess([[0], [1], [2, 3]]) > 0 and not timeline.excess([[0], [1], [2], [3]])
+
+
+def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
+    """Each side needs three tensors at once, one of them in the result: the others share an arena."""
+
+    def side(mark: str) -> tuple[Var, tuple[Instruction, ...]]:
+        first, second, third = (alloc(f"{mark}{number}", WIDE) for number in range(3))
+        uses = (kernel(X, first.var), kernel(first.var, second.var), kernel(first.var, second.var, third.var))
+        body = (first, uses[0], second, uses[1], third, uses[2])
+        return third.var, body
+
+    (left, then), (right, otherwise) = side("a"), side("b")
+    one = replace(branch(then, otherwise, (left, right)), var=Var("y", left.type))
+    result = alloc("r", WIDE)
+    found, _ = split(one, result, kernel(one.var, result.var), result=result.var)
+    assert len(arenas(found)) == 2
+
+
+# -- storages ----------------------------------------------------------------------------------------------
+
+
+def test_a_chain_needs_two_storages() -> None:
+    _, body = chain(*"abcdefg")
+    found, _ = split(*body, options=STORAGES)
+    assert sorted(map(sorted, arenas(found).values())) == [["a", "c", "e", "g"], ["b", "d", "f"]]
+
+
+def test_a_small_one_does_not_take_the_only_place_of_a_large_one() -> None:
+    small, large, last = alloc("small", constant(16)), alloc("large", 64 * WIDE), alloc("last", 64 * WIDE)
+    body = (small, kernel(X, small.var), large, kernel(small.var, large.var), last, kernel(X, last.var))
+    found, _ = split(*body, options=STORAGES)
+    assert found["large"].arena == found["last"].arena
+
+
+def test_storages_that_take_more_than_the_floor_say_so() -> None:
+    """Three of rising size, then a large one with each: no two of these can share, whatever the order."""
+    body: list[Instruction] = []
+    for number, size in enumerate((1, 2, 3)):
+        first, second = alloc(f"a{number}", size * WIDE), alloc(f"b{number}", (4 - size) * WIDE)
+        body += [first, kernel(X, first.var), second, kernel(first.var, second.var)]
+    crossing = alloc("c", constant(64))
+    body = [crossing, *body, kernel(X, crossing.var)]
+    (plan,) = plan_program(program_of(function(*body)), Prover(), options=STORAGES).values()
+    assert all(p.offset == 0 for arena in plan.arenas for p in arena.placements)
+    assert all(rung.kind == "storages" and rung.ratio > 1 for rung in plan.rungs)
+
+
+# -- shapes drawn afresh -----------------------------------------------------------------------------------
+
+
+def straight(random: Random, sizes: Sequence[Expr]) -> Program:
+    """Tensors over two symbols, each made of others made before; two of them are returned."""
+    made: list[Var] = []
+    body: list[Instruction] = []
+    for number in range(random.randint(14, 22)):
+        one = alloc(f"t{number}", random.choice(sizes))
+        read = random.sample(made[-5:], min(len(made), random.randint(1, 2)))
+        body += [one, kernel(X, Y, *read, one.var)]
+        made.append(one.var)
+    result = MakeTuple(var=Var("both", VOID), fields=(made[-1], random.choice(made[2:])))
+    found = function(*body, result, result=result.var, params=(X, Y))
+    return program_of(replace(found, symbols={"n": Origin.DIMENSION, "m": Origin.DIMENSION}))
+
+
+@pytest.mark.parametrize(("flavour", "most"), [("arena", 2), ("storages", 6)])
+@pytest.mark.parametrize("sizes", [(16 * N, 16 * M, 16 * N * N, 16 * M * M), (16 * N, 340 * N, 20 * N * N)])
+def test_random_calls_keep_the_limit_at_shapes_drawn_afresh(
+    flavour: Flavour, most: float, sizes: Sequence[Expr]
+) -> None:
+    random = Random(1)
+    for seed in range(tries(20, 300)):
+        program = straight(Random(seed), sizes)
+        analyses = analyse(program)
+        known = Sizes(known_symbols(analyses["main"].cfg), Prover())
+        storages = flavour == "storages"
+        candidates = find_candidates(program, analyses, "main", known, {}, storages=storages)
+        found = assign(candidates, {}, ExtentBounds(), PlanOptions(flavour=flavour))
+        columns = CallColumns(candidates.buffers, candidates.paths, candidates.nesting, {})
+        number = {buffer.var: index for index, buffer in enumerate(candidates.buffers)}
+        groups = [[number[b.var] for b in arena] for arena in (*found.arenas, *([b] for b in found.lone))]
+        groups = [sorted(g, key=lambda i: not candidates.buffers[i].returned) for g in groups]
+        points = [(round(2 ** random.uniform(0, 12)), round(2 ** random.uniform(0, 12))) for _ in range(300)]
+        table = SizeTable.at(Grid(names=("m", "n"), points=tuple(points)), sizes_of(columns, {}))
+        assert CallTimeline(columns, table, {}).excess(groups) <= most, seed
+
+
+@pytest.mark.parametrize("ratio", [(1.4,), (1.4, 3.0)])
+def test_a_ridge_that_no_start_lies_on_is_found(ratio: tuple[float, ...]) -> None:
+    """The excess falls by a factor for every tenth that a symbol lies off the ratio to the first."""
+    names = tuple("abc")[: len(ratio) + 1]
+
+    def excesses(grid: Grid) -> tuple[Grid, Values]:
+        extents = np.maximum(np.array(grid.points, dtype=np.float64), 1.0)
+        off = np.abs(np.log(extents[:, 1:] / extents[:, :1]) - np.log(ratio)).sum(axis=1)
+        return grid, 2 * np.exp(-2 * off)
+
+    assert worst_shapes(names, ExtentBounds(), excesses, 1000)
+
+
+def test_nothing_is_looked_for_without_symbols() -> None:
+    assert worst_shapes((), ExtentBounds(), lambda _: None, 10) == []
