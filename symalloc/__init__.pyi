@@ -26,8 +26,8 @@ from symalloc.pool.pool_errors import PoolUsageError as PoolUsageError
 from symalloc.pool.pool_options import PoolOptions as PoolOptions
 from symalloc.prover.verdict import Proof as Proof
 from symalloc.prover.verdict import Verdict as Verdict
-from symalloc.relax.passes.device_memory import DeviceMemoryError as DeviceMemoryError
 from symalloc.relax.passes.name_tensors import NameTensors as NameTensors
+from symalloc.relax.passes.plan_pass import DeviceMemoryError as DeviceMemoryError
 from symalloc.relax.passes.plan_pass import PlanMemory as PlanMemory
 from symalloc.relax.passes.verify_pass import VerificationError as VerificationError
 from symalloc.relax.passes.verify_pass import VerificationWarning as VerificationWarning

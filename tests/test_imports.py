@@ -48,8 +48,10 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "fold": {"interference", "memory_plan"},
     "stack": {"fold", "grid", "interference", "memory_plan", "plan_budget", "planner_options"},
     "offsets": {"grid", "memory_plan", "plan_budget", "stack"},
-    "live_bytes": {"grid", "interference", "memory_plan", "shapes"},
-    "layouts": {"grid", "live_bytes", "memory_plan", "offsets", "plan_budget", "planner_options", "stack"},
+    "layouts": {
+        *("grid", "interference", "memory_plan", "offsets", "plan_budget", "planner_options", "shapes"),
+        "stack",
+    },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},
     "plan_diff": set(),

@@ -16,8 +16,7 @@ from symalloc.cli.output import colour_wanted, rules_option, show, terminal_widt
 @rules_option
 def explain_command(rule: str | None, every: bool, rules: tuple[Path, ...]) -> None:
     """Explain RULE with examples.  RULE is an id such as SYM101, or a name; without it, list the rules."""
-    from symalloc.report.rule_page import render_rule_page
-    from symalloc.report.rule_table import render_rule_table
+    from symalloc.report.rule_page import render_rule_page, render_rule_table
     from symalloc.rulebook.book import load_rules
 
     colour, width = colour_wanted("auto", sys.stdout), terminal_width(sys.stdout)

@@ -6,6 +6,8 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from time import monotonic
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -33,6 +35,59 @@ from symalloc.session.files import read_source
 from symalloc.session.lint_cache import LintCache, default_folder
 from symalloc.session.lint_files import found_files
 from symalloc.shown import counted
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+PATIENCE = 1.0  # seconds before a bar appears
+
+
+class Progress:
+    """Shows progress: `with Progress("linting") as step: step(done, total, what)`.
+
+    Silent where standard error is no terminal.
+    """
+
+    def __init__(self, title: str, *, shown: bool = True) -> None:
+        self._title = title
+        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
+        self._started = monotonic()
+        self._bar: Bar | None = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Show that `done` of `total` steps are done, and `what` is being done."""
+        if not self._shown or (self._bar is None and monotonic() - self._started < PATIENCE):
+            return
+        if self._bar is None:
+            self._bar = _new_bar()
+            self._bar.start()
+            self._task = self._bar.add_task(self._title, total=total, what=what)
+        self._bar.update(self._task, completed=done, total=total, what=what)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _new_bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[what]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
 
 if TYPE_CHECKING:
     from symalloc.dask_scheduler import DaskScheduler
@@ -279,7 +334,7 @@ def _connected(scheduler: str | None, stack: ExitStack) -> DaskScheduler | None:
 
 
 def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:
-    from symalloc.cli.progress import Progress
+    from symalloc.cli.lint import Progress
 
     with Progress("linting", shown=not output.quiet) as progress:
         report = session.lint_files(found, progress, fixes=output.needs_fixes)

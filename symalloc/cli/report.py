@@ -105,7 +105,7 @@ def _check_output(output: Path) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
     if output.suffix == ".png":
-        from symalloc.report.map.png import require_png
+        from symalloc.report.map.page import require_png
 
         require_png()
 
@@ -148,8 +148,8 @@ def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
     from symalloc.pool.replaying import timeline_of
     from symalloc.pool.trace import read_trace
     from symalloc.report.map.page import map_page
+    from symalloc.report.map.plan_data import trace_data
     from symalloc.report.map.scene import trace_scene
-    from symalloc.report.map.trace_data import trace_data
 
     try:
         timeline = timeline_of(read_trace(file), options)
@@ -164,8 +164,8 @@ def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
 
 
 def _drawn(scene: Any, form: str) -> bytes:
+    from symalloc.report.map.page import as_png
     from symalloc.report.map.picture import picture
-    from symalloc.report.map.png import as_png
 
     drawn = picture(scene)
     return as_png(drawn) if form == ".png" else drawn.encode()

@@ -90,8 +90,7 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.report.run_json import run_as_json
-    from symalloc.report.run_text import run_as_text
+    from symalloc.report.run_text import run_as_json, run_as_text
     from symalloc.session.planning import run_file
 
     if options["plan"] != "symalloc":

@@ -8,15 +8,119 @@ from textwrap import wrap
 
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Buffer, Guard
+from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
-from symalloc.report.peak_text import peak_lines
+from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.report.quantities import at_most, columns, cut_place, human_bytes, percent, times
-from symalloc.report.target_text import target_lines
 from symalloc.size.choice import maximum
-from symalloc.size.evaluation import evaluated
+from symalloc.size.evaluation import evaluated, highest
 from symalloc.size.expr import Expr
+
+MOST_PEAK_ROWS = 12  # tensors; all of them are in the JSON
+WIDEST_NAME = 40
+
+
+def peak_lines(report: FunctionReport) -> Iterator[str]:
+    """Yield what makes the peak at each of the samples that somebody asked for."""
+    for sample in report.samples if report.asked else ():
+        if sample.peak is not None and sample.peak.tensors:
+            yield from _peak(sample.peak, sample.binding, report.outside.kernels)
+
+
+def _peak(
+    peak: CallPeak, binding: Mapping[str, int], kernels: tuple[KernelWorkspaceUse, ...]
+) -> Iterator[str]:
+    at = ", ".join(f"{name} = {value}" for name, value in binding.items())
+    where = f" at {at}" if at else ""
+    runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
+    yield f"  peak{where}: {human_bytes(peak.nbytes)} of tensors{runs}"
+    rows = [
+        (_named_tensor(t), human_bytes(t.nbytes), _until(t), _source(t))
+        for t in peak.tensors[:MOST_PEAK_ROWS]
+    ]
+    sourced = any(source for *_, source in rows)
+    table = [("tensor", "bytes", "held until", "from" if sourced else ""), *rows]
+    heading, *lines = columns(table, left=(0, 2, 3))
+    yield f"    {heading}"
+    yield from (f"    {line}" for line in lines)
+    if len(peak.tensors) > MOST_PEAK_ROWS:
+        rest = peak.tensors[MOST_PEAK_ROWS:]
+        yield f"    … and {len(rest)} more, {human_bytes(sum(t.nbytes for t in rest))}"
+    sizes = [use.scratch.peak for use in kernels if use.kernel == peak.operator]
+    workspace = highest(sizes, binding) if sizes else None
+    if workspace:
+        yield f"    `{peak.operator}` takes {human_bytes(workspace)} of workspace besides"
+    yield f"    {_remedy(peak)}"
+
+
+def _named_tensor(tensor: PeakTensor) -> str:
+    origin = str(tensor.origin)
+    text = f"{tensor.name} ({origin})" if origin else tensor.name
+    return text if len(text) <= WIDEST_NAME else f"{text[: WIDEST_NAME - 1]}…"
+
+
+def _source(tensor: PeakTensor) -> str:
+    return cut_place(tensor.origin.source)
+
+
+def _until(tensor: PeakTensor) -> str:
+    if tensor.kind == "result":
+        return "the end: it is returned"
+    return f"{tensor.until}, idle here" if tensor.idle and tensor.until else tensor.until
+
+
+def _remedy(peak: CallPeak) -> str:
+    """Say what would lower the peak."""
+    found = peak.remedy
+    if found is None:
+        return "to lower it, several tensors must go: another moment holds as much without any one of them"
+    left = f"without {_named_tensor(found)} it is {human_bytes(peak.without)}"
+    if found.kind == "result":
+        return f"{left}: let the caller donate an input to this result (--alias)"
+    if found.idle:
+        return f"{left}: it waits for `{found.until}`" if found.until else f"{left}: nothing reads it"
+    return f"{left}: `{peak.operator}` itself touches it, so only a smaller or split operator helps"
+
+
+def target_lines(report: FunctionReport) -> Iterator[str]:
+    """Yield the lines about the target of a function's plan; none for a CPU."""
+    target = report.target
+    if target is None:
+        return
+    yield f"  target {target.name}: {_flavour(target)}"
+    if target.grounded:
+        yield f"  {_grounded(target.grounded)}, as more than kernels looks there and data is a mere handle"
+    yield _unproved(target)
+    kept = report.kept_by_pool
+    if kept is not None:
+        yield (
+            f"  TVM's allocator on {target.name} keeps a block for each size that an arena ever had:"
+            f" {human_bytes(kept)} after a call at each of these sizes; --bounds reserve asks for one size"
+        )
+
+
+def _flavour(target: TargetReport) -> str:
+    if target.flavour == "arena":
+        return f"{target.offset_kernels} of {target.kernels} kernels take a tensor at an offset"
+    if target.shared:
+        return "tensors share whole storages"
+    return "tensors share whole storages, as no kernel can read and write tensors of one buffer there"
+
+
+def _grounded(count: int) -> str:
+    return "1 tensor starts a storage" if count == 1 else f"{count} tensors start a storage each"
+
+
+def _unproved(target: TargetReport) -> str:
+    """Return what has not been tried."""
+    if not target.generated:
+        return f"  this build of TVM generates no code for {target.name}: planned and linted only"
+    if target.present:
+        return "  planned and linted; `symalloc run` runs on the CPU only"
+    return "  planned and linted; not run: this machine has no such device"
+
 
 MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON
 MOST_SUMS = 24  # of the floor

@@ -2,11 +2,61 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from statistics import geometric_mean, median
 
-from symalloc.planner.memory_report.runs import Peer, PoolUse, RunReport, RunResult
+from symalloc.planner.memory_report.runs import Output, Peer, PoolUse, RunReport, RunResult
 from symalloc.report.quantities import columns, human_bytes, times
+
+
+def run_as_json(report: RunReport) -> str:
+    """`{"version": 1, "runs": […], "pool": …, "tvm": …, "refused": …}`; sizes are bytes, times seconds."""
+    peers: Sequence[tuple[float, float] | None] = [None] * len(report.results)
+    if report.peer is not None:
+        peers = list(zip(report.peer.seconds, report.peer.ratios, strict=True))
+    document = {
+        "version": 1,
+        "ok": report.ok,
+        "runs": [_run(r, theirs) for r, theirs in zip(report.results, peers, strict=True)],
+        "pool": _pool_json(report.pool),
+        "tvm": None if report.peer is None else {"reserved": report.peer.reserved},
+        "refused": None
+        if report.refused is None
+        else {"message": report.refused, "binding": report.refused_at},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _run(result: RunResult, theirs: tuple[float, float] | None) -> dict[str, object]:
+    return {
+        "function": result.function,
+        "binding": dict(result.binding),
+        "plan": result.plan,
+        "calls": len(result.seconds),
+        "seconds": round(median(result.seconds), 9),
+        "tvm_seconds": None if theirs is None else round(theirs[0], 9),
+        "time_ratio": None if theirs is None else round(theirs[1], 4),
+        "tensors_planned": result.planned,
+        "arena": result.arena_bytes if result.plan == "symalloc" else None,
+        "floor": result.floor_bytes,
+        "ratio": None if result.ratio is None else round(result.ratio, 6),
+        "outputs": [_output(o) for o in result.outputs],
+        "pool": _pool_json(result.pool),
+        "same_as_unplanned": result.difference is None if result.checked else None,
+        "difference": result.difference,
+        "undetermined": result.undetermined,
+    }
+
+
+def _output(output: Output) -> dict[str, object]:
+    return {"shape": list(output.shape), "dtype": output.dtype, "bytes": output.nbytes}
+
+
+def _pool_json(pool: PoolUse | None) -> dict[str, object] | None:
+    return None if pool is None else asdict(pool) | {"ratio": round(pool.ratio, 6)}
+
 
 MOST_ROWS = 24
 COLUMNS = ("calls", "time", "arena", "floor", "outputs", "storages", "live", "reserved", "ratio")

@@ -11,7 +11,7 @@ from time import sleep
 
 import pytest
 
-from symalloc.cli.interruption import Interruption
+from symalloc.cli.main import Interruption
 
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -73,7 +73,7 @@ def test_another_thread_leaves_signals_alone() -> None:
 
 STUCK = """
 import signal, sys, time
-from symalloc.cli import interruption
+from symalloc.cli import main
 interruption._GRACE = 0.0
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 with interruption.Interruption():

@@ -4,7 +4,7 @@ import io
 import os
 from threading import Thread
 
-from symalloc.editor.standard_input import EndableInput
+from symalloc.editor.language_server import EndableInput
 
 
 def test_what_comes_is_read_until_it_ends() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from symalloc.planner.live_bytes import LiveBytes, worst_ratio
+from symalloc.planner.layouts import LiveBytes, worst_ratio
 from symalloc.planner.memory_plan import Buffer
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum

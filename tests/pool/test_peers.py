@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 
-from symalloc.pool.peers import BestFit, Buddy, ExactSize, PowerOfTwo
+from symalloc.pool.replaying import BestFit, Buddy, ExactSize, PowerOfTwo
 from tests.pool.steps import STEPS, Step
 
 MIB = 2**20

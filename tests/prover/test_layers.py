@@ -14,9 +14,14 @@ from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.cases import first_choice, split_extrema
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.precondition import simplify
-from symalloc.prover.products import contradiction, negative_combination
 from symalloc.prover.query import satisfies
-from symalloc.prover.refute import abstract_quotients, long_division, refute
+from symalloc.prover.refute import (
+    abstract_quotients,
+    contradiction,
+    long_division,
+    negative_combination,
+    refute,
+)
 from symalloc.prover.univariate import complement, nonpositive, solve, solve_exactly
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr

@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
 from symalloc.linter.diagnostic import Severity
-from symalloc.report.junit import render_junit
+from symalloc.report.formats import render_junit
 from tests.report import samples
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from symalloc.report.rule_page import render_rule_page
-from symalloc.report.rule_table import render_rule_table, severity_text
+from symalloc.report.rule_page import render_rule_page, render_rule_table, severity_text
 from symalloc.rulebook.book import Rulebook, load_rules
 
 

@@ -8,7 +8,7 @@ import jsonschema
 
 from symalloc.linter.diagnostic import Report
 from symalloc.program.span import Source
-from symalloc.report.sarif import FINGERPRINT, render_sarif
+from symalloc.report.formats import FINGERPRINT, render_sarif
 from symalloc.rulebook.book import load_rules
 from tests.report import samples
 

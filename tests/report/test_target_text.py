@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from symalloc.planner.memory_report.target_report import TargetReport
-from symalloc.report.plan_text import plans_as_text
-from symalloc.report.target_text import target_lines
+from symalloc.report.plan_text import plans_as_text, target_lines
 from tests.report import plan_samples
 
 OPENCL = TargetReport(

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import tvm
 import tvm_ffi
+from tvm import relax
 from tvm.relax import transform
 
 from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
@@ -39,11 +40,52 @@ from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import from_script, load_requested, lower_or_refuse, plan_or_refuse
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.files.target_facts import target_report
-from symalloc.relax.files.tvm_plans import compare_with_tvm
 from symalloc.relax.ir_types import Node
+from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
 from symalloc.relax.read.json import load_module
-from symalloc.relax.tvm_error import run_error
+from symalloc.relax.tvm_error import error_text, run_error
+
+BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
+
+
+def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
+    """TVM's plans by function, for a module as CallTIRRewrite leaves it."""
+    declared = {v.name_hint for v, f in lowered.functions.items() if _declares_bounds(f)}
+    unbounded = _plans(_without_bounds(lowered))
+    bounded = _plans(lowered) if declared else unbounded
+    return {
+        name: TvmComparison(bounded=bounded[name] if name in declared else None, unbounded=plan)
+        for name, plan in unbounded.items()
+    }
+
+
+def _declares_bounds(function: object) -> bool:
+    return isinstance(function, relax.Function) and bool(function.attrs and BOUNDS[0] in function.attrs)
+
+
+def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
+    bare = module.clone()
+    for variable, function in module.functions_items():
+        if _declares_bounds(function):
+            stripped = function
+            for name in BOUNDS:
+                stripped = stripped.without_attr(name)
+            bare.update_func(variable, stripped)
+    return bare
+
+
+def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
+    names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
+    try:
+        with as_tvm_has_them():
+            planned = transform.StaticPlanBlockMemory()(lowered)
+        program = extract(planned, name="planned by TVM")
+    except Exception as error:  # a pass raises whatever it raises
+        failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
+        return dict.fromkeys(names, failed)
+    return {name: TvmPlan(memory=Timeline.of(program, name, kills="stock")) for name in names}
+
 
 Form: TypeAlias = Literal["json", "script"]
 

@@ -9,8 +9,31 @@ from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
+
+from symalloc.errors import UsageError
+
+SCALE = 2  # pixels for one of the SVG
+
+
+def require_png() -> None:
+    """Raise UsageError where CairoSVG, or the cairo library that it calls, is missing."""
+    try:
+        import_module("cairosvg")
+    except ImportError:
+        raise UsageError(
+            'a .png needs CairoSVG: `pip install "symalloc[png]"`; a .svg needs nothing'
+        ) from None
+    except OSError as error:  # it looks for the library when it is imported
+        raise UsageError(f"a .png needs the cairo library: {str(error).splitlines()[0]}") from None
+
+
+def as_png(picture: str) -> bytes:
+    """Return an SVG as PNG."""
+    made: bytes = import_module("cairosvg").svg2png(bytestring=picture.encode(), scale=SCALE)
+    return made
+
 
 SCRIPTS = ("formulas.js", "drawing.js", "explorer.js", "plan.js", "trace.js", "start.js")
 # whatever ends a script element, begins a comment, or is a line of JavaScript's but not of JSON's

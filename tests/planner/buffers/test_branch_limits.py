@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from symalloc.analysis.paths import path_conditions
-from symalloc.planner.buffers.branch_limits import least_on_paths
+from symalloc.planner.buffers.call_timeline import least_on_paths
 from symalloc.program.control_flow import BlockNesting, ControlFlowGraph, control_flow_graph
 from tests.planner.random_programs import random_program
 from tests.scale import tries

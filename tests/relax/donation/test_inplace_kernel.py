@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tvm
 
-from symalloc.relax.donation.inplace_kernel import in_place
+from symalloc.relax.donation.donate import in_place
 
 SOURCE = """
 @I.ir_module

@@ -7,7 +7,7 @@ import tvm
 from tvm.relax import transform
 
 from symalloc.relax.files.load import load_one
-from symalloc.relax.files.tvm_plans import compare_with_tvm
+from symalloc.relax.files.plan_file import compare_with_tvm
 from symalloc.relax.passes.pipeline import lower
 
 SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"

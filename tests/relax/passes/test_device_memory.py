@@ -9,8 +9,7 @@ from tvm.target import Target
 
 from symalloc.errors import RunError
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.passes.device_memory import DeviceMemory, device_memory
-from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.passes.plan_pass import DeviceMemory, device_memory, plan_lowered
 from tests.relax.emit.test_emit_function import lowered
 
 EMPTY = tvm.IRModule()

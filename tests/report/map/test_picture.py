@@ -11,9 +11,9 @@ import pytest
 from symalloc.errors import UsageError
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import timeline_of
-from symalloc.report.map import png
+from symalloc.report.map import page
+from symalloc.report.map.page import as_png, require_png
 from symalloc.report.map.picture import picture
-from symalloc.report.map.png import as_png, require_png
 from symalloc.report.map.scene import Scene, plan_scene, trace_scene
 from tests.pool.workloads import make_trace
 from tests.report import plan_samples
@@ -94,7 +94,7 @@ def test_a_png_needs_cairosvg(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(png, "import_module", missing)
+    monkeypatch.setattr(page, "import_module", missing)
     with pytest.raises(UsageError, match=r"pip install \"symalloc\[png\]\""):
         require_png()
 
