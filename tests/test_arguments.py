@@ -104,6 +104,7 @@ def models() -> Mapping[str, Case]:
             sense={**PLANNING, "before": model, "after": model},
         ),
         "prove": Case(function=symalloc.prove, given={"constraint": "n <= 4"}),
+        "symbols": Case(function=symalloc.symbols, given={"names": "n"}, sense={"names": {"long text"}}),
         "pack": Case(
             function=symalloc.pack,
             given={"problem": PROBLEM},

@@ -153,7 +153,7 @@ _PACKED_FUNCTIONS: Mapping[str, PackedFunction] = {
     "vm.builtin.shape_of": PackedFunction(reads_only=True, looks=True, byte_offset="respected"),
     "vm.builtin.tensor_to_shape": _IGNORES,
     "vm.builtin.to_device": _FRESH_RESPECTS,
-    "vm.builtin.tuple_reset_item": PackedFunction(reads_only=True, looks=True, allocates=False),
+    "vm.builtin.tuple_reset_item": _CHECKS_TENSORS,
 }
 # by the beginning of their names
 _FAMILIES: Mapping[str, PackedFunction] = {

@@ -12,6 +12,8 @@ from typing import Any
 
 import sympy
 
+from symalloc.arguments import shown
+from symalloc.errors import UsageError
 from symalloc.size.algebra import Algebra, Operator, Term
 
 _RELATIONS = {"<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}
@@ -20,8 +22,11 @@ _RELATIONS = {"<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne}
 def symbols(names: str) -> Any:
     """The symbols of sympy that sizes are written in, by their names: one, or a tuple of several.
 
-    `n, m = symalloc.symbols("n m")`.  They are integer and nonnegative.
+    `n, m = symalloc.symbols("n m")`.  Integer and nonnegative.  Raises UsageError where they are no names.
     """
+    found = names.replace(",", " ").split() if isinstance(names, str) else []
+    if not found or not all(name.isidentifier() for name in found):
+        raise UsageError(f'names is {shown(names)}; it must be names, such as "n m"')
     return sympy.symbols(names, integer=True, nonnegative=True)
 
 

@@ -14,7 +14,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.planner.planned_program import planned_program
 from tests.models.imported import IMPORTED, load_imported
 from tests.models.measure import compiler, load
-from tests.models.planned import Kind, Variants, calls, difference, imported_case
+from tests.models.planned import Kind, Variants, calls, difference, imported_case, within_limit
 from tests.scale import NIGHTLY
 
 # torch's importer leaves the symbol of 2*Dim undefined: no machine can run these
@@ -42,7 +42,6 @@ def test_there_are_enough() -> None:
 KINDS: tuple[Kind, ...] = ("ours", "unplanned")
 RUN = ("torch_decode_step", "torch_op_cond", "onnx_branch")
 PLANNED = IMPORTED if NIGHTLY else tuple(name for name in IMPORTED if name not in LONG)[1::4]
-SPARE = 4096  # bytes by which a planned call may hold more, whatever the ratio
 
 
 def reckoned(variants: Variants) -> dict[str, Timeline]:
@@ -64,7 +63,7 @@ def test_a_planned_call_holds_no_more_than_an_unplanned_one(name: str) -> None:
             assert ours is None or name in UNBUILT
         else:
             assert ours is not None
-            assert ours <= max(1.02 * unplanned, unplanned + SPARE), binding
+            assert ours <= within_limit(unplanned), binding
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def test_guards_hold_where_there_is_no_python_function_to_call(
     )
     good, bad = ran(_RUNTIME_ONLY, library).splitlines()
     assert good == "384.0"
-    assert bad == said.format(most=36028797018963967)
+    assert bad == said.format(most=18014398509481983)
 
 
 # -- several devices --------------------------------------------------------------------------------------

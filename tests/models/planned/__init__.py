@@ -3,7 +3,7 @@
 from tests.models.planned import branching, constructs, control, networks
 from tests.models.planned.call import Call, calls, difference, needed
 from tests.models.planned.case import CASES, Case
-from tests.models.planned.compare import Row, compare
+from tests.models.planned.compare import Row, compare, within_limit
 from tests.models.planned.sized import imported_case, ordinary_case
 from tests.models.planned.variants import Kind, Variants
 
@@ -24,4 +24,5 @@ __all__ = [
     "needed",
     "networks",
     "ordinary_case",
+    "within_limit",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from symalloc.planner.buffers.call_timeline import SHARE, SPARE
 from tests.models.measure import Usage
 from tests.models.planned.call import Call, calls, difference, needed
 from tests.models.planned.case import Binding
 from tests.models.planned.variants import Machine, Variants
 
-__all__ = ["Row", "Worst", "compare"]
+__all__ = ["Row", "Worst", "compare", "within_limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +94,8 @@ def compare(variants: Variants, binding: Binding, *, theirs: bool = True, seed: 
 
 def _worst(machine: Machine | None, paths: Iterable[Call]) -> Worst | None:
     return None if machine is None else Worst.of(call.on(machine).usage for call in paths)
+
+
+def within_limit(unplanned: int) -> float:
+    """The bytes that a planned call may hold where the unplanned one holds `unplanned`."""
+    return max((1 + SHARE) * unplanned, unplanned + SPARE)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import tvm
@@ -29,29 +28,26 @@ def test_bounds_are_kept_and_taken_away() -> None:
 def test_without_declared_bounds_there_is_one_plan() -> None:
     (found,) = compare_with_tvm(lower(load_one(TO_PLAN, module="Chain"), "llvm")).values()
     assert found.bounded is None
-    memory = found.unbounded.memory
-    assert [str(held.size) for held in memory.storages] == ["32*n", "32*n"]
-    assert (memory.fresh, memory.peak({"n": 3}, results=False)) == ((), 256)
+    plan = found.unbounded
+    assert [str(held.size) for held in plan.storages] == ["32*n", "32*n"]
+    assert (plan.fresh, plan.peak({"n": 3}, results=False)) == ([], 256)
 
 
 def test_what_tvm_leaves_by_itself_counts() -> None:
     """Values that cross an If get memory of their own from TVM."""
     (found,) = compare_with_tvm(lower(load_one(TO_PLAN, module="Branches"), "llvm")).values()
-    memory = found.unbounded.memory
-    assert len(memory.fresh) >= 2
-    without = replace(memory, fresh=(), paths=tuple(replace(path, fresh=()) for path in memory.paths))
-    peaks = [one.peak({"n": 5}, results=False) or 0 for one in (without, memory)]
-    assert peaks[0] < peaks[1] <= 2 * 64 * len((*memory.storages, *memory.fresh)) * 5
+    plan = found.unbounded
+    assert len(plan.fresh) >= 2
+    without = plan.memory.only(lambda one: one not in plan.fresh)
+    peaks = [one.peak({"n": 5}, results=False) or 0 for one in (without, plan.memory)]
+    assert peaks[0] < peaks[1] <= 2 * 64 * len((*plan.storages, *plan.fresh)) * 5
 
 
 def test_what_called_functions_reserve_counts() -> None:
     found = compare_with_tvm(lower(load_one(SCRIPT, module="Calls"), "llvm"))
-    memory, callee = found["main"].unbounded.memory, found["layer"].unbounded.memory
-    assert [str(held.size) for held in callee.storages] == ["64*m"]
-    assert [[str(held.size.substitute(c.values)) for held in c.memory.storages] for c in memory.callees] == [
-        ["64*n"],
-        ["128*n"],
-    ]
+    assert [str(held.size) for held in found["layer"].unbounded.storages] == ["64*m"]
+    within = [one for one in found["main"].unbounded.memory.taken() if one.frame.name == "layer"]
+    assert [str(one.size) for one in within if one.why == "storage"] == ["64*n", "128*n"]
 
 
 def test_a_module_is_not_changed() -> None:
