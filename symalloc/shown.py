@@ -1,17 +1,23 @@
-"""Results shown in a notebook or as text: the renderers of `symalloc.report` are imported when they are used.
+"""Results shown in a notebook or as text: the renderers of `symalloc.report` register how each kind is shown.
 
 Every room may import this module, as it may import `symalloc.errors`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import singledispatch
 
 
-def rendered(renderer: str, value: object) -> str:
-    """Return what the function `renderer` of `symalloc.report.notebook` makes of `value`."""
-    text: str = getattr(import_module("symalloc.report.notebook"), renderer)(value)
-    return text
+@singledispatch
+def to_html(value: object) -> str:
+    """Return a piece of HTML that shows `value` and loads nothing."""
+    raise TypeError(f"a {type(value).__name__} has no HTML")
+
+
+@singledispatch
+def to_text(value: object) -> str:
+    """Return what the command line prints of `value`."""
+    raise TypeError(f"a {type(value).__name__} has no text")
 
 
 def counted(count: int, what: str) -> str:

@@ -54,17 +54,15 @@ def _import_circles() -> Iterator[str]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Return the modules of the package that a file imports when it is imported, or for its types."""
-    waiting: list[ast.stmt] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If | ast.Try | ast.ClassDef):
-            waiting += [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)]
-        elif isinstance(node, ast.Import):
+    """Return the modules of the package that a file imports, wherever in it, or names for `import_module`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in _trees())
         elif isinstance(node, ast.ImportFrom) and node.module:
             full = {f"{node.module}.{alias.name}" for alias in node.names} & _trees().keys()
             yield from full or {node.module} & _trees().keys()
+        elif isinstance(node, ast.Constant) and node.value != "symalloc" and node.value in _trees():
+            yield str(node.value)
 
 
 def _reached(start: str, edges: Mapping[str, set[str]]) -> set[str]:

@@ -334,8 +334,6 @@ def _connected(scheduler: str | None, stack: ExitStack) -> DaskScheduler | None:
 
 
 def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:
-    from symalloc.cli.lint import Progress
-
     with Progress("linting", shown=not output.quiet) as progress:
         report = session.lint_files(found, progress, fixes=output.needs_fixes)
     if output.diff:

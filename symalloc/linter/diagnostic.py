@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from symalloc.linter.user_script import UserScript
 from symalloc.program.span import Source, Span
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import counted, rendered
+from symalloc.shown import counted, to_html, to_text
 
 if TYPE_CHECKING:
     from symalloc.rulebook.rule import Rule
@@ -221,10 +221,10 @@ class Report:
 
     def __str__(self) -> str:
         """The findings as `symalloc lint` prints them."""
-        return rendered("report_text", self)
+        return to_text(self)
 
     def _repr_html_(self) -> str:
-        return rendered("report_html", self)
+        return to_html(self)
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)

@@ -18,7 +18,7 @@ from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.program.types import ALIGNMENT
-from symalloc.shown import counted, rendered
+from symalloc.shown import counted, to_html
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
@@ -187,7 +187,7 @@ class Plan:
         return f"<Plan of {self.function}: {tensors} in {counted(len(self.arenas), 'arena')}{left}>"
 
     def _repr_html_(self) -> str:
-        return rendered("plan_html", self)
+        return to_html(self)
 
     @property
     def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:

@@ -19,7 +19,7 @@ from symalloc.pool.native_pool import OOM, NativePool, PoolStatistics, carrying_
 from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.pool.pool_options import MOST, read_bytes, require_name
 from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording, Trace, recorded_trace
-from symalloc.shown import rendered
+from symalloc.shown import to_html
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject
@@ -41,7 +41,7 @@ class InstrumentedPool(NativePool):
         return f"<Pool: {now.live} B live, {now.reserved} B reserved, {bound}>"
 
     def _repr_html_(self) -> str:
-        return rendered("pool_html", self)
+        return to_html(self)
 
     @property
     def limit(self) -> int | None:

@@ -246,12 +246,8 @@ def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_opti
 
             return render_json(report)
         case "sarif":
-            from symalloc.report.formats import render_sarif
-
             return render_sarif(report, rules=rules)
         case "junit":
-            from symalloc.report.formats import render_junit
-
             return render_junit(report)
         case "concise" | "github":
             from symalloc.report.lines import render_concise, render_github

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Protocol
 
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.report.diff_text import plan_diff_text
 from symalloc.report.map.picture import picture
 from symalloc.report.map.scene import plan_scene
 from symalloc.report.quantities import human_bytes
 from symalloc.report.text import render_text
-
-if TYPE_CHECKING:
-    from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.shown import to_html, to_text
 
 MOST_ROWS = 40
 MOST_PLANS = 4
 
 
-class _Planned(Protocol):
-    """A module with plans by function."""
-
-    @property
-    def plans(self) -> Mapping[str, Plan]: ...
-
-
+@to_text.register
 def report_text(report: Report) -> str:
     """Return the findings as `symalloc lint` prints them."""
     return render_text(report).rstrip("\n")
 
 
+@to_text.register
 def diff_text(diff: PlanDiff) -> str:
     """Return the difference between two plans as `symalloc diff` prints it."""
     return plan_diff_text(diff).rstrip("\n")
 
 
+@to_html.register
 def plan_html(plan: Plan) -> str:
     """Return the arenas of a plan with their formulas, and its map at the binding it was stacked at."""
     rows = [
@@ -59,13 +53,14 @@ def plan_html(plan: Plan) -> str:
     )
 
 
-def planned_html(planned: _Planned) -> str:
+@to_html.register(tuple)
+def plans_html(plans: tuple[Plan, ...]) -> str:
     """Return the plans of a module's first functions."""
-    plans = list(planned.plans.values())
     more = f"<div>and {len(plans) - MOST_PLANS} more</div>" if len(plans) > MOST_PLANS else ""
     return "".join(map(plan_html, plans[:MOST_PLANS])) + more
 
 
+@to_html.register
 def report_html(report: Report) -> str:
     """Return the findings as a table."""
     rows = [(d.severity.value, d.rule, d.one_line, _where(d, report), _example(d)) for d in report]
@@ -73,6 +68,7 @@ def report_html(report: Report) -> str:
     return f"<div>{escape(repr(report))}{_table(heads, rows)}</div>"
 
 
+@to_html.register
 def pool_html(pool: InstrumentedPool) -> str:
     """Return the bytes of a pool, and who holds them."""
     now = pool.statistics()

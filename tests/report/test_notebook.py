@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
-from symalloc.planner.memory_plan import Plan
-from symalloc.report.notebook import planned_html
 from symalloc.report.text import render_text
 from tests.pool.library import need_native
 from tests.report import plan_samples
@@ -60,12 +58,8 @@ def test_names_in_a_plan_stay_names() -> None:
 
 
 def test_a_planned_module_shows_its_first_plans() -> None:
-    @dataclass(frozen=True)
-    class Planned:
-        plans: dict[str, Plan]
-
     plan = replace(plan_samples.small().plan, representative={"n": 16})
-    html = planned_html(Planned({f"f{i}": replace(plan, function=f"f{i}") for i in range(6)}))
+    html = plans_html(tuple(replace(plan, function=f"f{i}") for i in range(6)))
     assert html.count("<img") == 4
     assert "and 2 more" in html
 

@@ -12,7 +12,7 @@ from symalloc.planner.plan_diff.plan_record import MEASURES, FunctionRecord, Mea
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import counted, rendered
+from symalloc.shown import counted, to_text
 from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
@@ -303,7 +303,7 @@ class PlanDiff:
 
     def __str__(self) -> str:
         """The difference as `symalloc diff` prints it."""
-        return rendered("diff_text", self)
+        return to_text(self)
 
     def __repr__(self) -> str:
         grown = [one.function for one in self.functions if one.peak.grown is not None]

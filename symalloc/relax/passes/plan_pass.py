@@ -29,7 +29,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.source_spans import source_of
-from symalloc.shown import rendered
+from symalloc.shown import to_html
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
 _BINDS_WHOLE = frozenset({DLDeviceType.kDLWebGPU})
@@ -124,7 +124,7 @@ class PlannedModule:
         return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"
 
     def _repr_html_(self) -> str:
-        return rendered("planned_html", self)
+        return to_html(tuple(self.plans.values()))
 
     def __tvm_ffi_object__(self) -> tvm.IRModule:
         """The module: TVM's functions take the plan in its place, `relax.build` among them."""
