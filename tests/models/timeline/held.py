@@ -41,6 +41,13 @@ class Side:
     build: Callable[[], Any]
     kills: Kills = "paths"
 
+    def is_decided(self, function: str, flags: Sequence[str]) -> bool:
+        """Whether flags alone decide the Ifs of a function."""
+        ifs = (
+            one for one in instructions_of(self.program.functions[function].body) if isinstance(one, ir.If)
+        )
+        return all(isinstance(one.test, ir.Var) and one.test.name in flags for one in ifs)
+
     def timeline(self, function: str, path: Mapping[str, bool]) -> Timeline:
         """What a call of a function holds whose flags are those of `path`; of every path where there are
         none.
@@ -78,26 +85,29 @@ def faults(
 ) -> Iterator[str | None]:
     """What is said of each call and is not so, None where it is: on each path, and on all of them.
 
-    Nothing where a size is not known.
+    Nothing where a size is not known.  Where data decide an If, more may be said than the one path holds that
+    ran.
     """
     executable = side.build()
     for function, bindings in functions.items():
-        everywhere = side.timeline(function, {})
+        everywhere, strict = side.timeline(function, {}), side.is_decided(function, flags)
         for binding in bindings:
             found = [_held(executable, module, function, binding, path) for path in _paths(flags)]
             for path, (held, known) in zip(_paths(flags), found, strict=True):
                 where = f"{side.name} {function} {path}"
-                yield from _fault(side.timeline(function, path), known, held, where)
+                yield from _fault(side.timeline(function, path), known, held, where, strict=strict)
             if all(known == found[0][1] for _, known in found):
                 most = max(held for held, _ in found)
-                yield from _fault(everywhere, found[0][1], most, f"{side.name} {function}")
+                yield from _fault(everywhere, found[0][1], most, f"{side.name} {function}", strict=strict)
 
 
-def _fault(timeline: Timeline, binding: Binding, held: int, where: str) -> Iterator[str | None]:
+def _fault(
+    timeline: Timeline, binding: Binding, held: int, where: str, *, strict: bool
+) -> Iterator[str | None]:
     said = timeline.peak(binding)
     if said is None:
         return
-    wrong = said < held or (said > held and timeline.doubt is None)
+    wrong = said < held or (strict and said > held and timeline.doubt is None)
     yield f"{where} {dict(binding)}: {said} said, {held} held" if wrong else None
 
 
