@@ -3,14 +3,14 @@
 Each variable has a register of its frame, which holds its value until a kill empties it, or the frame ends.
 TVM's KillAfterLastUse puts a kill behind the last use of a variable; in a block with an If it puts none at
 the If and behind it, and never one for what nothing uses or a block yields.  Behind it our KillOnPaths makes
-those of some functions anew, by liveness on every path.  Names that TVM's CanonicalizeBindings does away with
-have no register.
+the kills of functions with Ifs anew, by liveness on every path, and drops idle results in others.  Names that
+TVM's CanonicalizeBindings does away with have no register.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -40,12 +40,14 @@ def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes
     """The lifetimes of the registers of `function`; TVM's pass keeps the kills that are there already."""
     names = _Names()
     names.block(function.body)
-    if kills == "paths" and _made_anew(function.body):
+    if kills == "paths" and any(isinstance(one, ir.If) for one in function.body.instructions):
         found = _OnPaths()
         found.block(function.body, set())
         return RegisterLifetimes({}, found.behind, found.entering, found.leaving, anew=True)
     lifetimes = _Stock(names.of)
-    lifetimes.block(function.body)
+    used = lifetimes.block(function.body)
+    for var in _idle_results(function.body, used) if kills == "paths" else ():
+        lifetimes.behind.setdefault(var, []).append(var)
     return RegisterLifetimes(names.of, lifetimes.behind)
 
 
@@ -56,15 +58,13 @@ def holds_memory(kind: Type) -> bool:
     return not isinstance(kind, ShapeType | ScalarType)
 
 
-def _made_anew(body: ir.Block) -> bool:
-    """True where KillOnPaths makes the kills: in what branches, or has a call whose result nothing uses."""
-    used = {var for one in body.instructions for var in variables_of(one)} | set(variables_in(body.result))
-    made_by_calls = (ir.CallFunction, ir.CallPacked, ir.View)
-    return any(
-        isinstance(one, ir.If)
-        or (isinstance(one, made_by_calls) and one.var not in used and holds_memory(one.var.type))
-        for one in body.instructions
-    )
+def _idle_results(body: ir.Block, used: Collection[ir.Var]) -> Iterator[ir.Var]:
+    """Yield what calls return and nothing uses: KillOnPaths drops it at once."""
+    killed = {one.target for one in body.instructions if isinstance(one, ir.Kill)}
+    for one in body.instructions:
+        made = isinstance(one, ir.CallFunction | ir.CallPacked | ir.View) and holds_memory(one.var.type)
+        if made and one.var not in used and one.var not in killed:
+            yield one.var
 
 
 # -- kills by liveness on every path -------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
+from symalloc.report.notebook import plans_html
 from symalloc.report.text import render_text
 from tests.pool.library import need_native
 from tests.report import plan_samples

@@ -66,9 +66,7 @@ def _branches(seq: relax.SeqExpr) -> bool:
 
 
 def _without_idle_results(function: relax.Function) -> relax.Function | None:
-    """A function without Ifs that drops what a call returns and nothing uses, where more is called behind it;
-    None where it has none.
-    """
+    """A function without Ifs that drops what a call returns and nothing uses; None where it has none."""
     seq = function.body
     idle = _idle_results(seq)
     if not idle:
@@ -88,20 +86,15 @@ def _without_idle_results(function: relax.Function) -> relax.Function | None:
 
 
 def _idle_results(seq: relax.SeqExpr) -> set[int]:
-    """The variables of calls that nothing uses and behind which more is called, by address."""
+    """The variables of calls that nothing uses, by address."""
     results: set[int] = set()
     used: set[int] = {variable.__chandle__() for variable in free_vars(seq.body)}
-    called = False
-    bindings = [one for block in elements(seq.blocks) for one in elements(block.bindings)]
-    for binding in reversed(bindings):
+    for binding in (one for block in elements(seq.blocks) for one in elements(block.bindings)):
         value: Node = binding.value
-        if type(value) is Call and type(value.op) is not Op:
-            var = binding.var.__chandle__()
-            if called and var not in used and _holds_memory(value.ty):
-                results.add(var)
-            called = True
+        if type(value) is Call and type(value.op) is not Op and _holds_memory(value.ty):
+            results.add(binding.var.__chandle__())
         used.update(variable.__chandle__() for variable in free_vars(value))
-    return results
+    return results - used
 
 
 def _holds_memory(type_: TypeNode) -> bool:
