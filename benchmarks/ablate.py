@@ -57,7 +57,7 @@ USUAL = (
 """The models that are planned where none are named: one for each mechanism that is known to need it."""
 
 SLIGHTLY = 0.005  # of a ratio, which is no difference
-_BUFFERS, _STACK = "symalloc.planner.buffers", "symalloc.planner.stack"
+_ASSIGNMENT, _STACK = "symalloc.planner.buffers.assignment", "symalloc.planner.stack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +87,28 @@ def _none(*_args: object, **_options: object) -> None:
 
 
 PLANNER: Mapping[str, Mechanism] = {
-    "an arena that ends before results": Mechanism(
-        stand_ins={f"{_BUFFERS}.arena_attempts.early_arena": _none}, code=[f"{_BUFFERS}.early_arena"]
+    "an arena that ends at a cut": Mechanism(
+        stand_ins={f"{_ASSIGNMENT}._cut": lambda *_: iter(())},
+        code=[f"{_ASSIGNMENT}._cut", f"{_ASSIGNMENT}._parts"],
     ),
-    "memory of results": Mechanism(
-        stand_ins={f"{_BUFFERS}.arena_attempts.relieved": _none}, code=[f"{_BUFFERS}.result_memory"]
+    "memory of others": Mechanism(
+        stand_ins={f"{_ASSIGNMENT}._hosted": lambda _timeline, members, hosts, _besides: [*hosts, members]},
+        code=[f"{_ASSIGNMENT}._hosted", f"{_ASSIGNMENT}._Hosting"],
     ),
-    "few arenas": Mechanism(
-        stand_ins={f"{_BUFFERS}.arena_attempts.few_arenas": _none}, code=[f"{_BUFFERS}.first_fit.few_arenas"]
+    "an arena for each block": Mechanism(
+        stand_ins={f"{_ASSIGNMENT}._by_block": lambda _columns, whole: whole},
+        code=[f"{_ASSIGNMENT}._by_block"],
     ),
     "arenas one by one": Mechanism(
-        stand_ins={f"{_BUFFERS}.arena_attempts.first_fit": _none}, code=[f"{_BUFFERS}.first_fit"]
+        stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
+    ),
+    "arenas that are joined": Mechanism(
+        stand_ins={f"{_ASSIGNMENT}._joined": lambda _timeline, groups, _results: groups},
+        code=[f"{_ASSIGNMENT}._joined"],
+    ),
+    "shapes that are searched for": Mechanism(
+        stand_ins={f"{_ASSIGNMENT}._Assigning.worst": lambda *_: ()},
+        code=[f"{_ASSIGNMENT}._Assigning.worst", "symalloc.planner.shapes.worst_shapes"],
     ),
     "folded layers": Mechanism(stand_ins={f"{_STACK}.folded": _none}, code=["symalloc.planner.fold"]),
     "local search": Mechanism(
