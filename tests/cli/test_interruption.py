@@ -74,9 +74,9 @@ def test_another_thread_leaves_signals_alone() -> None:
 STUCK = """
 import signal, sys, time
 from symalloc.cli import main
-interruption._GRACE = 0.0
+main._GRACE = 0.0
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-with interruption.Interruption():
+with main.Interruption():
     try:
         print("ready", flush=True)
         time.sleep(60)
