@@ -19,7 +19,7 @@ choice is made again with those among the samples.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -52,7 +52,10 @@ MOST_CUTS = 5  # through time, that are tried
 MOST_JOINED = 24  # arenas of which every pair is tried
 MOST_ALONE = 64  # buffers that may lie each by itself
 MOST_TRIED = 24  # arenas that one buffer is tried in
-MOST_WORK = 100_000_000  # sums of bytes at one column and binding that are worth it to group one by one
+MOST_WORK, TRIAL = (
+    100_000_000,
+    2000,
+)  # sums of bytes that are worth it to group one by one; one trial counts so many
 
 
 class Assignment(NamedTuple):
@@ -170,12 +173,16 @@ class _Assigning:
             return _Chosen(whole, [None] * len(whole), timeline.spread(whole))
         groups: Groups = whole
         for left in reversed(range(MOST_CHOICES)):
-            groups = _best(timeline, _attempts(timeline, planned, results, hosts), self.restrictions.skip)
+            few = _few(timeline, planned, results, hosts)
+            stages = (few, _one_by_one(timeline, planned, results))
+            groups = _best(timeline, stages, self.restrictions.skip)
             shapes = self.worst(columns, groups) if left else ()
             if not shapes:
                 break
-            self.more += shapes
+            before, self.more = len(timeline.table.grid), [*self.more, *shapes]
             timeline = self.timeline(columns)
+            if len(timeline.table.grid) == before:  # nothing better is known for these
+                break
         return _Chosen(groups, _further(timeline, whole, groups), timeline.spread(groups))
 
     def lends(self, result: Buffer) -> bool:
@@ -220,35 +227,39 @@ def _renumbered(arenas: Sequence[Sequence[Buffer]]) -> Sequence[Sequence[Buffer]
     return [[replace(b, id=next(ids)) for b in arena] for arena in arenas]
 
 
-def _best(timeline: CallTimeline, attempts: Iterator[Groups], skip: int) -> Groups:
+def _best(timeline: CallTimeline, stages: Iterable[Iterator[Groups]], skip: int) -> Groups:
     """Return the first attempt of few arenas that keeps the limit and whose arenas take no more than their
     floor, `skip` of those aside; else one that takes little more than the floor, of these one with fewest
     arenas.
+
+    A later stage of attempts is looked at where none of few arenas is found in those before.
     """
     buffers = timeline.columns.buffers
     seen: set[frozenset[tuple[int, ...]]] = set()
     others: list[tuple[float, int, Groups]] = []
-    for groups in attempts:
-        key = frozenset(map(tuple, groups))
-        if key in seen:
-            continue
-        seen.add(key)
-        excess, spread = timeline.excess(groups), timeline.spread(groups)
-        count = sum(not buffers[group[0]].returned for group in groups)
-        if count <= FEW and excess <= 1 and spread <= 1 + EXACT:
-            skip -= 1
-            if skip < 0:
-                return groups
-        else:
-            others.append((max(excess, (spread - 1) / SHARE, 1.0), count, groups))
-    return min(others, key=lambda one: one[:2])[2] if others else groups
+    found: Groups = ()
+    for stage in stages:
+        if skip < len(seen) and any(excess <= 1 and count <= FEW for excess, count, _ in others):
+            break
+        for groups in stage:
+            key = frozenset(map(tuple, groups))
+            if key in seen:
+                continue
+            seen.add(key)
+            excess, spread = timeline.excess(groups), timeline.spread(groups)
+            count = sum(not buffers[group[0]].returned for group in groups)
+            if count <= FEW and excess <= 1 and spread <= 1 + EXACT:
+                found, skip = groups, skip - 1
+                if skip < 0:
+                    return found
+            else:
+                others.append((max(excess, (spread - 1) / SHARE, 1.0), count, groups))
+    return min(others, key=lambda one: one[:2])[2] if others else found
 
 
-def _attempts(
-    timeline: CallTimeline, planned: Sequence[int], results: Groups, hosts: Groups
-) -> Iterator[Groups]:
-    """Yield assignments of `planned` buffers in the order in which they are tried; `hosts` are those of
-    `results` in whose memory others may lie.
+def _few(timeline: CallTimeline, planned: Sequence[int], results: Groups, hosts: Groups) -> Iterator[Groups]:
+    """Yield assignments of `planned` buffers to few arenas; `hosts` are those of `results` in whose memory
+    others may lie.
     """
     whole = _whole(timeline, planned)
     yield [*results, *whole]
@@ -259,6 +270,10 @@ def _attempts(
         yield from _cut(timeline, planned, whole, results, hosts)
     else:
         yield [*results, *_joined(timeline, _by_block(timeline.columns, whole), results)]
+
+
+def _one_by_one(timeline: CallTimeline, planned: Sequence[int], results: Groups) -> Iterator[Groups]:
+    """Yield assignments that look at each of `planned` buffers by itself."""
     fitted = _FirstFit(timeline, results).run(planned)
     if fitted is not None:
         yield [*results, *_joined(timeline, fitted, results)]
@@ -519,7 +534,7 @@ class _FirstFit:
         """By how much a group would grow."""
         load, size = self.loads[number], self.timeline.bytes[i]
         parts = [load[begin:end].max(axis=0, initial=0.0) for _, begin, end in self.columns.held[i]]
-        self.work += load.size
+        self.work += TRIAL + load.size
         height = load.max(axis=0)
         most = np.maximum.reduce([height, *(part + size for part in parts)])
         return float(((most - height) / self.scale).sum())
@@ -536,7 +551,7 @@ class _FirstFit:
         """Put a buffer into a group where there is room for what that takes; return whether there is."""
         if not self.columns.may_join(self.groups[number], i):
             return False
-        self.work += 3 * self.room.size
+        self.work += TRIAL + 3 * self.room.size
         load, size, held = self.loads[number], self.timeline.bytes[i], self.columns.held[i]
         both = [*self.groups[number], i]
         spans, grown, room = self.columns.reserved(both), load.copy(), self.room.copy()
