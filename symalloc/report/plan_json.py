@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
-from symalloc.planner.memory_plan import Arena, Placement
+from symalloc.planner.memory_plan import Arena, FurtherArena, Placement
 from symalloc.planner.memory_report.call_peak import CallPeak
 from symalloc.planner.memory_report.fitting import Fit, FunctionFit
 from symalloc.planner.memory_report.function_report import (
@@ -116,9 +116,14 @@ def _arena(arena: Arena, origins: Mapping[Var, TensorOrigin]) -> dict[str, Any]:
         "scope": arena.scope,
         "after": _name(arena.defined_by),
         "result": None if arena.result is None else arena.result.name,
+        "apart": None if arena.further is None else _further(arena.further),
         "bytes": arena.size,
         "buffers": [_buffer(placement, origins) for placement in arena.placements],
     }
+
+
+def _further(further: FurtherArena) -> dict[str, Any]:
+    return {"reason": further.reason, "saves": further.saves, "binding": further.at}
 
 
 def _buffer(placement: Placement, origins: Mapping[Var, TensorOrigin]) -> dict[str, Any]:

@@ -201,7 +201,20 @@ def _arena(arena: Arena, number: int | None) -> str:
     where = f"on device {arena.device} ({arena.scope}){late}"
     if arena.result is not None:
         where = f"in the memory of the result `{arena.result.name}`"
-    return f"  arena {'' if number is None else f'{number} '}{where}: {arena.size} B"
+    return f"  arena {'' if number is None else f'{number} '}{where}: {arena.size} B{_why_further(arena)}"
+
+
+def _why_further(arena: Arena) -> str:
+    """The reason why an arena is not one with the first, and the bytes that it saves."""
+    if arena.further is None:
+        return ""
+    why = f"; apart, as {arena.further.reason}"
+    at = ", ".join(f"{name} = {value}" for name, value in arena.further.at.items())
+    return (
+        f"{why}: {human_bytes(arena.further.saves)}{f' at {at}' if at else ''}"
+        if arena.further.saves
+        else why
+    )
 
 
 def _floor(report: FunctionReport) -> Iterator[str]:

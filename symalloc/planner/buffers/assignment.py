@@ -87,14 +87,6 @@ class Restrictions:
 UNRESTRICTED = Restrictions()
 
 
-class _Chosen(NamedTuple):
-    """The arenas on one device and memory scope."""
-
-    groups: Groups
-    further: Sequence[FurtherArena | None]
-    spread: float
-
-
 def assign(
     candidates: Candidates,
     profiles: Mapping[str, CallProfile],
@@ -128,10 +120,9 @@ class _Assigning:
         spread = 1.0
         for place in dict.fromkeys((b.device, b.scope) for b in buffers):
             members = [b.id for b in buffers if (b.device, b.scope) == place]
-            chosen = self.chosen(self.columns([buffers[i] for i in members]))
-            spread = max(spread, chosen.spread)
-            numbered = ([members[i] for i in group] for group in chosen.groups)
-            groups += zip(numbered, chosen.further, strict=True)
+            chosen, reasons, ratio = self.chosen(self.columns([buffers[i] for i in members]))
+            spread = max(spread, ratio)
+            groups += zip(([members[i] for i in group] for group in chosen), reasons, strict=True)
         groups.sort(key=lambda one: self.reserved_at(one[0]))
         profile = self.profile([group for group, _ in groups]) if self.candidates.called else None
         arenas: list[Sequence[Buffer]] = []
@@ -162,19 +153,18 @@ class _Assigning:
         point = self.candidates.nesting.reservation(b.made for b in buffers).point
         return buffers[0].device, buffers[0].scope, point, group[0]
 
-    def chosen(self, columns: CallColumns) -> _Chosen:
-        """Return the arenas of the buffers of `columns`."""
+    def chosen(self, columns: CallColumns) -> tuple[Groups, Sequence[FurtherArena | None], float]:
+        """Return the arenas of the buffers of `columns`, why there is each, and their ratio to the floor."""
         results = [[i] for i, b in enumerate(columns.buffers) if b.returned]
         planned = [i for i, b in enumerate(columns.buffers) if not b.returned]
         hosts = [[i] for (i,) in results if self.lends(columns.buffers[i])]
         timeline = self.timeline(columns)
         whole = [*results, *_whole(timeline, planned)]
         if self.options.graphs or len(whole) == len(columns.buffers):
-            return _Chosen(whole, [None] * len(whole), timeline.spread(whole))
+            return whole, [None] * len(whole), timeline.spread(whole)
         groups: Groups = whole
         for left in reversed(range(MOST_CHOICES)):
-            few = _few(timeline, planned, results, hosts)
-            stages = (few, _one_by_one(timeline, planned, results))
+            stages = _few(timeline, planned, results, hosts), _one_by_one(timeline, planned, results)
             groups = _best(timeline, stages, self.restrictions.skip)
             shapes = self.worst(columns, groups) if left else ()
             if not shapes:
@@ -183,7 +173,7 @@ class _Assigning:
             timeline = self.timeline(columns)
             if len(timeline.table.grid) == before:  # nothing better is known for these
                 break
-        return _Chosen(groups, _further(timeline, whole, groups), timeline.spread(groups))
+        return groups, _further(timeline, whole, groups), timeline.spread(groups)
 
     def lends(self, result: Buffer) -> bool:
         """Return whether others may lie in the memory of a result."""
@@ -577,6 +567,7 @@ def _further(timeline: CallTimeline, whole: Groups, groups: Groups) -> Sequence[
     """Return for each arena behind the first why it is not one with the others."""
     buffers = timeline.columns.buffers
     own = [number for number, group in enumerate(groups) if not buffers[group[0]].returned]
+    own.sort(key=lambda number: min(buffers[i].made for i in groups[number]))
     found: list[FurtherArena | None] = [None] * len(groups)
     over = np.maximum(timeline.over(whole), 0.0).max(axis=0)
     worst = int(np.argmax(over))
@@ -595,7 +586,7 @@ def _further(timeline: CallTimeline, whole: Groups, groups: Groups) -> Sequence[
 
 
 SAVES = "in one arena with the others a call takes more"
-LOOSE = "no stacking of all in one arena was found that is tight"
+LOOSE = "in one arena with the others no tight stacking was found"
 
 
 def _apart(buffer: Buffer) -> str:
