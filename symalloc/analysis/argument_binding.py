@@ -59,7 +59,7 @@ def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str,
 
 def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols of a Relax function's parameters, in symbols of the caller."""
-    return bind_parameters(callee.params, arguments)
+    return bind_parameters([param.type for param in callee.params], arguments)
 
 
 def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr]:
@@ -68,12 +68,7 @@ def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr
     return {name: found.get(name, symbol(f"{callee.name}.{name}")) for name in callee.symbols}
 
 
-def bind_parameters(params: Sequence[ir.Var], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
-    """The values of the symbols in the types of `params`, in symbols of the caller."""
-    return bind_types([param.type for param in params], arguments)
-
-
-def bind_types(kinds: Sequence[Type], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
+def bind_parameters(kinds: Sequence[Type], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols in the types of parameters, in symbols of the caller."""
     bound: dict[str, Expr] = {}
     for actual, declared in _given(kinds, arguments):

@@ -156,8 +156,7 @@ class ReuseConflicts:
     ) -> ReuseConflict:
         """An overwrite that takes a function of unknown ownership."""
         points_to = self.points_to
-        related = points_to.ancestors[first] | points_to.descendants[first]
-        related |= points_to.ancestors[second] | points_to.descendants[second]
+        related = points_to.family(RegionSet(1 << first | 1 << second))
         calls = (call.name for call in points_to.may_returns if points_to.resolve(call.regions) & related)
         return ReuseConflict(first, second, writer, reader, False, next(calls, None), path)
 
@@ -322,10 +321,7 @@ class _StaleUses:
 
     def family(self, regions: RegionSet) -> RegionSet:
         """Regions with their parts, and with what they are parts of."""
-        found = NO_REGIONS
-        for number in members(regions):
-            found |= self.versions.ancestors[number] | self.versions.descendants[number]
-        return found & ~self.versions.storages
+        return self.versions.family(regions) & ~self.versions.storages
 
     def shared(
         self, one: Consumed, stale: RegionSet, path: PathCondition, before: Sequence[Consumed]

@@ -162,7 +162,7 @@ class KernelCalls:
         """The parts that hold all that a call may read of a region; None where that may be everything."""
         kernel, found = self.coverages.kernels.get(call.kernel), list[MemoryRange]()
         points_to, kinds = self.points_to, self.types(call)
-        family = points_to.ancestors[number] | points_to.descendants[number]
+        family = points_to.family(RegionSet(1 << number))
         for position, value in enumerate(self.values(call)):
             must, may = pointees_of(value)
             named = points_to.resolve(must | may) & ~points_to.storages
@@ -365,10 +365,10 @@ def needed_parameters(
         early |= points_to.resolve(need.must) & ~written
         made = effect.written | need.assumed
         if made & ~written:
-            written |= related(points_to, made)
+            written |= points_to.family(made)
     found = NO_LEAVES
     for number, leaf in enumerate(points_to.parameters):
-        if early & related(points_to, leaf.must):
+        if early & points_to.family(leaf.must):
             found |= LeafSet(1 << number)
     return found
 
@@ -380,14 +380,3 @@ def unwritten_leaf(points_to: PointsTo, leaf: Pointees, written: RegionSet) -> b
     if not found or any(region.external or region.kind not in kinds for region in found):
         return False
     return not any(contains(written, region.number) for region in found)
-
-
-def related(points_to: PointsTo, numbers: RegionSet) -> RegionSet:
-    """Regions, phis replaced by what they may be, with their parts and what they are parts of."""
-    numbers = points_to.resolve(numbers)
-    if not (points_to.views or points_to.storages):
-        return numbers
-    found = numbers
-    for number in members(numbers):
-        found |= points_to.ancestors[number] | points_to.descendants[number]
-    return found

@@ -18,7 +18,7 @@ from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.paths import consistent, path_conditions
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.sets import RegionSet, members
+from symalloc.analysis.sets import RegionSet
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.ir import (
@@ -296,11 +296,7 @@ class _TestReader:
 
     def family(self, var: ir.Var) -> RegionSet:
         """The regions that share bytes with what `var` holds."""
-        points_to = self.points_to
-        found = own = points_to.regions_of(var)
-        for number in members(own):
-            found |= points_to.ancestors[number] | points_to.descendants[number]
-        return found
+        return self.points_to.family(self.points_to.regions_of(var))
 
     def sources(self, var: ir.Var, point: int) -> frozenset[Hashable]:
         """All that the value of `var` in front of `point` may depend on."""

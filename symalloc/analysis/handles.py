@@ -148,9 +148,7 @@ def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) 
     ensure_zero_offset of it, which may be a copy.  Memory of the caller is read by the caller, and what a
     packed function may have kept, by that.
     """
-    cfg, family = points_to.cfg, points_to.regions_of(view.source)
-    for number in members(family):
-        family |= points_to.ancestors[number] | points_to.descendants[number]
+    cfg, family = points_to.cfg, points_to.family(points_to.regions_of(view.source))
     if any(points_to.regions[number].external for number in members(family)):
         return True
     if any(effect.captures & family for effect in effects):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import Content, KernelCoverages, needed_parameters, related, unwritten_leaf
+from symalloc.analysis.content import Content, KernelCoverages, needed_parameters, unwritten_leaf
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
@@ -205,7 +205,7 @@ def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
         consumed |= one.leaf.must | one.leaf.may
     must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
     results = align(points_to.result, points_to.cfg.function.result_type)
-    written = related(points_to, written)
+    written = points_to.family(written)
     return FunctionSummary(
         results=tuple(_result(points_to, leaf_of, leaf, written) for leaf in results),
         reads=_leaves(points_to, leaf_of, Pointees(reads))[0],

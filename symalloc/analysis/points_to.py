@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from symalloc.analysis.argument_binding import bind_types
+from symalloc.analysis.argument_binding import bind_parameters
 from symalloc.analysis.regions import (
     CONSTANTS,
     NO_POINTEES,
@@ -33,6 +33,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.record import from_fields
 from symalloc.program.types import (
+    ALIGNMENT,
     TupleType,
     Type,
 )
@@ -119,6 +120,13 @@ class PointsTo:
             found |= self.contents_of.get(number, NO_REGIONS)
         return found
 
+    def family(self, numbers: RegionSet) -> RegionSet:
+        """Regions, phis replaced by what they may be, with their parts and what they are parts of."""
+        found = numbers = self.resolve(numbers)
+        for number in members(numbers) if self.views or self.storages else ():
+            found |= self.ancestors[number] | self.descendants[number]
+        return found
+
     def contents(self, numbers: RegionSet) -> RegionSet:
         """The regions whose bytes are read when those of the set are: they and their parts.
 
@@ -178,9 +186,6 @@ def value_in(values: Mapping[ir.Var, AbstractValue], operand: ir.Operand | None)
 
 
 # -- how it is found ----------------------------------------------------------------------------------------
-
-ALIGNMENT = 64
-"""Bytes that an address must be a multiple of, or ensure_zero_offset makes a copy."""
 
 _BEGIN_AT_ZERO = (ir.AllocFresh, ir.CallTIR, ir.CallOperator)
 """What makes tensors whose handles have no offset."""
@@ -388,7 +393,7 @@ class _PointsToBuilder(RegionMaker):
         found = self.returned(made, entry, leaves, call)
         if entry is None or found is NO_POINTEES or entry.offset == ZERO == found.offset:
             return found
-        return found._replace(offset=self.offset_of(entry, leaves, bind_types(kinds, call.arguments)))
+        return found._replace(offset=self.offset_of(entry, leaves, bind_parameters(kinds, call.arguments)))
 
     def offset_of(
         self, entry: ResultSummary, leaves: Sequence[Pointees], bound: Mapping[str, Expr]

@@ -182,7 +182,7 @@ def _doubt(context: FunctionContext, found: ReuseConflict) -> str:
 def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[str, str]:
     """The text `alias`: the variable through which `point` reads `region`, unless it was bound to that."""
     points_to = context.points_to
-    family = points_to.ancestors[region.number] | points_to.descendants[region.number]
+    family = points_to.family(RegionSet(1 << region.number))
     for var in context.analysis.cfg.points[point].uses:
         if points_to.regions_of(var) & family & ~points_to.storages:
             return {"alias": f"`{var.name}`"} if var is not region.var else {}

@@ -115,7 +115,7 @@ def _result_types(
         if name not in functions:
             return OpaqueType()
         params, result = signature(name)
-        return substituted(result, bind_parameters(params, arguments))
+        return substituted(result, bind_parameters([param.type for param in params], arguments))
 
     return result_of
 
