@@ -64,7 +64,7 @@ def print_table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -
 
     The last columns of a row may be missing.
     """
-    print("".join(format(name, form.partition(".")[0]) for name, form in columns.items()))
+    print("".join(format(name, form.partition(".")[0].rstrip(",")) for name, form in columns.items()))
     for row in rows:
         print("".join(format(row[name], form) for name, form in columns.items() if name in row), flush=True)
 
