@@ -116,7 +116,7 @@ def test_paths_and_modules(tmp_path: Path) -> None:
         (SOUND, {"cache": __file__}, "test_api.py is not a folder"),
         (SOUND, {"baseline": 3}, "baseline is 3; it must be a path"),
         (SOUND, {"baseline": "none.json"}, "baseline none.json: cannot be read"),
-        (SOUND, {"scheduler": "tcp://x"}, "expected dask://HOST:PORT"),
+        (SOUND, {"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
         (SOUND, {"stage": "later"}, "unknown stage 'later'"),
     ],
 )

@@ -88,7 +88,7 @@ def models() -> Mapping[str, Case]:
                 "jobs": OPTIONAL | WHOLE,
                 "budget": OPTIONAL | WHOLE,
                 "cache": OPTIONAL,
-                "scheduler": OPTIONAL,
+                "executor": OPTIONAL,
                 "baseline": OPTIONAL,
             },
         ),

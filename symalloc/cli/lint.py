@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -90,10 +91,9 @@ def _new_bar() -> Bar:
 
 
 if TYPE_CHECKING:
-    from symalloc.dask_scheduler import DaskScheduler
     from symalloc.linter.diagnostic import Report
     from symalloc.linter.rewriting import Rewrite
-    from symalloc.session.linting import LintSession
+    from symalloc.session.linting import LintElsewhere, LintSession
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
@@ -315,7 +315,7 @@ def lint_command(
             pool.start()  # it imports TVM while rules are loaded here
         from symalloc.session.linting import LintSession
 
-        session = LintSession(options, pool, cache=cache, scheduler=_connected(scheduler, stack))
+        session = LintSession(options, pool, cache=cache, elsewhere=_elsewhere(scheduler, stack))
         return _lint(session, found, shown)
 
 
@@ -325,12 +325,12 @@ def _cache(folder: Path | None, options: LintOptions, output: _Output) -> LintCa
     return None if place is None else LintCache(place, options, fixes=output.needs_fixes)
 
 
-def _connected(scheduler: str | None, stack: ExitStack) -> DaskScheduler | None:
+def _elsewhere(scheduler: str | None, stack: ExitStack) -> LintElsewhere | None:
     if scheduler is None:
         return None
-    from symalloc.dask_scheduler import DaskScheduler
+    from symalloc.session.executor import dask_executor, lint_on
 
-    return stack.enter_context(DaskScheduler(scheduler))
+    return partial(lint_on, stack.enter_context(dask_executor(scheduler)))
 
 
 def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
 
@@ -18,7 +20,6 @@ from symalloc.arguments import (
     require_whole,
     shown,
 )
-from symalloc.dask_scheduler import DaskScheduler
 from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions, assumption_texts, parse_assumptions
@@ -29,9 +30,10 @@ from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
 from symalloc.session.amounts import parse_amount
+from symalloc.session.executor import lint_on
 from symalloc.session.lint_cache import LintCache
 from symalloc.session.lint_files import found_files
-from symalloc.session.linting import LintSession
+from symalloc.session.linting import LintElsewhere, LintSession
 from symalloc.size.parse import ConditionLike, as_condition, is_sympy
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def lint(
     jobs: int | None = None,
     budget: str | int | None = None,
     cache: str | Path | None = None,
-    scheduler: str | None = None,
+    executor: Executor | None = None,
     baseline: str | Path | None = None,
 ) -> Report:
     """Lint models in memory, and files, directories or glob patterns given as str or Path.
@@ -82,9 +84,9 @@ def lint(
     whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
     file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
     a call of a function may hold at once, such as "512MiB" (SYM402).  `cache`: a folder for the findings of
-    files, which are not linted again while nothing changes.  `scheduler`: a Dask cluster to lint files on,
-    such as "dask://host:8786".  `baseline`: a file with findings to leave out, which
-    `symalloc lint --write-baseline` wrote.
+    files, which are not linted again while nothing changes.  `executor`: a
+    concurrent.futures.Executor to lint files on; that of a Dask cluster is Client(address).get_executor().
+    `baseline`: a file with findings to leave out, which `symalloc lint --write-baseline` wrote.
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
@@ -107,8 +109,7 @@ def lint(
     with ExitStack() as stack:
         folder = _path_or_none("cache", cache)
         kept = None if folder is None else LintCache(folder, options, fixes=True)
-        cluster = None if scheduler is None else stack.enter_context(DaskScheduler(scheduler))
-        session = stack.enter_context(LintSession(options, cache=kept, scheduler=cluster))
+        session = stack.enter_context(LintSession(options, cache=kept, elsewhere=_elsewhere(executor)))
         reports = [session.lint_files(found_files(options, paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
         return session.without_known(reports[0] if len(reports) == 1 else Report.joined(reports))
@@ -347,6 +348,14 @@ def _binding(value: object) -> dict[str, int]:
         )
         for name, extent in value.items()
     }
+
+
+def _elsewhere(value: object) -> LintElsewhere | None:
+    if value is None:
+        return None
+    if isinstance(value, Executor):
+        return partial(lint_on, value)
+    raise UsageError(f"executor is {shown(value)}; it must be a concurrent.futures.Executor")
 
 
 def _require_pool(value: object) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from symalloc.arguments import require_choice, require_texts
 from symalloc.errors import UsageError, nearest
@@ -29,7 +29,6 @@ from symalloc.relax.read.model_file import STDIN, may_hold_modules
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.session.files import read_source, source_bytes
 from symalloc.session.lint_cache import LintCache, sendable
-from symalloc.session.lint_files import Scheduler
 from symalloc.size.condition import FALSE
 from symalloc.size.parse import ConditionLike
 
@@ -37,6 +36,14 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from symalloc.relax.passes.verify_pass import MemoryFault, Mode
+
+
+LintElsewhere: TypeAlias = Callable[
+    [Mapping[Path, bytes], LintOptions, bool, Watch | None], Mapping[Path, LintedFile | str]
+]
+"""Lints contents, each taken as that of a file, with fixes or without, and tells how many are done; the
+message of what failed stands for its findings.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +70,15 @@ class LintSession:
         pool: WorkerPool | None = None,
         *,
         cache: LintCache | None = None,
-        scheduler: Scheduler | None = None,
+        elsewhere: LintElsewhere | None = None,
     ) -> None:
         """Load the rules; raises UsageError for rules, rule names, assumptions or a baseline that make no
         sense.
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.  `cache` has
-        the findings of files that did not change, for `lint_files`; `scheduler` has other machines lint.
+        the findings of files that did not change, for `lint_files`; `elsewhere` lints them on an executor.
         """
-        self.options, self._cache, self._scheduler = options, cache, scheduler
+        self.options, self._cache, self._elsewhere = options, cache, elsewhere
         self.linter = Linter(options)
         self._baseline = Baseline.load(options.baseline) if options.baseline else None
         self._pool = pool or WorkerPool(options.jobs)
@@ -168,12 +175,12 @@ class LintSession:
     def _linted(
         self, files: Sequence[Path], standard_input: bytes | None, watch: Watch | None, *, fixes: bool
     ) -> dict[Path, LintedFile]:
-        """Lint files, each once: by the scheduler what can be sent, here the others."""
+        """Lint files, each once: elsewhere what can be sent, here the others."""
         contents = {} if standard_input is None else {STDIN: standard_input}
         found: dict[Path, LintedFile] = {}
-        if self._scheduler is not None and files:
+        if self._elsewhere is not None and files:
             sent = {file: data for file in files for data in [sendable(file, contents)] if data is not None}
-            answers = self._scheduler.linted(sent, self.options, fixes=fixes, watch=watch)
+            answers = self._elsewhere(sent, self.options, fixes, watch)
             found = {file: self._answered(file, answer) for file, answer in answers.items()}
         left = [file for file in files if file not in found]
         return found | dict(zip(left, self._read_and_lint(left, contents, watch, fixes), strict=True))
