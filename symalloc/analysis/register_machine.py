@@ -22,7 +22,8 @@ from symalloc.analysis.register_lifetimes import Kills, RegisterLifetimes, holds
 from symalloc.program import ir
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.operands import instructions_of
-from symalloc.program.types import ALIGNMENT, TensorType, TupleType, Type
+from symalloc.program.tvm_functions import packed_function
+from symalloc.program.types import ALIGNMENT, OpaqueType, StorageType, TensorType, TupleType, Type
 from symalloc.size.expr import Expr, round_up
 
 _MOST_STEPS = 100_000
@@ -466,12 +467,14 @@ class _Run:
                 self.machine.memory[number] = replace(made, size=size)
         return value
 
-    def fresh(self, state: _State, var: ir.Var, kind: Type) -> _Value:
-        """New memory for each tensor of a type."""
+    def fresh(self, state: _State, var: ir.Var, kind: Type, *, opaque: bool = False) -> _Value:
+        """New memory for each tensor of a type; with `opaque` some of unknown size for an object."""
         if isinstance(kind, TupleType):
-            return tuple(self.fresh(state, var, one) for one in kind.fields)
+            return tuple(self.fresh(state, var, one, opaque=opaque) for one in kind.fields)
         if isinstance(kind, TensorType):
             return self.machine.take(state, self.frame, var, kind.nbytes, "packed")
+        if isinstance(kind, OpaqueType | StorageType) and opaque:
+            return self.machine.take(state, self.frame, var, None, "packed")
         return _NOTHING
 
     def outputs(
@@ -499,14 +502,18 @@ class _Run:
             kinds = kind.fields if isinstance(kind, TupleType) else (kind,)
             return self.outputs(state, one.var, one.arguments, kinds, one.inplace)
         given = self.given(state, one.reads if isinstance(one, ir.NotUnderstood) else one.arguments)
-        if isinstance(one, ir.CallOperator) or (
-            isinstance(one, ir.CallPacked) and one.ownership is ir.Ownership.FRESH
-        ):
+        if isinstance(one, ir.CallOperator):
             return self.fresh(state, one.var, kind)
+        allocates = isinstance(one, ir.NotUnderstood) or packed_function(one.name).allocates
+        ownership = one.ownership if isinstance(one, ir.CallPacked) else ir.Ownership.UNKNOWN
+        if ownership is ir.Ownership.FRESH:
+            return self.fresh(state, one.var, kind, opaque=allocates)
         held = frozenset(number for value in given for number in _held_by(value))
         if held and isinstance(one, ir.CallPacked) and self.machine.doubt is None:
             self.machine.doubt = f"`{one.name}` may return what it is given"
-        return held
+        if ownership is ir.Ownership.ARGUMENT or not allocates:
+            return held
+        return held.union(_held_by(self.fresh(state, one.var, kind, opaque=True)))
 
     # -- control ---------------------------------------------------------------------------------------------
 

@@ -69,6 +69,22 @@ class Timeline(MachineRun):
         """The same with some of the memory only."""
         return replace(self, reservations=[one for one in self.reservations if keep(one)])
 
+    @property
+    def unknown(self) -> list[Reservation]:
+        """The memory whose size is not known."""
+        return [one for one in self.taken() if one.size is None]
+
+    @property
+    def known(self) -> Timeline:
+        """The memory whose size is known: a call holds at least this, and `unknown` besides."""
+        return self.only(lambda one: one.size is not None)
+
+    @property
+    def not_known(self) -> str | None:
+        """The reason for which it is not known how much a call holds; None where it is."""
+        unknown = "" if self.problem else next((one.var.name for one in self.unknown), None)
+        return self.problem or (None if unknown is None else f"the size of `{unknown}` is not known")
+
     def columns(self, sizes: Values) -> Values:
         """The bytes at each step, as rows, where `sizes` has a row for each reservation."""
         changes = np.zeros((len(self.steps) + 1, *sizes.shape[1:]), dtype=sizes.dtype)
@@ -109,20 +125,16 @@ class Timeline(MachineRun):
         return None if totals is None else max(totals, default=0)
 
     def formulas(self) -> Iterator[tuple[int, Expr]]:
-        """Yield each step with the bytes held at it.  Raises UnknownMemoryError."""
-        if self.problem is not None:
-            raise UnknownMemoryError(self.problem)
-        changes: defaultdict[int, list[tuple[Expr, bool]]] = defaultdict(list)
+        """Yield each step with the bytes held at it, all of which must be known."""
+        changes: defaultdict[int, list[Expr]] = defaultdict(list)
         for one in self.reservations:
             size = one.padded
-            if size is None:
-                raise UnknownMemoryError(f"the size of `{one.var.name}` is not known")
-            changes[one.begin].append((size, True))
-            changes[one.end].append((size, False))
+            assert size is not None, "a size is not known"
+            changes[one.begin].append(size)
+            changes[one.end].append(-size)
         held: Expr = ZERO
         for step in range(len(self.steps)):
-            for size, begins in changes.get(step, ()):
-                held = held + size if begins else held - size
+            held = sum(changes.get(step, ()), held)
             yield step, held
 
     def sums(self, signed: Collection[str] = ()) -> tuple[Expr, ...] | None:
@@ -130,10 +142,7 @@ class Timeline(MachineRun):
 
         Symbols are >= 0, but for those that are `signed`.
         """
-        try:
-            return undominated((size for _, size in self.formulas()), signed)
-        except UnknownMemoryError:
-            return None
+        return None if self.not_known else undominated((size for _, size in self.formulas()), signed)
 
 
 def padded(size: int | None) -> int | None:

@@ -143,7 +143,9 @@ _PACKED_FUNCTIONS: Mapping[str, PackedFunction] = {
     "vm.builtin.match_prim_value": _CHECKS,
     "vm.builtin.match_shape": _CHECKS_TENSORS,
     "vm.builtin.multinomial_from_uniform": _FRESH_READS,
-    "vm.builtin.null_value": PackedFunction(ownership=Ownership.FRESH, byte_offset="respected"),
+    "vm.builtin.null_value": PackedFunction(
+        ownership=Ownership.FRESH, byte_offset="respected", allocates=False
+    ),
     "vm.builtin.paged_attention_kv_cache_create": _FRESH,
     "vm.builtin.read_if_cond": _IGNORES,
     "vm.builtin.reshape": _CHECKS,

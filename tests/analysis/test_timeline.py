@@ -6,7 +6,7 @@ import numpy as np
 
 from symalloc.analysis.timeline import Timeline
 from symalloc.program.ir import Program
-from symalloc.program.types import TupleType
+from symalloc.program.types import OpaqueType, TupleType
 from tests.program.build import Body, param, program_of
 
 
@@ -32,6 +32,17 @@ def test_columns_are_the_totals() -> None:
     found = Timeline.of(chain("a", "b", "c"), "main")
     columns = found.columns(np.full((len(found.reservations), 2), 64.0))
     assert columns[:, 0].tolist() == found.totals({}) == [64, 128, 128]
+
+
+def test_what_is_known_is_the_least_where_an_object_holds_memory() -> None:
+    body = Body(param("x", "n"))
+    made = body.tensor(body.storage("64 * n"), "n")
+    body.packed("mylib.make", body.params[0], kind=OpaqueType())
+    found = Timeline.of(body.program(made), "main")
+    assert found.peak({"n": 2}) is None
+    assert found.sums() is None
+    assert found.not_known is not None
+    assert found.known.peak({"n": 2}) == 128
 
 
 def test_what_calls_within_themselves_hold_is_not_known() -> None:

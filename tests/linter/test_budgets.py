@@ -145,6 +145,24 @@ def test_the_two_sides_of_an_if_are_not_held_together() -> None:
     assert found[0].path == "`c` is false"
 
 
+CACHE = """
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")) -> R.Object:
+    n = T.int64()
+    a = R.builtin.alloc_tensor(R.shape([n]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+    Module.fill(a)
+    cache = R.call_packed("{name}", a, ty_args=R.Object)
+    return cache
+"""
+
+
+@pytest.mark.parametrize("name", ["mylib.make", "vm.builtin.attention_kv_cache_create"])
+def test_nothing_is_promised_where_the_memory_of_an_object_is_not_known(name: str) -> None:
+    known, unknown = lint(CACHE.format(name=name), 8192)
+    assert unknown.reason == "the size of `cache` is not known"
+    assert told([known]) == [("main", Verdict.RUNTIME_CHECK, {"n": 2049}, "n <= 2048")]
+
+
 SIDES = """
 @R.function(pure=False)
 def main(

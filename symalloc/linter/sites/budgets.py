@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.register_machine import Step, UnknownMemoryError
+from symalloc.analysis.register_machine import Step
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.memory_budget import KnownAt
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site, function_sites
@@ -40,7 +40,7 @@ class HeldMoment(NamedTuple):
 
 
 def _moments(timeline: Timeline, known: KnownAt) -> list[HeldMoment]:
-    """Return the moments at which a call takes memory; raises UnknownMemoryError."""
+    """Return the moments at which a call takes memory."""
     found = []
     for number, size in timeline.formulas():
         step = timeline.steps[number]
@@ -68,16 +68,15 @@ def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     name = context.function.name
     if budget is None or not budget.applies or budget.counts_in_callers(name):
         return
-    try:
-        moments = _moments(Timeline.of(context.program, name, kills="stock"), budget.known)
-    except UnknownMemoryError as error:
-        yield 0, _site(context, {"budget": constant(budget.limit)}, unknown=str(error))
-        return
+    timeline = Timeline.of(context.program, name, kills="stock")
+    moments = [] if timeline.problem else _moments(timeline.known, budget.known)
     groups: defaultdict[_Group, list[HeldMoment]] = defaultdict(list)
     for moment in moments:
         groups[_group(context, moment)].append(moment)
     for group in sorted(groups.values(), key=lambda group: -max(map(_typical, group))):
         yield _grouped(context, budget.limit, group)
+    if timeline.not_known is not None:  # what is known may be too much by itself
+        yield 0, _site(context, {"budget": constant(budget.limit)}, unknown=timeline.not_known)
 
 
 def _group(context: FunctionContext, moment: HeldMoment) -> _Group:
@@ -128,7 +127,7 @@ def _site(
         unknown=unknown,
         uncertainty=uncertainty,
         passes=passes,
-        dedup_key=context.function.name,
+        dedup_key=(context.function.name, unknown is None),
         several=True,
     )
 
