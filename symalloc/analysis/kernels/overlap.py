@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelLoop
+from symalloc.analysis.argument_binding import arguments_of, bind_kernel
+from symalloc.program.ir import CallKernel, CallTIR, Kernel, KernelAccess, KernelBuffer, KernelLoop
 from symalloc.size.condition import Condition, conjunction, eq, lt, negate
 from symalloc.size.expr import ZERO, Expr, symbol
 
@@ -47,6 +48,15 @@ def is_known(kernel: Kernel, position: int, kind: Literal["load", "store"]) -> b
         return parameter.reads if kind == "load" else parameter.writes
     own = (a for a in kernel.accesses if a.parameter == position and a.kind == kind)
     return any(access.exact or any(index is not None for index in access.indices) for access in own)
+
+
+def symbol_values(kernel: Kernel, call: CallKernel | CallTIR) -> Mapping[str, Expr]:
+    """The values of the kernel's symbols at a call; those that nothing binds stand for themselves."""
+    free = frozenset[str]().union(
+        *(c.symbols for access in kernel.accesses for c in access.domain),
+        *(i.symbols for access in kernel.accesses for i in access.indices if i is not None),
+    )
+    return {**{name: symbol(f"{name}'") for name in free}, **bind_kernel(kernel, arguments_of(call))}
 
 
 def clashes(

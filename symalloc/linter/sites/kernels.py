@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, kernel_facts
 from symalloc.analysis.kernels.index_bounds import IndexBound
-from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known
+from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import NO_POINTEES, Region, Target, only_region
@@ -193,7 +193,7 @@ def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
     known = context.paths.conditions(context.paths.whole(pair.path, pair.point), pair.point)
     open_cases: list[Conditions] = []
     others = _placed_beside(context, pair)
-    found = islice(clashes(kernel, _values(pair.call, kernel), first, second, others), _MOST_CLASHES)
+    found = islice(clashes(kernel, symbol_values(kernel, pair.call), first, second, others), _MOST_CLASHES)
     for number, clash in enumerate(found, start=1):
         if number == _MOST_CLASHES:
             return None
@@ -231,15 +231,6 @@ def _argument(handed: _Handed) -> KernelArgument | None:
     return KernelArgument(
         position=handed.position, offset=offset, shape=kind.shape, itemsize=kind.dtype.itemsize
     )
-
-
-def _values(call: ir.CallKernel | ir.CallTIR, kernel: ir.Kernel) -> Mapping[str, Expr]:
-    """The values of the kernel's symbols at a call; those that nothing binds stand for themselves."""
-    free = frozenset[str]().union(
-        *(c.symbols for access in kernel.accesses for c in access.domain),
-        *(i.symbols for access in kernel.accesses for i in access.indices if i is not None),
-    )
-    return {**{name: symbol(f"{name}'") for name in free}, **bind_kernel(kernel, arguments_of(call))}
 
 
 @instruction_sites("kernel-store", CallKernel, CallTIR)

@@ -29,8 +29,8 @@ from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import TRUE, Condition, le
 from symalloc.size.expr import ZERO, Expr
 
-InPlace: TypeAlias = Callable[[str, "Overlay"], bool]
-"""Return whether a kernel is proved to be able to write an output over inputs."""
+InPlace: TypeAlias = Callable[[ir.CallKernel, "Overlay", Domain], bool]
+"""Return whether a call of a kernel is proved to be able to write an output over inputs, over a domain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ class _Checker:
         if None in shapes or len({shape[1:] for shape in shapes if shape is not None}) != 1:
             return None
         overlay = Overlay(inputs=frozenset(reading), output=target, equal=len(shapes) == 1)
-        return overlay if self.in_place(call.kernel, overlay) else None
+        return overlay if self.in_place(call, overlay, self.known.domain) else None
 
 
 def _shape(argument: ir.Operand) -> tuple[Expr, ...] | None:

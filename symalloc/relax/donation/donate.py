@@ -9,39 +9,43 @@ entry stops the function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import tvm
 import tvm_ffi
-from tvm import ir, relax, s_tir, tirx
+from tvm import ir, relax, tirx
 from tvm.ir import Call, GlobalVar
 from tvm.tirx.buffer import BufferType
 
+from symalloc.analysis.argument_binding import kernel_facts
 from symalloc.analysis.donation import Donation, function_meant
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program.control_flow import ControlFlowGraph, call_graph
 from symalloc.program.ir import CallKernel, Instruction, Program, Var
+from symalloc.program.operands import tensor_type
+from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.check import DonatedAlias, Overlay, donated_aliases
 from symalloc.relax.emit.accepts_offset import accepts_offset
 from symalloc.relax.emit.arena_handle import VIEW
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
-from symalloc.relax.extract.kernel_body import Nest, idle_loops, stores
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
     VarNode,
-    constant_extent,
     elements,
     same_extent,
     visit,
     with_parameters,
 )
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, referenced, with_body, without
+from symalloc.size.condition import conjunction, negate
+from symalloc.size.expr import ZERO
 
 # attributes that say nothing of single parameters by their positions
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
@@ -52,8 +56,8 @@ def in_place(
 ) -> tirx.PrimFunc | None:
     """`kernel` without its parameters at `inputs`, which reads what they held from the one at `output`.
 
-    None where it is not proved that they may share memory.  `equal`: what the caller hands over has the same
-    extents in all of these places; otherwise the first extent differs, and the kernel must take any.
+    None where an index into one means another place in the other.  `equal`: what the caller hands over has
+    the same extents in all of these places; otherwise the first one differs, and the kernel must take any.
     """
     if not {*inputs, output} <= accepts_offset(kernel) or not _HARMLESS.issuperset(
         (kernel.attrs or {}).keys()
@@ -63,7 +67,7 @@ def in_place(
     target, sources = params[output], [params[index] for index in sorted(inputs)]
     kept = [param for index, param in enumerate(params) if index not in inputs]
     for source in sources:
-        if not _alike(source.ty, target.ty) or not _is_over_in_time(kernel.body, source, target):
+        if not _alike(source.ty, target.ty):
             return None
         if not (equal and _begin_alike(source.ty, target.ty)) and not _takes_any_length(source, kept):
             return None
@@ -99,52 +103,12 @@ def _takes_any_length(source: Node, kept: Collection[Node]) -> bool:
     return all(type(e) is ir.Var and not any(e.same_as(other) for other in others) for e in first)
 
 
-def _is_over_in_time(body: Node, source: Node, target: Node) -> bool:
-    """Return whether no element of `source` is read once that of `target` at its place is written."""
-    found = [nest for nest in stores(body) if nest.statement.buffer.same_as(target)]
-    if len(found) != 1 or _count(body, tirx.BufferStore, lambda s: s.buffer.same_as(target)) != 1:
-        return False
-    if _loads(body, target):
-        return False
-    (nest,) = found
-    idle = idle_loops(nest)
-    if idle is None or any(constant_extent(extent) != 1 for extent in idle):
-        return False
-    before = sum(_loads(statement, source) for statement in _before(body, nest.statement))
-    return before + _loads_in_place(nest, source) == _loads(body, source)
-
-
-def _loads_in_place(nest: Nest, source: Node) -> int:
-    """Count the uses of the element of `source` at the store's place in the value stored."""
-    place = list(nest.statement.indices)
-
-    def fits(load: Node) -> bool:
-        return bool(load.source.same_as(source)) and all(map(same_extent, load.indices, place))
-
-    return _count(nest.statement.value, ir.TensorLoad, fits)
-
-
-def _before(body: Node, store: Node) -> Iterator[Node]:
-    """The statements that are over before the one that holds `store` begins."""
-    for statement in _top(body):
-        if _count(statement, tirx.BufferStore, lambda s: s.same_as(store)):
-            return
-        yield statement
-
-
-def _top(body: Node) -> list[Node]:
-    """The statements that follow each other, each run once."""
-    while type(body) is s_tir.SBlockRealize and not len(body.block.iter_vars) and body.block.init is None:
-        body = body.block.body
-    return list(body.seq) if type(body) is tirx.SeqStmt else [body]
-
-
 def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
     """Return whether no extent that only `dropped` parameters bound is still spoken of."""
     bound = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
     lost = {e.__chandle__() for p in dropped for e in _bare(p)} - bound
     spoken = [body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)]
-    return not any(_count(node, ir.Var, lambda v: v.__chandle__() in lost) for node in spoken)
+    return not any(_speaks_of(node, lost) for node in spoken)
 
 
 def _bare(param: Node) -> Iterator[Node]:
@@ -152,19 +116,11 @@ def _bare(param: Node) -> Iterator[Node]:
         yield from (extent for extent in param.ty.shape if type(extent) is ir.Var)
 
 
-def _loads(node: Node, buffer: Node) -> int:
-    return _count(node, ir.TensorLoad, lambda load: load.source.same_as(buffer))
-
-
-def _count(node: Node, kind: type, fits: Callable[[Node], object]) -> int:
-    found = 0
-
-    def note(one: Node) -> None:
-        nonlocal found
-        found += bool(fits(one))
-
-    visit(node, (kind, note))
-    return found
+def _speaks_of(node: Node, variables: Collection[int]) -> bool:
+    """Return whether one of the variables, given by address, occurs in `node`."""
+    found = set[int]()
+    visit(node, (ir.Var, lambda one: found.add(one.__chandle__())))
+    return not found.isdisjoint(variables)
 
 
 def donate(
@@ -184,7 +140,7 @@ def donate(
     chosen: dict[str, list[Donation]] = {}
     for donation in donations:
         chosen.setdefault(_function(donation, program, analyses), []).append(donation)
-    writer = _DonationWriter(module=module, kind=guards)
+    writer = DonationWriter(module=module, program=program, prover=prover, kind=guards)
     for name, wanted in chosen.items():
         found = donated_aliases(analyses[name], wanted, prover, writer.can_overlay)
         _require_checks(name, found, guards)
@@ -227,10 +183,12 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Funct
 
 
 @dataclass(slots=True, kw_only=True)
-class _DonationWriter:
+class DonationWriter:
     """`kernels` holds the forms of kernels that were made, by the kernel and what is written over what."""
 
     module: tvm.IRModule
+    program: Program
+    prover: Prover
     kind: GuardKind
     written: tvm.IRModule = field(init=False)
     guards: GuardWriter = field(init=False)
@@ -241,9 +199,24 @@ class _DonationWriter:
         names = {v.name_hint for v in self.module.get_global_vars()}
         self.guards = GuardWriter(kind="assert" if self.kind == "fallback" else self.kind, taken=names)
 
-    def can_overlay(self, kernel: str, overlay: Overlay) -> bool:
-        function = self.module[kernel] if kernel in self.guards.taken else None
-        return isinstance(function, tirx.PrimFunc) and _over(function, overlay) is not None
+    def can_overlay(self, call: CallKernel, overlay: Overlay, domain: Domain) -> bool:
+        """Return whether `call` is proved to read each element of its inputs before it writes over it, at all
+        shapes of `domain`; what nothing binds may be negative.
+        """
+        kernel = self.program.kernels.get(call.kernel)
+        if kernel is None or _over(self.module[call.kernel], overlay) is None:
+            return False
+        placed = {i: _at_start(call, i) for i in (*overlay.inputs, overlay.output)}
+        values = symbol_values(kernel, call)
+        lost = (
+            clash
+            for i in overlay.inputs
+            for clash in clashes(kernel, values, placed[i], placed[overlay.output], [*placed.values()])
+        )
+        unbound = {s: INT64_MIN for v in values.values() if (s := v.as_symbol) is not None and s[-1] == "'"}
+        domain = replace(domain, lower={**domain.lower, **unbound})
+        domain = domain.assuming(kernel_facts(kernel, call.arguments))
+        return all(self.prover.prove(negate(conjunction(c)), domain, explain=False).holds for c in lost)
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
         """The kernel that writes outputs over inputs."""
@@ -272,6 +245,14 @@ class _DonationWriter:
         return without(self.written, gone - public)
 
 
+def _at_start(call: CallKernel, position: int) -> KernelArgument:
+    """An argument whose extents are known, at the start of the memory that it shares."""
+    kind = tensor_type(call.arguments[position])
+    if kind is None or kind.shape is None or kind.dtype is None:
+        raise ValueError(f"the argument {position} of `{call.kernel}` has no exact shape")
+    return KernelArgument(position=position, offset=ZERO, shape=kind.shape, itemsize=kind.dtype.itemsize)
+
+
 def _overlaid(kernel: tirx.PrimFunc, overlays: tuple[Overlay, ...]) -> tirx.PrimFunc:
     gone: set[int] = set()
     for overlay in overlays:
@@ -297,7 +278,7 @@ def _behind(position: int, gone: Collection[int]) -> int:
 class _DonatedFunction(BindingRewriter):
     """Writes one function; `sources` are the inputs that tensors become views of."""
 
-    module: _DonationWriter
+    module: DonationWriter
     function: relax.Function
     donated: Sequence[DonatedAlias]
     cfg: ControlFlowGraph

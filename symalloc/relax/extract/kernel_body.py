@@ -172,19 +172,11 @@ def _is_plain(loop: Node) -> bool:
 
 def _is_full(nest: Nest) -> bool:
     """Return whether the loops around a store run through all of its buffer, and any other loop runs."""
-    idle = idle_loops(nest)
-    return idle is not None and all((constant_extent(extent) or 0) >= 1 for extent in idle)
-
-
-def idle_loops(nest: Nest) -> list[Node] | None:
-    """The extents of the loops that a store's place does not depend on; None where the others do not run
-    through all of its buffer, each place once.
-    """
     store = nest.statement
     kind = store.buffer.ty
     indices, shape = elements(store.indices), elements(kind.shape)
     if len(kind.strides) or len(indices) != len(shape):
-        return None
+        return False
     unused = dict(nest.extents)
     for index, extent in zip(indices, shape, strict=True):
         place = _resolved(index, nest.axes)
@@ -192,8 +184,8 @@ def idle_loops(nest: Nest) -> list[Node] | None:
             continue
         looped = unused.pop(place.__chandle__(), None) if type(place) is ir.Var else None
         if looped is None or not same_extent(looped, extent):
-            return None
-    return list(unused.values())
+            return False
+    return all((constant_extent(extent) or 0) >= 1 for extent in unused.values())
 
 
 def _resolved(value: Node, axes: dict[int, Node]) -> Node:
