@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -90,77 +91,28 @@ SMALL = {
 }
 
 
-@model
-def llama() -> TorchModel:
-    from transformers import LlamaConfig
-
-    return decoder(LlamaConfig(**SMALL, num_key_value_heads=2, attn_implementation="eager"), "LlamaModel")
-
-
-@model
-def qwen2() -> TorchModel:
-    from transformers import Qwen2Config
-
-    return decoder(Qwen2Config(**SMALL, num_key_value_heads=2, attn_implementation="eager"), "Qwen2Model")
-
-
-@model
-def qwen3() -> TorchModel:
-    from transformers import Qwen3Config
-
-    config = Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8, attn_implementation="eager")
-    return decoder(config, "Qwen3Model")
+_TWO_HEADS = {"num_key_value_heads": 2}
+_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {  # the kind, and what its configuration has besides
+    "llama": ("Llama", SMALL | _TWO_HEADS),
+    "qwen2": ("Qwen2", SMALL | _TWO_HEADS),
+    "qwen3": ("Qwen3", SMALL | _TWO_HEADS | {"head_dim": 8}),
+    "mistral": ("Mistral", SMALL | _TWO_HEADS | {"sliding_window": None}),
+    "gemma": ("Gemma", SMALL | {"num_key_value_heads": 1, "head_dim": 8}),
+    "phi": ("Phi", SMALL),
+    "gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512, "vocab_size": 64}),
+    "gpt_neox": ("GPTNeoX", SMALL),
+    "opt": ("OPT", {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32}),
+}
 
 
-@model
-def mistral() -> TorchModel:
-    from transformers import MistralConfig
+def _decoder_of(kind: str, sizes: dict[str, Any]) -> TorchModel:
+    import transformers
 
-    config = MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=None, attn_implementation="eager")
-    return decoder(config, "MistralModel")
-
-
-@model
-def gemma() -> TorchModel:
-    from transformers import GemmaConfig
-
-    config = GemmaConfig(**SMALL, num_key_value_heads=1, head_dim=8, attn_implementation="eager")
-    return decoder(config, "GemmaModel")
+    config = getattr(transformers, f"{kind}Config")(**sizes, attn_implementation="eager")
+    return decoder(config, f"{kind}Model")
 
 
-@model
-def phi() -> TorchModel:
-    from transformers import PhiConfig
-
-    return decoder(PhiConfig(**SMALL, attn_implementation="eager"), "PhiModel")
-
-
-@model
-def gpt2() -> TorchModel:
-    from transformers import GPT2Config
-
-    config = GPT2Config(
-        n_embd=32, n_layer=2, n_head=4, n_positions=512, vocab_size=64, attn_implementation="eager"
-    )
-    return decoder(config, "GPT2Model")
-
-
-@model
-def gpt_neox() -> TorchModel:
-    from transformers import GPTNeoXConfig
-
-    return decoder(GPTNeoXConfig(**SMALL, attn_implementation="eager"), "GPTNeoXModel")
-
-
-@model
-def opt() -> TorchModel:
-    from transformers import OPTConfig
-
-    config = OPTConfig(
-        hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=64,
-        max_position_embeddings=512, word_embed_proj_dim=32, attn_implementation="eager",
-    )  # fmt: skip
-    return decoder(config, "OPTModel")
+TORCH_MODELS.update({name: partial(_decoder_of, *of) for name, of in _DECODERS.items()})
 
 
 @model
@@ -195,30 +147,21 @@ def t5_encoder() -> TorchModel:
     return TorchModel(Wrapped(net, call), inputs, dims)
 
 
-@model
-def vit() -> TorchModel:
-    from transformers import ViTConfig, ViTModel
+def _patches(kind: str, **more: Any) -> TorchModel:
+    """A transformer over the patches of an image."""
+    import transformers
 
-    config = ViTConfig(
+    config = getattr(transformers, f"{kind}Config")(
         hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=32,
         patch_size=8, attn_implementation="eager",
     )  # fmt: skip
-    net = ViTModel(config, add_pooling_layer=False).eval()
+    net = getattr(transformers, f"{kind}Model")(config, **more).eval()
     call = lambda net, image: net(image).last_hidden_state  # noqa: E731
     return TorchModel(Wrapped(net, call), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
 
 
-@model
-def clip_vision() -> TorchModel:
-    from transformers import CLIPVisionConfig, CLIPVisionModel
-
-    config = CLIPVisionConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=32,
-        patch_size=8, attn_implementation="eager",
-    )  # fmt: skip
-    net = CLIPVisionModel(config).eval()
-    call = lambda net, image: net(image).last_hidden_state  # noqa: E731
-    return TorchModel(Wrapped(net, call), (torch.randn(2, 3, 32, 32),), ({0: BATCH},))
+TORCH_MODELS["vit"] = partial(_patches, "ViT", add_pooling_layer=False)
+TORCH_MODELS["clip_vision"] = partial(_patches, "CLIPVision")
 
 
 @model
@@ -279,46 +222,25 @@ def decode_step() -> TorchModel:
 # -- images --------------------------------------------------------------------------------------------------
 
 
-def _image(name: str, config: str, **sizes: Any) -> TorchModel:
+def _image(kind: str, sizes: dict[str, Any]) -> TorchModel:
     import transformers
 
-    net = getattr(transformers, name)(getattr(transformers, config)(**sizes)).eval()
+    net = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**sizes)).eval()
     call = lambda net, image: net(image).last_hidden_state  # noqa: E731
     return TorchModel(Wrapped(net, call), (torch.randn(2, 3, 64, 64),), ({0: BATCH},))
 
 
-@model
-def resnet() -> TorchModel:
-    return _image(
-        "ResNetModel", "ResNetConfig", embedding_size=8, hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1],
-        layer_type="bottleneck",
-    )  # fmt: skip
-
-
-@model
-def efficientnet() -> TorchModel:
-    return _image(
-        "EfficientNetModel", "EfficientNetConfig", width_coefficient=0.25, depth_coefficient=0.3,
-        image_size=64, hidden_dim=320,
-    )  # fmt: skip
-
-
-@model
-def convnext() -> TorchModel:
-    return _image("ConvNextModel", "ConvNextConfig", hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 2, 1])
-
-
-@model
-def mobilenet() -> TorchModel:
-    return _image("MobileNetV2Model", "MobileNetV2Config", depth_multiplier=0.25, image_size=64)
-
-
-@model
-def segformer() -> TorchModel:
-    return _image(
-        "SegformerModel", "SegformerConfig", hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4],
-        depths=[1, 1, 1, 1],
-    )  # fmt: skip
+_IMAGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "resnet": ("ResNet", {"embedding_size": 8, "hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
+                          "layer_type": "bottleneck"}),
+    "efficientnet": ("EfficientNet", {"width_coefficient": 0.25, "depth_coefficient": 0.3, "image_size": 64,
+                                      "hidden_dim": 320}),
+    "convnext": ("ConvNext", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 2, 1]}),
+    "mobilenet": ("MobileNetV2", {"depth_multiplier": 0.25, "image_size": 64}),
+    "segformer": ("Segformer", {"hidden_sizes": [8, 16, 16, 32], "num_attention_heads": [1, 2, 2, 4],
+                                "depths": [1, 1, 1, 1]}),
+}  # fmt: skip
+TORCH_MODELS.update({name: partial(_image, *of) for name, of in _IMAGES.items()})
 
 
 class _UNet(nn.Module):
@@ -405,18 +327,13 @@ def audio_padded() -> TorchModel:
     return TorchModel(net.eval(), (torch.randn(2, 2, 90),), ({0: BATCH, 2: samples},))
 
 
-@model
-def lstm() -> TorchModel:
-    net = nn.LSTM(8, 16, batch_first=True).eval()
+def _recurrent(kind: str) -> TorchModel:
+    net = getattr(nn, kind)(8, 16, batch_first=True).eval()
     call = lambda net, x: net(x)[0]  # noqa: E731
     return TorchModel(Wrapped(net, call), (torch.randn(2, 5, 8),), ({0: BATCH},))
 
 
-@model
-def gru() -> TorchModel:
-    net = nn.GRU(8, 16, batch_first=True).eval()
-    call = lambda net, x: net(x)[0]  # noqa: E731
-    return TorchModel(Wrapped(net, call), (torch.randn(2, 5, 8),), ({0: BATCH},))
+TORCH_MODELS |= {"lstm": partial(_recurrent, "LSTM"), "gru": partial(_recurrent, "GRU")}
 
 
 @model
@@ -463,27 +380,27 @@ def operator(function: Callable[..., Any], *inputs: torch.Tensor, dims: Any = No
     return TorchModel(_Function(function), inputs, given)
 
 
+TORCH_MODELS |= {
+    "op_topk": lambda: operator(lambda x: torch.topk(x, 3, dim=-1), torch.randn(6, 8)),
+    "op_sort": lambda: operator(lambda x: torch.sort(x, dim=-1), torch.randn(6, 8)),
+    "op_cumsum": lambda: operator(lambda x: torch.cumsum(torch.exp(x), dim=0), torch.randn(6, 8)),
+    "op_gather": lambda: operator(
+        lambda x, i: x.gather(1, i) * 2, torch.randn(6, 8), torch.randint(0, 8, (6, 3))
+    ),
+    "op_pad": lambda: operator(lambda x: nn.functional.pad(x, (1, 2, 3, 0)).relu(), torch.randn(6, 8)),
+    "op_roll_flip": lambda: operator(lambda x: torch.flip(x, [0]) + torch.roll(x, 1, 1), torch.randn(6, 8)),
+    "op_where_mask": lambda: operator(
+        lambda x: torch.where(x > 0, x, x.mean(0, keepdim=True)).tril(), torch.randn(6, 6)
+    ),
+}
+
+
 @model
 def op_cond() -> TorchModel:
     def branch(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.tanh(x) - 1, (x,))
 
     return operator(branch, torch.randn(6, 8))
-
-
-@model
-def op_topk() -> TorchModel:
-    return operator(lambda x: torch.topk(x, 3, dim=-1), torch.randn(6, 8))
-
-
-@model
-def op_sort() -> TorchModel:
-    return operator(lambda x: torch.sort(x, dim=-1), torch.randn(6, 8))
-
-
-@model
-def op_cumsum() -> TorchModel:
-    return operator(lambda x: torch.cumsum(torch.exp(x), dim=0), torch.randn(6, 8))
 
 
 @model
@@ -498,11 +415,6 @@ def op_scatter() -> TorchModel:
     index = torch.randint(0, 8, (6, 3))
     function = lambda x, i, s: x.scatter(1, i, s) + 1  # noqa: E731
     return operator(function, torch.randn(6, 8), index, torch.randn(6, 3))
-
-
-@model
-def op_gather() -> TorchModel:
-    return operator(lambda x, i: x.gather(1, i) * 2, torch.randn(6, 8), torch.randint(0, 8, (6, 3)))
 
 
 @model
@@ -521,24 +433,9 @@ def op_concat_slice() -> TorchModel:
 
 
 @model
-def op_pad() -> TorchModel:
-    return operator(lambda x: nn.functional.pad(x, (1, 2, 3, 0)).relu(), torch.randn(6, 8))
-
-
-@model
 def op_resize() -> TorchModel:
     function = lambda x: nn.functional.interpolate(x, scale_factor=2, mode="nearest") + 1  # noqa: E731
     return operator(function, torch.randn(2, 3, 8, 8), dims=({0: BATCH},))
-
-
-@model
-def op_roll_flip() -> TorchModel:
-    return operator(lambda x: torch.flip(x, [0]) + torch.roll(x, 1, 1), torch.randn(6, 8))
-
-
-@model
-def op_where_mask() -> TorchModel:
-    return operator(lambda x: torch.where(x > 0, x, x.mean(0, keepdim=True)).tril(), torch.randn(6, 6))
 
 
 @model
