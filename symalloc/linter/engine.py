@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import TypeAlias
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.call_expansion import ExpandedFunction, callees_to_write_out, expand_calls
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.facts import FunctionFacts, branch_tests, facts_of
-from symalloc.analysis.feasibility import FeasiblePaths, Possible
+from symalloc.analysis.facts import branch_tests, facts_of
+from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
-from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report
 from symalloc.linter.finding import Finding
@@ -25,12 +23,10 @@ from symalloc.linter.function_prover import (
     FunctionDomains,
     FunctionProver,
     PlacedConstraint,
-    Together,
+    UnprovedIndices,
     domain_of,
 )
-from symalloc.linter.memory_budget import MemoryBudget
-from symalloc.linter.sites.site import FunctionContext, RelationSite
-from symalloc.linter.unproved_indices import UnprovedIndices
+from symalloc.linter.sites.site import FunctionContext, ProgramContext, RelationSite
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, functions_as_values
 from symalloc.program.ir import (
@@ -47,7 +43,7 @@ from symalloc.program.ir import (
     TupleValue,
     Var,
 )
-from symalloc.program.operands import TypeNumbering, extent_pairs
+from symalloc.program.operands import extent_pairs
 from symalloc.program.types import ScalarType, TensorType, TupleType
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
@@ -55,152 +51,101 @@ from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr, symbol
 
-PossibleIn: TypeAlias = Callable[[Function, FunctionFacts], Possible]
-"""Return what judges whether conditions can hold together in a function."""
+
+def program_context(
+    program: Program,
+    prover: Prover,
+    indices: UnprovedIndices,
+    assume: Sequence[Condition],
+    budget: int | None,
+) -> ProgramContext:
+    """Analyse `program`, and write calls out where summaries do not describe well enough what they call."""
+    analyses = analyse(program)
+    summaries = {name: analysis.summary for name, analysis in analyses.items()}
+    shared = ProgramContext(program=program, indices=indices, summaries=summaries, budget=budget)
+    making = _ContextMaker(shared, prover, assume)
+    shared.functions.update((name, making.context(name, analysis)) for name, analysis in analyses.items())
+    making.expand(analyses)
+    return shared
 
 
-class FunctionContexts:
-    """The contexts of all functions of a program.
+class _ContextMaker:
+    """Makes the contexts of the functions of one program."""
 
-    `plain` are those of the functions as they stand, callees first.  `expanded` are those of functions with
-    calls written out, by name.  Private functions whose instructions stand in these for all that call them
-    are `seen_in_callers`: what is wrong with the order of their writes and reads shows there.
-    """
+    def __init__(self, shared: ProgramContext, prover: Prover, assume: Sequence[Condition]) -> None:
+        self.shared, self.prover, self.assume = shared, prover, assume
 
-    def __init__(
-        self,
-        program: Program,
-        possible: PossibleIn,
-        indices: UnprovedIndices,
-        budget: int | None = None,
-    ) -> None:
-        """Analyse `program`; `budget`: the most bytes that a call may hold at once."""
-        self.program, self.possible, self.numbers = program, possible, TypeNumbering()
-        self.indices = indices
-        self.analyses = analyse(program)
-        self._budget = (
-            None if budget is None else MemoryBudget(limit=budget, analyses=self.analyses, known=self._known)
-        )
-        self.summaries = {name: analysis.summary for name, analysis in self.analyses.items()}
-        self.plain = [self._context(name, analysis) for name, analysis in self.analyses.items()]
-        self._callees = callees_to_write_out(program, self.analyses)
-        self.expanded: dict[str, FunctionContext] = {}
-        self._seen: set[str] = set()
-        self._in_part: set[str] = set()
-        if self._callees:
-            self._expand()
-            self.plain = [self._marked(context) for context in self.plain]
-            self.expanded = {name: self._marked(context) for name, context in self.expanded.items()}
-
-    def _context(
+    def context(
         self, name: str, analysis: FunctionAnalysis, expansion: ExpandedFunction | None = None
     ) -> FunctionContext:
-        points_to, effects = analysis.points_to, analysis.effects
-        function = self.program.functions[name] if expansion is None else expansion.function
-        tests = branch_tests(points_to, effects, self.program.kernels)
-        facts = facts_of(analysis.cfg, self.program.kernels, self.numbers, tests)
-        paths = FeasiblePaths(analysis.cfg, facts, tests, self.possible(function, facts))
+        """The context of a function, as it stands or with calls written out."""
+        points_to, effects, kernels = analysis.points_to, analysis.effects, self.shared.program.kernels
+        function = self.shared.program.functions[name] if expansion is None else expansion.function
+        tests = branch_tests(points_to, effects, kernels)
+        facts = facts_of(analysis.cfg, kernels, self.shared.numbers, tests)
+        prover = FunctionProver(self.prover, FunctionDomains(function, facts, self.assume))
+        paths = FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
         return FunctionContext(
-            program=self.program,
+            shared=self.shared,
             function=function,
             analysis=analysis,
             facts=facts,
-            numbers=self.numbers,
+            prover=prover,
             conflicts=ReuseConflicts(points_to, effects, paths),
             unwritten=UnwrittenReads(points_to, effects, analysis.content, paths),
             written_views=written_zero_offset_views(points_to, effects),
-            summaries=self.summaries,
             expansion=expansion,
-            indices=self.indices,
-            budget=self._budget,
         )
 
-    def _known(self, name: str, path: PathCondition, bound: Var | None) -> Sequence[Condition]:
-        """The conditions that hold in a function, on `path`, in front of `bound`, or at its end."""
-        context = next(one for one in self.plain if one.function.name == name)
-        cfg = context.analysis.cfg
-        point = len(cfg.points) - 1 if bound is None else cfg.starts[bound]
-        return context.paths.conditions(context.paths.whole(path, point), point)
-
-    def _expand(self) -> None:
+    def expand(self, analyses: Mapping[str, FunctionAnalysis]) -> None:
         """Write calls out, in functions that others call last."""
-        values = functions_as_values(analysis.cfg for analysis in self.analyses.values())
-        inner = {n for n in self._callees if self.program.functions[n].private and n not in values}
-        for name in (*(n for n in self.analyses if n not in inner), *reversed(list(self.analyses))):
-            if name in self.expanded or name in self._seen:
-                continue
-            self._seen |= self._written_out(name) & inner - {name}
-        expansions = (context.expansion for context in self.expanded.values())
+        shared, functions = self.shared, self.shared.program.functions
+        callees = callees_to_write_out(shared.program, analyses)
+        if not callees:
+            return
+        values, seen = functions_as_values(shared.graphs), shared.seen_in_callers
+        inner = {name for name in callees if functions[name].private and name not in values}
+        for name in (*(n for n in analyses if n not in inner), *reversed(list(analyses))):
+            if name not in shared.expanded and name not in seen:
+                seen |= self._written_out(name, callees, analyses) & inner - {name}
+        expansions = (context.expansion for context in shared.expanded.values())
         left = {one.call.name for found in expansions if found is not None for one in found.left.values()}
-        for name in self._seen & left:  # recursion, or very large
-            self._written_out(name)
-        self._in_part = self._seen & left
-        self._seen -= left
+        shared.seen_in_part.update(seen & left)
+        for name in shared.seen_in_part:  # recursion, or very large
+            self._written_out(name, callees, analyses)
+        seen -= left
 
-    def _written_out(self, name: str) -> frozenset[str]:
-        """Write the calls of a function out; return the functions of which instructions stand there."""
-        expansion = self._expansion(name)
+    def _written_out(
+        self, name: str, callees: frozenset[str], analyses: Mapping[str, FunctionAnalysis]
+    ) -> frozenset[str]:
+        """Write out the calls of a function that need it; return the functions whose instructions stand
+        there.
+        """
+        program = self.shared.program
+        needed = any(call.name in callees for _, call in analyses[name].cfg.of_type(CallFunction))
+        expansion = expand_calls(program, program.functions[name], callees) if needed else None
         if expansion is None:
             return frozenset()
-        self.expanded[name] = self._variant(name, expansion)
+        analysis = analyse_variant(program, expansion.function, analyses, frozenset(expansion.left))
+        self.shared.expanded[name] = self.context(name, analysis, expansion)
         return expansion.written_out
-
-    def _expansion(self, name: str) -> ExpandedFunction | None:
-        """The function with its calls written out; None where none needs to be."""
-        calls = self.analyses[name].cfg.of_type(CallFunction)
-        if not any(call.name in self._callees for _, call in calls):
-            return None
-        return expand_calls(self.program, self.program.functions[name], self._callees)
-
-    def _variant(self, name: str, expansion: ExpandedFunction) -> FunctionContext:
-        left = frozenset(expansion.left)
-        analysis = analyse_variant(self.program, expansion.function, self.analyses, left)
-        return self._context(name, analysis, expansion)
-
-    def _marked(self, context: FunctionContext) -> FunctionContext:
-        name = context.function.name
-        return replace(
-            context,
-            is_expanded=name in self.expanded,
-            seen_in_callers=name in self._seen,
-            seen_in_part=name in self._in_part,
-        )
 
 
 COUNTED_IN_CALLERS = "held-memory"
 """The kind of site at which callers are asked about all that their callees need, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CallObligation:
-    """A condition over symbols of a callee's parameters that rules `finding` out.
-
-    `bounded`: the callee declares bounds that do so as well.
-    """
-
-    finding: Finding
-    condition: Condition
-    bounded: bool = False
-
-
-@dataclass(slots=True)
-class _CheckedCallee:
-    """A checked function with its obligations.
-
-    `answers` holds by finding what its calls gave: None where a call meets the obligation, else the finding
-    there.
-    """
-
-    obligations: list[CallObligation]
-    answers: dict[Finding, list[Finding | None]] = field(default_factory=dict)
-
-
 class CallChecks:
-    """Follows calls from checked functions into callees checked before them."""
+    """Follows calls from checked functions into callees checked before them.
+
+    Obligations are conditions over symbols of a callee's parameters that rule a finding of it out.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._callees: dict[str, _CheckedCallee] = {}
+        self._obligations: dict[str, dict[Finding, Condition]] = {}
+        # by finding of a callee what its calls gave: None where one meets the obligation, else a finding
+        self._answers: defaultdict[Finding, list[Finding | None]] = defaultdict(list)
         self._open: set[str] = set()  # functions with calls that are not known
         self._any_private = any(function.private for function in program.functions.values())
 
@@ -210,31 +155,27 @@ class CallChecks:
         if self._any_private:
             self._open |= functions_as_values((cfg,))
         for point, call in cfg.of_type(CallFunction):
-            self._call(one, call, point)
-        self._callees[one.context.function.name] = _CheckedCallee(_obligations(one))
-
-    def _call(self, one: FunctionCheck, call: CallFunction, point: int) -> None:
-        callee = self._callees.get(call.name)
-        if callee is None:
-            self._open.add(call.name)  # recursion: its needs were not known when this call was checked
-            return
-        bound = bind_function(self.program.functions[call.name], call.arguments)
-        for obligation in callee.obligations:
-            answers = callee.answers.setdefault(obligation.finding, [])
-            answers.append(_answer(one, call, point, obligation, bound))
+            obligations = self._obligations.get(call.name)
+            if obligations is None:
+                self._open.add(call.name)  # recursion: its needs were not known when this call was checked
+            elif obligations:
+                bound = bind_function(self.program.functions[call.name], call.arguments)
+                for finding, condition in obligations.items():
+                    self._answers[finding].append(_answer(one, call, point, finding, condition, bound))
+        self._obligations[one.context.function.name] = _obligations(one)
 
     def discharged(self) -> frozenset[Finding]:
         """The findings of private functions that all calls rule out."""
         known: dict[Finding, bool] = {}
-        for name in reversed(self._callees):  # callers first
-            function = self.program.functions[name]
-            for finding, answers in self._callees[name].answers.items():
-                met = all(answer is None or known.get(answer, False) for answer in answers)
-                known[finding] = function.private and name not in self._open and met
+        for name in reversed(self._obligations):  # callers first
+            closed = self.program.functions[name].private and name not in self._open
+            for finding in self._obligations[name].keys() & self._answers.keys():
+                answers = self._answers[finding]
+                known[finding] = closed and all(a is None or known.get(a, False) for a in answers)
         return frozenset(finding for finding, met in known.items() if met)
 
 
-def _obligations(one: FunctionCheck) -> list[CallObligation]:
+def _obligations(one: FunctionCheck) -> dict[Finding, Condition]:
     """Collect the findings of a function that the shapes of its parameters decide."""
     given = {
         name
@@ -243,17 +184,13 @@ def _obligations(one: FunctionCheck) -> list[CallObligation]:
         for name in (extent.as_symbol,)
         if name is not None
     }
-    found = []
-    bounded = [dependent.finding for dependent in one.bound_dependent]
-    for number, finding in enumerate((*one.findings, *bounded)):
+    found = {}
+    for finding in (*one.findings, *one.bound_dependent):
         if finding.verdict is not Verdict.RUNTIME_CHECK or finding.guarded or finding.site.uncertainty:
             continue
-        if finding.site.kind == COUNTED_IN_CALLERS:
-            continue
-        condition = _needed(finding)
+        condition = None if finding.site.kind == COUNTED_IN_CALLERS else _needed(finding)
         if condition is not None and condition.symbols <= given:
-            within = number >= len(one.findings)
-            found.append(CallObligation(finding=finding, condition=condition, bounded=within))
+            found[finding] = condition
     return found
 
 
@@ -268,10 +205,14 @@ def _needed(finding: Finding) -> Condition | None:
 
 
 def _answer(
-    one: FunctionCheck, call: CallFunction, point: int, obligation: CallObligation, bound: Mapping[str, Expr]
+    one: FunctionCheck,
+    call: CallFunction,
+    point: int,
+    cause: Finding,
+    condition: Condition,
+    bound: Mapping[str, Expr],
 ) -> Finding | None:
     """Ask an obligation at a call: None where it is met, else the finding, which the caller then keeps."""
-    cause, condition = obligation.finding, obligation.condition
     if cause.asked is None or not condition.symbols <= bound.keys():
         return cause
     known = one.context.facts.definitions
@@ -291,7 +232,7 @@ def _answer(
         one.summary.count(proof)
         return None
     needed = one.prover.needed_bounds(asked.constraint, domain_of(proof))
-    if obligation.bounded and not needed and proof.verdict is Verdict.RUNTIME_CHECK:
+    if cause.needed and not needed and proof.verdict is Verdict.RUNTIME_CHECK:
         return cause  # the bound that the callee declares is reported there
     one.summary.count(proof)
     site = RelationSite(
@@ -302,12 +243,14 @@ def _answer(
         dedup_key=(point, asked.constraint),
     )
     findings = [
-        one.finding(rule, site, point, asked=asked, proof=proof, only_empty=only_empty, cause=cause)
+        one.finding(
+            rule, site, point, asked=asked, proof=proof, only_empty=only_empty, cause=cause, needed=needed
+        )
         for rule in one.rulebook.by_site("call")
         if rule.relation == site.relation
     ]
     for finding in findings:
-        one.keep_unless_bounded(finding, needed)
+        one.keep(finding)
     return None if needed else findings[0] if findings else cause
 
 
@@ -415,20 +358,13 @@ def check(
     a call may hold at once, None where that is not asked.
     """
     started = perf_counter()
-
-    def proving(function: Function, facts: FunctionFacts) -> FunctionProver:
-        return FunctionProver(prover, FunctionDomains(function, facts, assume))
-
-    def checking(context: FunctionContext) -> FunctionCheck:
-        return FunctionCheck(context, rulebook, proving(context.function, context.facts))
-
     indices = UnprovedIndices(program.kernels, prover)
-    contexts = FunctionContexts(program, lambda *one: Together(partial(proving, *one)), indices, budget)
-    checks = [checking(context) for context in contexts.plain]
+    shared = program_context(program, prover, indices, assume, budget)
+    checks = [FunctionCheck(context, rulebook) for context in shared.functions.values()]
     calls = CallChecks(program)
     for one in checks:
-        expanded = contexts.expanded.get(one.context.function.name)
-        one.run(expanded=None if expanded is None else checking(expanded))
+        expanded = shared.expanded.get(one.context.function.name)
+        one.run(expanded=None if expanded is None else FunctionCheck(expanded, rulebook))
         calls.enter(one)
     discharged, summary = calls.discharged(), LintSummary()
     for one in checks:
@@ -436,40 +372,21 @@ def check(
         one.report_declared_bounds()
         summary.add(one.summary)
     summary.data_dependent = indices.data_dependent
-    merged = merge_callers([f for one in checks for f in one.findings]) if contexts.expanded else {}
-    diagnostics: list[Diagnostic] = []
-    for one in checks:
-        diagnostics += _diagnostics(one, merged)
-    for one in _alone(program, contexts, rulebook, prover):
-        summary.add(replace(one.summary, functions=0))
-        diagnostics += _diagnostics(one, {})
+    merged = merge_callers([f for one in checks for f in one.findings]) if shared.expanded else {}
+    diagnostics = [found for one in checks for found in _diagnostics(one, merged)]
+    rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
+    lone = lone_kernels(program, shared.graphs, indices) if rules.rules else None
+    if lone is not None:  # where they are right for some shapes they may be meant for these
+        found = check(lone, rules, prover)
+        diagnostics += (one for one in found if one.verdict is Verdict.ALWAYS_INVALID)
+        summary.add(replace(found.summary, functions=0, data_dependent=0))
     summary.seconds = perf_counter() - started
     return Report(diagnostics=tuple(diagnostics), summary=summary)
 
 
-def _alone(
-    program: Program, contexts: FunctionContexts, rulebook: Rulebook, prover: Prover
-) -> Iterator[FunctionCheck]:
-    """Check the kernels that nothing calls; those that are right for some shapes may be meant for these."""
-    rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
-    graphs, indices = (analysis.cfg for analysis in contexts.analyses.values()), contexts.indices
-    lone = lone_kernels(program, graphs, indices) if rules.rules else None
-    if lone is None:
-        return
-
-    def proving(function: Function, facts: FunctionFacts) -> FunctionProver:
-        return FunctionProver(prover, FunctionDomains(function, facts, ()))
-
-    for context in FunctionContexts(lone, lambda *one: Together(partial(proving, *one)), indices).plain:
-        one = FunctionCheck(context, rules, proving(context.function, context.facts))
-        one.run()
-        one.findings = [found for found in one.findings if found.verdict is Verdict.ALWAYS_INVALID]
-        yield one
-
-
-def _diagnostics(one: FunctionCheck, merged: Mapping[Finding, Finding | None]) -> Iterable[Diagnostic]:
+def _diagnostics(one: FunctionCheck, merged: Mapping[Finding, Finding | None]) -> Iterator[Diagnostic]:
     for found in sorted(one.findings, key=lambda f: f.point):
         finding = merged.get(found, found)
-        diagnostic = None if finding is None else finding.diagnostic(one.prover.prover)
+        diagnostic = None if finding is None else finding.diagnostic
         if finding is not None and diagnostic is not None:
-            yield replace(diagnostic, candidates=fix_candidates(finding, one.prover))
+            yield replace(diagnostic, candidates=fix_candidates(finding))

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site
-from symalloc.program.ir import CallFunction, Instruction
-from symalloc.prover.prover import Prover
+from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.language import Clause, Clauses, Comparison, Quantity, Unit
 from symalloc.rulebook.rule import Rule
@@ -27,7 +26,8 @@ class Finding:
     no shape without an empty tensor breaks it.  `undecidable`: a quantity of the constraint is not known.
     `cause` is the finding in a callee that this one of a call comes from.  `further_calls` lead to the same
     fault from elsewhere.  `within_bounds`: the counterexample keeps to the declared bounds of the function.
-    `dependents` are the findings that a declared bound rules out, where this is about one.
+    `needed` are declared bounds that rule it out; with fewer of them it may be a fault.  `dependents` are the
+    findings that a declared bound rules out, where this is about one.
     """
 
     context: FunctionContext
@@ -41,6 +41,7 @@ class Finding:
     cause: Finding | None = None
     further_calls: tuple[CallFunction, ...] = ()
     within_bounds: bool = False
+    needed: tuple[DeclaredBound, ...] = ()
     dependents: tuple[Finding, ...] = ()
 
     @property
@@ -123,12 +124,13 @@ class Finding:
             return self
         return replace(self, site=replace(self.site, uncertainty=why))
 
-    def diagnostic(self, prover: Prover) -> Diagnostic | None:
+    @property
+    def diagnostic(self) -> Diagnostic | None:
         """The diagnostic; None where the rule has nothing to say of such a verdict."""
         severity = self.severity
         if severity is None:
             return None
-        values = self._values(prover)
+        values = self._values()
         rule, site, result = self.rule, self.site, values.get("consequence")
         return Diagnostic(
             rule=rule.id,
@@ -165,7 +167,7 @@ class Finding:
         constraint = None if self.asked is None else str(self.asked.constraint)
         return Dependent(rule=self.rule.id, constraint=constraint, span=self.site.where)
 
-    def _values(self, prover: Prover) -> dict[str, Value]:
+    def _values(self) -> dict[str, Value]:
         """The values of names in the rule's templates."""
         site, point, proof = self.site, self.counterexample, self.proof
         values: dict[str, Value] = {**site.quantities, **site.texts, "function": self.context.function.name}
@@ -175,7 +177,7 @@ class Finding:
             values["consequence"] = consequence(self.rule.clauses, known, point)
         lazy_texts = site.lazy_texts if isinstance(site, ConstraintSite) else None
         if lazy_texts is not None and proof is not None and proof.domain is not None:
-            values.update(lazy_texts(prover, proof.domain))
+            values.update(lazy_texts(self.context.prover.prover, proof.domain))
         return values
 
     def _message(self, values: Mapping[str, Value]) -> str:

@@ -69,13 +69,13 @@ def _fixes(source: Source, diagnostics: Sequence[Diagnostic]) -> Iterable[tuple[
 # -- making ------------------------------------------------------------------------------------------------
 
 
-def fix_candidates(finding: Finding, prover: FunctionProver) -> tuple[FixCandidate, ...]:
+def fix_candidates(finding: Finding) -> tuple[FixCandidate, ...]:
     """Return the fixes that the rule of `finding` names, to be made in a script."""
     wanted = (FIXERS[name] for name in finding.rule.fixes if name in FIXERS)
-    return tuple(partial(fixer, finding, prover) for fixer in wanted)
+    return tuple(partial(fixer, finding) for fixer in wanted)
 
 
-def _remove_kill(finding: Finding, _: FunctionProver, script: UserScript) -> Fix | None:
+def _remove_kill(finding: Finding, script: UserScript) -> Fix | None:
     """Delete the line of a kill whose variable is dead already."""
     span = finding.site.where
     statement = script.statement_at(span) if span else None
@@ -88,7 +88,7 @@ def _remove_kill(finding: Finding, _: FunctionProver, script: UserScript) -> Fix
     return Fix(title="remove the second kill", edits=(TextEdit(span=lines, text=""),), safe=True)
 
 
-def _insert_assertion(finding: Finding, _: FunctionProver, script: UserScript) -> Fix | None:
+def _insert_assertion(finding: Finding, script: UserScript) -> Fix | None:
     """Insert `R.assert_op(…)` on a line of its own.  Not safe: inputs that got away with it are stopped.
 
     R.assert_op is lowered by LegalizeOps, which every script goes through; it is not allowed in dataflow
@@ -119,7 +119,7 @@ def _dialect(call: ast.Call) -> str:
     return node.id if isinstance(node, ast.Name) else "R"
 
 
-def _grow_storage(finding: Finding, prover: FunctionProver, script: UserScript) -> Fix | None:
+def _grow_storage(finding: Finding, script: UserScript) -> Fix | None:
     """Write the size of a storage anew: the largest end of a tensor placed on it.
 
     None where some tensor's end is unknown, something else gets hold of the storage (it might count on its
@@ -133,7 +133,7 @@ def _grow_storage(finding: Finding, prover: FunctionProver, script: UserScript) 
     shape = _shape_argument(call) if call else None
     instructions = (instruction for _, instruction in context.analysis.cfg.instructions)
     tensors = [i for i in instructions if isinstance(i, AllocTensor) and _lies_on(context, i, storage)]
-    needed = _largest_end(tensors, prover)
+    needed = _largest_end(tensors, context.prover)
     if shape is None or needed is None:
         return None
     size = needed if storage.dialect == "memory" else _in_elements(storage, needed)
@@ -197,7 +197,7 @@ def _reason(tensors: Sequence[AllocTensor], storage: AllocStorage) -> str:
 
 
 # by the names that rules give them; `remove-suppression` is about comments, and made in suppressions.py
-FIXERS: Mapping[str, Callable[[Finding, FunctionProver, UserScript], Fix | None]] = {
+FIXERS: Mapping[str, Callable[[Finding, UserScript], Fix | None]] = {
     "grow-storage": _grow_storage,
     "insert-assertion": _insert_assertion,
     "remove-kill": _remove_kill,

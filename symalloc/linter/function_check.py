@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from symalloc.analysis.facts import Facts
 from symalloc.analysis.regions import Pointees, Region
 from symalloc.linter.diagnostic import LintSummary
 from symalloc.linter.finding import Finding
-from symalloc.linter.function_prover import FunctionProver, PlacedConstraint, domain_of
+from symalloc.linter.function_prover import ANY_PASS, PlacedConstraint, domain_of
 from symalloc.linter.sites.site import (
-    ANY_PASS,
     IN_FUNCTIONS,
     IN_INSTRUCTIONS,
     ConstraintSite,
@@ -38,27 +37,7 @@ _NAMED = 3
 _SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")
 
 
-class BoundDependent(NamedTuple):
-    """A finding that `needed` bounds rule out; with fewer of them it may be a fault."""
-
-    needed: tuple[DeclaredBound, ...]
-    finding: Finding
-
-
-def by_symbol(
-    dependents: Iterable[BoundDependent],
-) -> Mapping[str, tuple[tuple[DeclaredBound, ...], tuple[Finding, ...]]]:
-    """By symbol the bounds that are needed of it, and the findings that need them."""
-    bounds: dict[str, dict[DeclaredBound, None]] = {}
-    findings: dict[str, dict[Finding, None]] = {}
-    for needed, finding in dependents:
-        for bound in needed:
-            bounds.setdefault(bound.symbol, {})[bound] = None
-            findings.setdefault(bound.symbol, {})[finding] = None
-    return {name: (tuple(sorted(bounds[name], key=_lower_first)), tuple(findings[name])) for name in bounds}
-
-
-def bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) -> RelationSite:
+def _bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) -> RelationSite:
     """The site of the bounds of one symbol, where the first of `dependents` stands."""
     first, count = dependents[0], len(dependents)
     texts = {
@@ -77,14 +56,11 @@ def bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) -
     )
 
 
-def smallest_told(dependents: Iterable[Finding]) -> Finding | None:
-    """The finding with the least counterexample, of those that depend on the shapes."""
+def _smallest_told(dependents: Iterable[Finding]) -> Proof | None:
+    """The proof with the least counterexample, of those that depend on the shapes."""
     told = [f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK]
-    return min(told, key=lambda f: sorted((f.counterexample or {"": 2**64}).values())[::-1], default=None)
-
-
-def _lower_first(bound: DeclaredBound) -> bool:
-    return bound.is_upper
+    told.sort(key=lambda f: sorted((f.counterexample or {"": 2**64}).values())[::-1])
+    return told[0].proof if told else None
 
 
 def _listed(subjects: Iterator[str]) -> str:
@@ -120,7 +96,7 @@ class MemoKeys:
         typed = type(kind) is TensorType and kind.shape is alloc.shape and kind.dtype is alloc.dtype
         shape = None if typed else (alloc.shape, alloc.dtype)
         places = tuple([self.storage(region) for region in storages_of(self.context, alloc)])
-        return self.context.numbers.of(alloc.var), shape, alloc.offset, alloc.device, places
+        return self.context.shared.numbers.of(alloc.var), shape, alloc.offset, alloc.device, places
 
     def storage(self, region: Region) -> int:
         """A number for all that matters of a storage."""
@@ -133,7 +109,7 @@ class MemoKeys:
     def argument(self, operand: ir.Operand) -> Hashable:
         if type(operand) is not ir.Var:
             return operand
-        number, value = self.context.numbers.of(operand), self.context.points_to.value_of(operand)
+        number, value = self.context.shared.numbers.of(operand), self.context.points_to.value_of(operand)
         if type(value) is Pointees and value.offset is not None and not value.offset.terms:
             return number
         return number, tuple(self.context.points_to.offsets(operand))
@@ -189,11 +165,11 @@ class FunctionCheck:
     equal structure and equal facts fare alike: one that was clean is not looked at again.
     """
 
-    def __init__(self, context: FunctionContext, rulebook: Rulebook, prover: FunctionProver) -> None:
-        self.context, self.rulebook, self.prover = context, rulebook, prover
+    def __init__(self, context: FunctionContext, rulebook: Rulebook) -> None:
+        self.context, self.rulebook, self.prover = context, rulebook, context.prover
         self.summary = LintSummary(functions=1)
         self.findings: list[Finding] = []
-        self.bound_dependent: list[BoundDependent] = []
+        self.bound_dependent: list[Finding] = []
         self._clean: dict[Hashable, _Clean] = {}
         self._memo_keys = MemoKeys(context)
         self._kept: dict[Hashable, list[Finding]] = {}
@@ -211,7 +187,7 @@ class FunctionCheck:
         if expanded is not None:
             expanded.memory_order()
             self.absorb(expanded)
-        elif not self.context.seen_in_callers:
+        elif self.context.function.name not in self.context.shared.seen_in_callers:
             self.memory_order()
         self._in_functions(expanded=False)
         asked: Sequence[tuple[int, Instruction]] = self.context.analysis.cfg.of_type(*IN_INSTRUCTIONS)
@@ -224,7 +200,7 @@ class FunctionCheck:
         """Check the sites that ask in what order memory is written and read."""
         self._in_functions(expanded=True)
         self._count_repeated()
-        if self.context.seen_in_part:
+        if self.context.function.name in self.context.shared.seen_in_part:
             doubted = {finding: finding.doubted(_DEEPER) for finding in self.findings}
             self.findings = list(doubted.values())
             self._kept = {key: [doubted[one] for one in alike] for key, alike in self._kept.items()}
@@ -243,8 +219,14 @@ class FunctionCheck:
                     self._unless_clean(site.memo_key, point, self._site, site)
 
     def keep(self, finding: Finding) -> None:
-        """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one."""
+        """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one.
+
+        One that declared bounds rule out is kept with those: the bounds are reported in its place.
+        """
         self._broke = True
+        if finding.needed:
+            self.bound_dependent.append(finding)
+            return
         if finding.site.dedup_key is not None:
             alike = self._kept.setdefault((finding.rule.id, finding.site.dedup_key), [])
             if alike and not _goes_before(finding, alike[0]):
@@ -316,7 +298,7 @@ class FunctionCheck:
                 if rule.relation == site.relation and self._on_some_path(site, point):
                     path = self.prover.domains.entry.assuming(self._known(site, point))
                     needed = self.prover.needed_bounds(FALSE, path)
-                    self.keep_unless_bounded(self.finding(rule, site, point), needed)
+                    self.keep(self.finding(rule, site, point, needed=needed))
         elif isinstance(site, ConstraintSite):
             divisors = self._divisors(site, point)
             for rule in rules:
@@ -409,10 +391,10 @@ class FunctionCheck:
             smallest = proof.smallest and within.counterexample == proof.counterexample
             proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
         proof = self.prover.with_passes(proof)
-        more = {"asked": asked, "proof": proof, "only_empty": only_empty, "within_bounds": within is not None}
-        finding = self.finding(rule, site, point, **more)
+        more = {"asked": asked, "proof": proof, "only_empty": only_empty, "needed": needed}
+        finding = self.finding(rule, site, point, within_bounds=within is not None, **more)
         self.summary.count(proof, certain=finding.site.uncertainty is None)
-        self.keep_unless_bounded(finding, needed)
+        self.keep(finding)
 
     def _undecidable(self, rule: Rule, site: ConstraintSite, point: int) -> None:
         self._broke = True
@@ -450,31 +432,24 @@ class FunctionCheck:
     def discharge(self, met: frozenset[Finding]) -> None:
         """Take out findings that every caller rules out: run-time checks that something guards."""
         kept = [finding for finding in self.findings if finding not in met]
-        bounded = [dependent for dependent in self.bound_dependent if dependent.finding not in met]
+        bounded = [finding for finding in self.bound_dependent if finding not in met]
         self.summary.guarded += len(self.findings) - len(kept) + len(self.bound_dependent) - len(bounded)
         self.findings, self.bound_dependent = kept, bounded
 
     # -- declared bounds -----------------------------------------------------------------------------------
 
-    def keep_unless_bounded(self, finding: Finding, needed: tuple[DeclaredBound, ...]) -> None:
-        """Keep a finding, unless there are declared bounds that rule it out: then these are reported."""
-        self._broke = True
-        if needed:
-            self.bound_dependent.append(BoundDependent(needed, finding))
-        else:
-            self.keep(finding)
-
     def report_declared_bounds(self) -> None:
         """Keep one finding for each symbol whose bounds nothing enforces and some constraint needs."""
         rules = [r for r in self.rulebook.by_site("declared-bound") if r.relation == "bound-not-enforced"]
-        for bounds, dependents in by_symbol(self.bound_dependent).values():
-            site = bound_site(bounds, dependents)
-            told = smallest_told(dependents)
+        needed = [(bound, finding) for finding in self.bound_dependent for bound in finding.needed]
+        for name in dict.fromkeys(bound.symbol for bound, _ in needed):
+            about = [(bound, finding) for bound, finding in needed if bound.symbol == name]
+            bounds = sorted(dict.fromkeys(bound for bound, _ in about), key=lambda bound: bound.is_upper)
+            dependents = tuple(dict.fromkeys(finding for _, finding in about))
+            site, point = _bound_site(bounds, dependents), dependents[0].point
             asked = PlacedConstraint(conjunction(bound.condition for bound in bounds), Facts())
-            proof = None if told is None else told.proof
-            for rule in rules:
-                found = self.finding(rule, site, dependents[0].point, asked=asked, proof=proof)
-                self.findings.append(replace(found, dependents=dependents))
+            more = {"asked": asked, "proof": _smallest_told(dependents), "dependents": dependents}
+            self.findings += (self.finding(rule, site, point, **more) for rule in rules)
 
 
 def _by_certainty(broken: tuple[ConstraintSite, PlacedConstraint, Proof]) -> tuple[bool, bool]:

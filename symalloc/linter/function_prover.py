@@ -1,5 +1,7 @@
 """Proves the constraints of one function: over which points each is asked, and what is known there.
 
+The indices in kernels are proved first, over the kernel's own symbols: those hold at every call.
+
 A verdict is sought with as few facts as possible: first what holds on entry, then what asserts, casts and
 tests say, then what kernels check.  So a definite verdict does not hang on a check that is itself at fault,
 and the report can say which constraints hold only thanks to a check at run time.
@@ -7,21 +9,29 @@ and the report can say which constraints hold only thanks to a check at run time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
-from symalloc.linter.sites.site import ANY_PASS, Passes
-from symalloc.program.ir import DeclaredBound, Function, Origin, Var, declared_bounds
+from symalloc.analysis.kernels.index_bounds import (
+    IndexBound,
+    entry_facts_of,
+    index_bounds,
+    place_in_memory,
+    scalars_of,
+    unknown_indices,
+)
+from symalloc.program.ir import DeclaredBound, Function, Kernel, Origin, Var, declared_bounds
 from symalloc.program.types import TensorType, TupleType, Type
 from symalloc.prover.budget import Budget, excess
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, le, negate
+from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, le, lt, negate
+from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import ZERO, Expr
 
 LARGEST_EXTENT = 2**22
@@ -31,6 +41,22 @@ LARGEST_INPUT = 2**32
 _GIVEN = frozenset({Origin.DIMENSION, Origin.CAST, Origin.SCALAR, Origin.FLAG})
 """The origins of symbols that have a value for each input of a function."""
 _BY_SIGHT = Proof(verdict=Verdict.ALWAYS_VALID, decided_by="constant")
+
+
+class Passes(NamedTuple):
+    """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
+
+    `counters` are symbols that count passes, each >= 0, with the number of passes where that is known; a
+    fault at one pass is a fault, unless it is not `certain` that each of them is executed.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    counters: tuple[tuple[str, Expr | None], ...] = ()
+    certain: bool = True
+
+
+ANY_PASS = Passes()
+"""Where a constraint is none of a kernel's body."""
 
 
 class PlacedConstraint(NamedTuple):
@@ -296,21 +322,6 @@ class FunctionProver:
         return self.prover.prove(constraint, domain, explain=False)
 
 
-class Together:
-    """Tells whether conditions can hold together in a function; makes its prover when it is first asked."""
-
-    def __init__(self, proving: Callable[[], FunctionProver]) -> None:
-        self._proving = proving
-
-    def __call__(self, conditions: Sequence[Condition]) -> bool | None:
-        """Return whether `conditions` can hold together; None where that is not decided."""
-        return self._prover.possible(conditions)
-
-    @cached_property
-    def _prover(self) -> FunctionProver:
-        return self._proving()
-
-
 _MOST_TRIED = 8
 """Passes that are tried out to find one that fails at every shape."""
 
@@ -356,3 +367,49 @@ def _tensors(param: Var) -> list[TensorType]:
         elif isinstance(kind, TupleType):
             pending.extend(kind.fields)
     return found
+
+
+class UnprovedIndices:
+    """The indices of kernels that the kernel's own text does not prove to be inside their buffers.
+
+    Each kernel is looked at once, when it is first asked for: what holds for all its extents and scalars
+    holds at every call.  `data_dependent` counts the indices in these kernels that depend on data.
+    """
+
+    def __init__(self, kernels: Mapping[str, Kernel], prover: Prover) -> None:
+        self._kernels, self._prover = kernels, prover
+        self._known: dict[str, tuple[IndexBound, ...]] = {}
+        self.data_dependent = 0
+
+    def of(self, name: str) -> tuple[IndexBound, ...]:
+        """The indices of the kernel `name` that are not proved; none for what is no kernel."""
+        found = self._known.get(name)
+        if found is None:
+            kernel = self._kernels.get(name)
+            found = self._known[name] = () if kernel is None else tuple(self._unproved(kernel))
+        return found
+
+    def _unproved(self, kernel: Kernel) -> Iterator[IndexBound]:
+        self.data_dependent += unknown_indices(kernel)
+        bounds = list(index_bounds(kernel))
+        if not bounds:
+            return
+        lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
+        domain = Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))
+        for bound in bounds:
+            if not self._is_inside(bound, domain):
+                place = place_in_memory(kernel, bound)
+                in_memory = place is not None and bound.access.exact and self._is_inside(place, domain)
+                yield replace(bound, in_memory=in_memory)
+
+    def _is_inside(self, bound: IndexBound, domain: Domain) -> bool:
+        """True if it is proved that an index is inside: at every pass, or where it is not known which of them
+        are executed at some pass.
+        """
+        least, greatest = bound.certain_range
+        wanted = conjunction((le(ZERO, least), lt(greatest, bound.extent)))
+        if wanted.as_bool is not None:
+            return wanted.as_bool
+        divisors = evaluated_divisors((bound.range.least, bound.range.greatest, bound.extent))
+        usable = (ge(divisor, 1) for divisor in divisors)
+        return self._prover.implies((*bound.range.where, *usable), wanted, domain)

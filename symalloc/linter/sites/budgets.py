@@ -9,9 +9,10 @@ from typing import NamedTuple, TypeAlias
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.register_machine import Step
 from symalloc.analysis.timeline import Timeline
-from symalloc.linter.memory_budget import KnownAt
-from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Passes, Site, function_sites
-from symalloc.program.ir import Origin, Var
+from symalloc.linter.function_prover import Passes
+from symalloc.linter.sites.site import ConstraintSite, FunctionContext, ProgramContext, Site, function_sites
+from symalloc.program.control_flow import functions_as_values
+from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Origin, Var
 from symalloc.size.choice import maximum
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import evaluated
@@ -39,21 +40,21 @@ class HeldMoment(NamedTuple):
     doubt: str | None
 
 
-def _moments(timeline: Timeline, known: KnownAt) -> list[HeldMoment]:
+def _moments(timeline: Timeline, shared: ProgramContext) -> list[HeldMoment]:
     """Return the moments at which a call takes memory."""
     found = []
     for number, size in timeline.formulas():
         step = timeline.steps[number]
-        outer, inner = step.outermost, frozenset(_inner(step, known))
+        outer, inner = step.outermost, frozenset(_inner(step, shared))
         found.append(HeldMoment(size, outer.var, outer.path, inner, timeline.doubt))
     return list(dict.fromkeys(found))
 
 
-def _inner(step: Step, known: KnownAt) -> Iterator[Condition]:
+def _inner(step: Step, shared: ProgramContext) -> Iterator[Condition]:
     """Yield the conditions that hold in the functions called at a step, as the caller can tell them."""
     while step.frame.caller is not None:
         values = step.frame.values
-        for condition in known(step.frame.name, step.path, step.var):
+        for condition in shared.holding(step.frame.name, step.path, step.var):
             if condition.symbols <= values.keys():
                 told = condition.substitute(values)
                 if told.as_bool is None:
@@ -64,19 +65,30 @@ def _inner(step: Step, known: KnownAt) -> Iterator[Condition]:
 @function_sites("held-memory")
 def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Compare what a call holds with the budget: a site for each set of facts, the largest first."""
-    budget = context.budget
-    name = context.function.name
-    if budget is None or not budget.applies or budget.counts_in_callers(name):
+    limit, shared = context.shared.budget, context.shared
+    if limit is None or not _reserves_memory(shared) or _counts_in_callers(context):
         return
-    timeline = Timeline.of(context.program, name, kills="stock")
-    moments = [] if timeline.problem else _moments(timeline.known, budget.known)
+    timeline = Timeline.of(context.program, context.function.name, kills="stock")
+    moments = [] if timeline.problem else _moments(timeline.known, shared)
     groups: defaultdict[_Group, list[HeldMoment]] = defaultdict(list)
     for moment in moments:
         groups[_group(context, moment)].append(moment)
     for group in sorted(groups.values(), key=lambda group: -max(map(_typical, group))):
-        yield _grouped(context, budget.limit, group)
+        yield _grouped(context, limit, group)
     if timeline.not_known is not None:  # what is known may be too much by itself
-        yield 0, _site(context, {"budget": constant(budget.limit)}, unknown=timeline.not_known)
+        yield 0, _site(context, {"budget": constant(limit)}, unknown=timeline.not_known)
+
+
+def _reserves_memory(shared: ProgramContext) -> bool:
+    """False for a module that reserves no memory yet: TVM's passes put that in."""
+    return any(cfg.of_type(AllocStorage, AllocFresh) for cfg in shared.graphs)
+
+
+def _counts_in_callers(context: FunctionContext) -> bool:
+    """True where only other functions of the program call a function: it counts with them."""
+    name, graphs = context.function.name, context.shared.graphs
+    called = {call.name for cfg in graphs for _, call in cfg.of_type(CallFunction)}
+    return context.function.private and name in called and name not in functions_as_values(graphs)
 
 
 def _group(context: FunctionContext, moment: HeldMoment) -> _Group:

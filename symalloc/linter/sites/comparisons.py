@@ -190,7 +190,7 @@ def _written(context: FunctionContext, call: ir.Instruction | None) -> Sequence[
 @function_sites("inplace-operand", expanded=True)
 def inplace_operands_used_later(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the uses of what an in-place call has overwritten; each with its program point."""
-    for use in stale_uses(context.program, context.points_to, context.summaries, context.paths):
+    for use in stale_uses(context.program, context.points_to, context.shared.summaries, context.paths):
         yield use.reader, _stale_use(context, use)
 
 

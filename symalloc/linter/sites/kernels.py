@@ -18,11 +18,11 @@ from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashe
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import NO_POINTEES, Region, Target, only_region
+from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.comparisons import argument_name
 from symalloc.linter.sites.site import (
     ConstraintSite,
     FunctionContext,
-    Passes,
     Site,
     caller_name,
     function_sites,
@@ -278,7 +278,7 @@ def _slot_sites(call: NotUnderstood, fault: SlotFault) -> Iterator[Site]:
 
 
 def _sites(context: FunctionContext, call: CallKernel | CallTIR, kind: str) -> Iterator[Site]:
-    bounds = [b for b in context.indices.of(call.kernel) if b.access.kind == kind] if context.indices else []
+    bounds = [b for b in context.shared.indices.of(call.kernel) if b.access.kind == kind]
     if not bounds:
         return
     kernel, arguments = context.program.kernels[call.kernel], arguments_of(call)

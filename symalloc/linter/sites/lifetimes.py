@@ -20,10 +20,10 @@ from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, ends_
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.unwritten_reads import UnwrittenRead
+from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.site import (
     ConstraintSite,
     FunctionContext,
-    Passes,
     RelationSite,
     Site,
     caller_name,

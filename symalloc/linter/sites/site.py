@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
@@ -20,9 +20,9 @@ from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.analysis.unwritten_reads import UnwrittenReads
-from symalloc.linter.memory_budget import MemoryBudget
-from symalloc.linter.unproved_indices import UnprovedIndices
+from symalloc.linter.function_prover import FunctionProver, Passes, UnprovedIndices
 from symalloc.program import ir
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
 from symalloc.program.operands import TypeNumbering
 from symalloc.program.span import Span
@@ -76,22 +76,6 @@ class RelationSite(Site):
     relation: str
 
 
-class Passes(NamedTuple):
-    """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
-
-    `counters` are symbols that count passes, each >= 0, with the number of passes where that is known; a
-    fault at one pass is a fault, unless it is not `certain` that each of them is executed.
-    """
-
-    conditions: tuple[Condition, ...] = ()
-    counters: tuple[tuple[str, Expr | None], ...] = ()
-    certain: bool = True
-
-
-ANY_PASS = Passes()
-"""Where a constraint is none of a kernel's body."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintSite(Site):
     """A site where constraints over `quantities` must hold; `unknown` says why one of these is left out:
@@ -123,33 +107,62 @@ class ConstraintSite(Site):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramContext:
+    """Knowledge that the contexts of all functions of a program share.
+
+    `functions` are those of the functions as they stand, callees first, and `expanded` those of functions
+    with calls written out, by name.  Private functions whose instructions stand in these for all that call
+    them are `seen_in_callers`: what is wrong with the order of their writes and reads shows there; those
+    `seen_in_part` are so but for calls of them further down in a recursion.  `indices`: those in kernels that
+    are to be proved.  `budget`: the most bytes that a call may hold at once, if that is asked.
+    """
+
+    program: ir.Program
+    indices: UnprovedIndices
+    summaries: Mapping[str, FunctionSummary]
+    budget: int | None = None
+    numbers: TypeNumbering = field(default_factory=TypeNumbering)
+    functions: dict[str, FunctionContext] = field(default_factory=dict)
+    expanded: dict[str, FunctionContext] = field(default_factory=dict)
+    seen_in_callers: set[str] = field(default_factory=set)
+    seen_in_part: set[str] = field(default_factory=set)
+
+    @property
+    def graphs(self) -> list[ControlFlowGraph]:
+        """The control-flow graphs of the functions as they stand."""
+        return [context.analysis.cfg for context in self.functions.values()]
+
+    def holding(self, name: str, path: PathCondition, bound: ir.Var | None) -> Sequence[Condition]:
+        """The conditions that hold in a function, on `path`, in front of `bound`, or at its end."""
+        context = self.functions[name]
+        cfg = context.analysis.cfg
+        point = len(cfg.points) - 1 if bound is None else cfg.starts[bound]
+        return context.paths.conditions(context.paths.whole(path, point), point)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionContext:
     """One function as the generators of sites see it.
 
     `conflicts` are the reuse conflicts, and `unwritten` the reads of what nothing has written, on paths that
     control can take.  `written_views` are the results of ensure_zero_offset that are written, with what
-    writes them; `summaries` those of all functions of the program.  `indices`: those in kernels that are to
-    be proved.  `expansion`: where the instructions come from, if `function` is one with calls written out;
-    `is_expanded`: there is such a form of `function`, and `seen_in_callers`: it stands in such forms of all
-    functions that call it; `seen_in_part`: but for calls of it further down in a recursion.
-    `budget`: what a call may hold, if that is asked.
+    writes them.  `expansion`: where the instructions come from, if `function` is one with calls written out.
     """
 
-    program: ir.Program
+    shared: ProgramContext
     function: ir.Function
     analysis: FunctionAnalysis
     facts: FunctionFacts
-    numbers: TypeNumbering
+    prover: FunctionProver
     conflicts: ReuseConflicts
     unwritten: UnwrittenReads
-    written_views: Mapping[ir.Var, ir.Instruction] = field(default_factory=dict)
-    summaries: Mapping[str, FunctionSummary] = field(default_factory=dict)
+    written_views: Mapping[ir.Var, ir.Instruction]
     expansion: ExpandedFunction | None = None
-    is_expanded: bool = False
-    seen_in_callers: bool = False
-    seen_in_part: bool = False
-    indices: UnprovedIndices | None = None
-    budget: MemoryBudget | None = None
+
+    @property
+    def program(self) -> ir.Program:
+        """The program of which the function is one."""
+        return self.shared.program
 
     @property
     def paths(self) -> FeasiblePaths:
@@ -170,9 +183,11 @@ class FunctionContext:
 
     def is_known_elsewhere(self, storage: Region) -> bool:
         """True if a storage that comes from another function is seen in a form with calls written out."""
+        name = self.function.name
         if storage.instruction is None:
-            return self.seen_in_callers
-        return isinstance(storage.instruction, ir.CallFunction) and (self.is_expanded or self.seen_in_callers)
+            return name in self.shared.seen_in_callers
+        known = name in self.shared.expanded or name in self.shared.seen_in_callers
+        return known and isinstance(storage.instruction, ir.CallFunction)
 
     def definition(self, operand: ir.Operand) -> ir.Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""

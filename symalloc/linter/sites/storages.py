@@ -180,8 +180,8 @@ def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[ir.O
             uncertainty = None if ignored else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
                 yield from ((argument, offset, uncertainty) for offset in points_to.offsets(argument))
-        case ir.CallFunction(name=name) as call if name in context.summaries:
-            callee, summary = context.program.functions[name], context.summaries[name]
+        case ir.CallFunction(name=name) as call if name in context.shared.summaries:
+            callee, summary = context.program.functions[name], context.shared.summaries[name]
             for number, (argument, leaf) in enumerate(points_to.argument_leaves(call.arguments, callee)):
                 if contains(summary.ignores_offset, number):
                     yield from ((argument, offset, None) for offset in points_to.offsets_of(leaf))

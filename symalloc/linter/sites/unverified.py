@@ -36,7 +36,7 @@ def _written_storages(context: FunctionContext, left: LeftCall) -> Iterator[Site
     """The sites of one call."""
     call, given = left.call, _storages(context, left.call, left.call.arguments)
     around = _storages(context, call, left.repeated) if left.repeated else ()
-    summary = context.summaries[call.name]
+    summary = context.shared.summaries[call.name]
     for number, storages in enumerate(given):
         if not contains(summary.writes | summary.may_writes, number):
             continue
