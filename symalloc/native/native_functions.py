@@ -25,3 +25,4 @@ class _Functions:
 
 pool_functions = _Functions("symalloc.pool.")
 packer_functions = _Functions("symalloc.packer.")
+array_functions = _Functions("symalloc.array.")

@@ -212,3 +212,15 @@ class _PackerFunctions:
 
 pool_functions: _PoolFunctions
 packer_functions: _PackerFunctions
+
+class _Unpack(Protocol):
+    """Calls a function of tvm-ffi with the elements of an array."""
+
+    release_gil: bool
+    def __call__(self, function: object, array: object, /) -> None: ...
+
+class _ArrayFunctions:
+    @property
+    def unpack(self) -> _Unpack: ...
+
+array_functions: _ArrayFunctions

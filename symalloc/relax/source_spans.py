@@ -19,7 +19,7 @@ from tvm.ir import Call, SourceName, Span
 
 from symalloc.program.source_map import ScriptText, SourceMap
 from symalloc.program.span import Source
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, each, span_given
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, span_given
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _call = tvm_ffi.get_global_func("ir.Call")
@@ -89,8 +89,8 @@ def with_script_places(module: tvm.IRModule, source: Source, name: str | int) ->
 
 def _lines(body: Node, statements: SourceMap) -> Iterator[tuple[VarNode, int]]:
     """The variables that calls without a span are bound to, with their lines."""
-    for block in each(body.blocks) if isinstance(body, relax.SeqExpr) else ():
-        for binding in each(block.bindings):
+    for block in elements(body.blocks) if isinstance(body, relax.SeqExpr) else ():
+        for binding in elements(block.bindings):
             var, value = binding.var, binding.value
             if isinstance(value, relax.If):
                 statements.span_of_if()

@@ -19,6 +19,7 @@ STUB = Path(symalloc.native.__file__).parent / "native_functions.pyi"
 ROOMS = {
     "pool": "_PoolFunctions",
     "packer": "_PackerFunctions",
+    "array": "_ArrayFunctions",
 }
 # registered under the same prefix: called by compiled programs alone, and one of Python's
 OTHERS = {

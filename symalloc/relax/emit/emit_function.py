@@ -32,7 +32,6 @@ from symalloc.relax.ir_types import (
     VarNode,
     bound,
     elements,
-    first_three,
     of_type,
     typed_call,
     typed_var,
@@ -292,7 +291,7 @@ class _FunctionWriter(BindingRewriter):
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
-        shape, dtype, device = first_three(value.args)
+        shape, dtype, device = elements(value.args)[:3]
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
         placed = self.arenas[index].place(offset, shape, dtype, device, value.ty, value.span)

@@ -20,7 +20,7 @@ from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.shape_heap import slot_fault
 from symalloc.relax.extract.tir_form import NotASizeError, truth_value
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, each, elements, span_given
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements, span_given
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -78,8 +78,8 @@ class FunctionExtractor(Context):
     def _sequence(self, body: Node) -> ir.Operand:
         if type(body) is not relax.SeqExpr:
             return self._value_operand(body)
-        for block in each(body.blocks):
-            for binding in each(block.bindings):
+        for block in elements(body.blocks):
+            for binding in elements(block.bindings):
                 self._binding(binding)
         return self._value_operand(body.body)
 

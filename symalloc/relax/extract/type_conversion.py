@@ -20,7 +20,7 @@ from symalloc.program.types import (
 )
 from symalloc.relax.extract.symbols import Symbols
 from symalloc.relax.extract.tir_form import NotASizeError, TirForm
-from symalloc.relax.ir_types import Node, TypeNode, VarNode, each, elements
+from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.size.expr import Expr
 
 OPAQUE = OpaqueType()
@@ -124,10 +124,10 @@ class Types:
 
         Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
         """
-        key = tuple([n.value if type(n) is tirx.IntImm else (n.__chandle__(),) for n in each(values)])
+        key = tuple([n.value if type(n) is tirx.IntImm else (n.__chandle__(),) for n in elements(values)])
         found = self._extents.get(key)
         if found is None:
-            found = self._extents[key] = (values, tuple(map(self._form.expr, each(values))))
+            found = self._extents[key] = (values, tuple(map(self._form.expr, elements(values))))
         return found[1]
 
     def define(self, type_: TypeNode, origin: Origin) -> frozenset[str]:
@@ -135,7 +135,7 @@ class Types:
         values: Iterable[Node] = ()
         if type(type_) is relax.TensorType:
             shape = type_.shape
-            values = each(shape.values) if type(shape) is relax.ShapeExpr else ()
+            values = elements(shape.values) if type(shape) is relax.ShapeExpr else ()
         elif type(type_) is relax.ShapeType:
             values = type_.values or ()
         elif type(type_) is ir.TupleType:

@@ -8,8 +8,8 @@ not known at entry, or may divide by zero on a path that is not taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import tvm
 from tvm import relax, tirx
@@ -17,9 +17,12 @@ from tvm.ir import Call, PrimType
 from tvm.relax.analysis import definable_tir_vars_in_type, post_order_visit
 from tvm_ffi import StructuralKey
 
-from symalloc.relax.ir_types import BindingNode, Node, PrimNode, VarNode, elements
+from symalloc.relax.ir_types import BindingNode, Node, PrimNode, VarNode, bound, elements, of_type, typed_call
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
+_GIVEN = frozenset(
+    {tvm.ir.Var, tvm.ir.GlobalVar, tirx.IntImm, relax.Tuple, relax.TupleGetItem, relax.ShapeExpr}
+)
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 
@@ -36,39 +39,26 @@ def _gathered(function: relax.Function) -> relax.Function | None:
     if not isinstance(function.body, relax.SeqExpr):
         return None
     entry = {v.__chandle__() for p in function.params for v in definable_tir_vars_in_type(p.ty)}
-    sizes: dict[StructuralKey, VarNode] = {}
-    for size in _sizes(function.body):
-        if _symbols(size) <= entry and not _may_divide_by_zero(size):
-            sizes.setdefault(StructuralKey(size), tirx.Var(f"size{len(sizes)}", "int64"))
-    if not sizes:
+    if not entry:
         return None
-    kind = relax.ShapeType(ndim=len(sizes))
+    reader = _SizeReader(known=entry)
+    body = reader.sequence(function.body)
+    if not reader.sizes:
+        return None
+    kind = relax.ShapeType(ndim=len(reader.sizes))
     shape, cast = relax.Var("shape", kind), relax.Var("sizes", kind)
-    given = relax.ShapeExpr([key.key for key in sizes])
-    entry_bindings = [
+    given = relax.ShapeExpr([key.key for key in reader.sizes])
+    bindings = [
         relax.VarBinding(shape, given),
-        relax.MatchCast(cast, shape, relax.ShapeType([*sizes.values()])),
+        relax.MatchCast(cast, shape, relax.ShapeType([*reader.sizes.values()])),
     ]
-    return with_body(function, _SizeReader(sizes=sizes).sequence(function.body, entry_bindings))
-
-
-def _sizes(seq: relax.SeqExpr) -> Iterable[PrimNode]:
-    """Yield the sizes that are arguments, or bound to variables, in a sequence and in the branches within."""
-    for block in elements(seq.blocks):
-        for binding in elements(block.bindings):
-            value: Node = binding.value
-            if type(value) is relax.If:
-                yield from _sizes(value.true_branch)
-                yield from _sizes(value.false_branch)
-            elif type(value) is Call:
-                yield from filter(_is_computed, elements(value.args))
-            elif _is_computed(value):
-                yield value
+    whole = relax.SeqExpr([relax.BindingBlock(bindings), *elements(body.blocks)], body.body, body.span)
+    return with_body(function, of_type(whole, body.ty))
 
 
 def _is_computed(value: Node) -> bool:
     """Return whether a value is an integer that takes arithmetic."""
-    if isinstance(value, tvm.ir.Var | tirx.IntImm | relax.TupleGetItem) or not isinstance(value.ty, PrimType):
+    if type(value) in _GIVEN or type(value.ty) is not PrimType:
         return False
     return str(value.ty.dtype) == "int64"
 
@@ -90,24 +80,32 @@ def _may_divide_by_zero(size: PrimNode) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _SizeReader(BindingRewriter):
-    """Puts variables in the place of `sizes`."""
+    """Puts variables in the place of sizes in symbols that are `known` at entry; `sizes` are those so far."""
 
-    sizes: dict[StructuralKey, VarNode]
+    known: set[int]
+    sizes: dict[StructuralKey, VarNode] = field(default_factory=dict)
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         value = binding.value
         if type(value) is relax.If:
             return [self.branches(binding)]
         if type(value) is Call:
-            arguments: Sequence[Node] = elements(value.args)
-            read = [self.size(one) for one in arguments]
-            if all(new is old for new, old in zip(read, arguments, strict=True)):
+            arguments = elements(value.args)
+            if not any(map(_is_computed, arguments)):
                 return [binding]
-            value = Call(value.op, read, value.attrs, value.ty_args, value.span, ret_ty=value.ty)
-            return [relax.VarBinding(binding.var, value)]
+            read = list(map(self.size, arguments))
+            call = typed_call(value.op, read, value.ty, value.ty_args, value.span, value.attrs)
+            return [bound(binding.var, call)]
         size = self.size(value)
         return [binding] if size is value else [relax.VarBinding(binding.var, size)]
 
     def size(self, value: Node) -> Node:
         """The variable of a size, or the value itself."""
-        return self.sizes.get(StructuralKey(value), value) if _is_computed(value) else value
+        if not _is_computed(value):
+            return value
+        key = StructuralKey(value)
+        if key not in self.sizes:
+            if not _symbols(value) <= self.known or _may_divide_by_zero(value):
+                return value
+            self.sizes[key] = tirx.Var(f"size{len(self.sizes)}", "int64")
+        return self.sizes[key]

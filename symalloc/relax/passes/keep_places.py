@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op, PrimType
 from tvm.ir.transform import Pass, Sequential
 
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bindings_in, each
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bindings_in, elements
 from symalloc.relax.source_spans import map_places, place_of
 
 _FUSED = "Primitive"  # the attribute of a function that FuseOps has made
@@ -81,7 +81,7 @@ class _Follower:
 
     def _within(self, callee: relax.Function, call: CallNode) -> tuple[Value, int | None]:
         """The value that a call gives, and the variable that the last call within was bound to."""
-        given = zip(each(callee.params), each(call.args), strict=False)
+        given = zip(elements(callee.params), elements(call.args), strict=False)
         known = {p.__chandle__(): _value(argument, self.values) for p, argument in given}
         last: int | None = None
         for binding in bindings_in(callee.body):
@@ -101,7 +101,7 @@ def _callee(value: Node, fused: Mapping[str, relax.Function]) -> relax.Function 
 
 def _key(call: CallNode, values: Mapping[int, Value]) -> tuple[Value, ...]:
     """A call by its operator, or its kernel, and by the tensors that it is given."""
-    return (_called(call.op), *(_value(argument, values) for argument in each(call.args)))
+    return (_called(call.op), *(_value(argument, values) for argument in elements(call.args)))
 
 
 def _called(op: Node) -> int:
@@ -111,7 +111,7 @@ def _called(op: Node) -> int:
 def _value(node: Node, values: Mapping[int, Value]) -> Value:
     """The value that `node` had before: a variable that FuseOps has not made is what it was before."""
     if isinstance(node, relax.Tuple):
-        return tuple(_value(one, values) for one in each(node.fields))
+        return tuple(_value(one, values) for one in elements(node.fields))
     if isinstance(node, relax.TupleGetItem):
         whole = _value(node.tuple_value, values)
         return whole[node.index] if isinstance(whole, tuple) else hash((whole, int(node.index)))
@@ -197,7 +197,7 @@ def _variables(value: Node) -> Iterator[VarNode]:
     if isinstance(value, relax.Var):
         yield value
     elif isinstance(value, relax.Tuple):
-        for field in each(value.fields):
+        for field in elements(value.fields):
             yield from _variables(field)
 
 

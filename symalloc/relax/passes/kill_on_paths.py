@@ -9,7 +9,7 @@ emptied behind the If.  Other functions keep the kills that TVM gave them, and g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -68,33 +68,40 @@ def _branches(seq: relax.SeqExpr) -> bool:
 def _without_idle_results(function: relax.Function) -> relax.Function | None:
     """A function without Ifs that drops what a call returns and nothing uses; None where it has none."""
     seq = function.body
-    idle = _idle_results(seq)
+    blocks = [elements(block.bindings) for block in elements(seq.blocks)]
+    idle = _idle_results(seq, blocks)
     if not idle:
         return None
 
     def dropped(binding: BindingNode) -> list[BindingNode]:
-        if binding.var.__chandle__() not in idle:
+        if binding.__chandle__() not in idle:
             return [binding]
         kill = Call(_KILL, [binding.var], ret_ty=_NOTHING)
         return [binding, relax.VarBinding(relax.Var("_", _NOTHING), kill)]
 
-    blocks = [
-        type(block)([new for old in elements(block.bindings) for new in dropped(old)])
-        for block in elements(seq.blocks)
+    written = [
+        type(block)([new for old in bindings for new in dropped(old)])
+        for block, bindings in zip(elements(seq.blocks), blocks, strict=True)
     ]
-    return with_body(function, of_type(relax.SeqExpr(blocks, seq.body, seq.span), seq.ty))
+    return with_body(function, of_type(relax.SeqExpr(written, seq.body, seq.span), seq.ty))
 
 
-def _idle_results(seq: relax.SeqExpr) -> set[int]:
-    """The variables of calls that nothing uses, by address."""
-    results: set[int] = set()
-    used: set[int] = {variable.__chandle__() for variable in free_vars(seq.body)}
-    for binding in (one for block in elements(seq.blocks) for one in elements(block.bindings)):
-        value: Node = binding.value
-        if type(value) is Call and type(value.op) is not Op and _holds_memory(value.ty):
-            results.add(binding.var.__chandle__())
-        used.update(variable.__chandle__() for variable in free_vars(value))
-    return results - used
+def _idle_results(seq: relax.SeqExpr, blocks: Iterable[list[BindingNode]]) -> frozenset[int]:
+    """The bindings of calls whose results nothing uses, by address; `blocks` are all bindings of `seq`."""
+    results = {one.__chandle__(): one for block in blocks for one in block if _returns_memory(one.value)}
+    if not results:
+        return frozenset()
+    others = [
+        relax.BindingBlock([one for one in block if one.__chandle__() not in results]) for block in blocks
+    ]
+    users = [relax.SeqExpr(others, seq.body), *(one.value for one in results.values())]
+    used = {variable.__chandle__() for user in users for variable in elements(free_vars(user))}
+    return frozenset(address for address, one in results.items() if one.var.__chandle__() not in used)
+
+
+def _returns_memory(value: Node) -> bool:
+    """Return whether a value is a call that may return a tensor, of anything but an operator."""
+    return type(value) is Call and type(value.op) is not Op and _holds_memory(value.ty)
 
 
 def _holds_memory(type_: TypeNode) -> bool:

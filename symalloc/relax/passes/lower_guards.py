@@ -83,7 +83,7 @@ def _holds_guard(binding: BindingNode) -> bool:
 
 def _is_guard(value: Node) -> bool:
     """Return whether `value` asserts something about sizes, and shows nothing else."""
-    if not isinstance(value, Call) or not isinstance(value.op, relax.ExternFunc):
+    if type(value) is not Call or type(value.op) is not relax.ExternFunc:
         return False
     if value.op.global_symbol != ASSERT or _is_tensor(value.args[0]):
         return False

@@ -9,8 +9,10 @@ the end of the function, the end drops them just as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import is_
 from typing import NamedTuple
 
 import tvm
@@ -19,7 +21,7 @@ from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.shape_heap import MAKE_NUMBER, MAKE_SLOT, MATCH_NUMBER, MATCH_SLOT, MATCH_STORE
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements, of_type
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, of_type, typed_call
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
@@ -47,9 +49,7 @@ def _trimmed(function: relax.Function) -> relax.Function | None:
     if not isinstance(function.body, relax.SeqExpr):
         return None
     callees = _Callees()
-    blocks = elements(function.body.blocks)
-    bindings = [binding for block in blocks for binding in elements(block.bindings)]
-    trimmer = _Trimmer(callees=callees, needless=_needless_kills(bindings, callees))
+    trimmer = _Trimmer(callees=callees, lasting=_lasting_storages(function, callees))
     return with_body(function, _without_unused_fields(trimmer.sequence(function.body), callees))
 
 
@@ -91,38 +91,29 @@ def _callee(op: Node) -> _CalleeFacts:
 # -- kills ---------------------------------------------------------------------------------------------------
 
 
-def _needless_kills(bindings: Iterable[BindingNode], callees: _Callees) -> frozenset[int]:
-    """The kills that may go, by the addresses of their variables: behind the last kill that belongs to their
-    storage nothing is called that could allocate.
+def _lasting_storages(function: relax.Function, callees: _Callees) -> set[int]:
+    """The storages, by address, of which a handle is dropped where nothing that could allocate is called any
+    more: no other of their kills frees anything before that.
 
     None of a function that branches: there KillOnPaths leaves those that count.
     """
-    storages: dict[int, int] = {}
-    kills: list[tuple[int, int]] = []
-    allocations = 0
-    last_kill: dict[int, int] = {}  # how many allocations stand in front of it
-    for binding in bindings:
-        value, var = binding.value, binding.var
-        if type(value) is relax.If:
-            return frozenset()
-        callee = callees.of(value)
-        if callee.name == _KILL:
-            storage = storages.get(_first(value))
-            if storage is not None:
-                kills.append((var.__chandle__(), storage))
-                last_kill[storage] = allocations
-        elif callee.name == _ALLOC_TENSOR:
-            storages[var.__chandle__()] = _first(value)
-        elif callee.name == _ALLOC_STORAGE:
-            storage = var.__chandle__()
-            storages[storage] = storage
-        allocations += callee.allocates
-    return frozenset(kill for kill, storage in kills if last_kill[storage] == allocations)
-
-
-def _first(call: CallNode) -> int:
-    """The address of the first argument."""
-    return int(call.args[0].__chandle__())
+    values = [one.value for block in elements(function.body.blocks) for one in elements(block.bindings)]
+    if relax.If in map(type, values):
+        return set()
+    behind = takewhile(lambda value: not callees.of(value).allocates, reversed(values))
+    killed = [elements(value.args)[0] for value in behind if callees.of(value).name == _KILL]
+    bindings = relax.analysis.get_var2val(function) if killed else {}
+    found = set[int]()
+    for var in killed:
+        if var not in bindings:  # a parameter
+            continue
+        value = bindings[var]
+        name = callees.of(value).name
+        if name == _ALLOC_STORAGE:
+            found.add(var.__chandle__())
+        elif name == _ALLOC_TENSOR:
+            found.add(elements(value.args)[0].__chandle__())
+    return found
 
 
 # -- shapes and scalars --------------------------------------------------------------------------------------
@@ -130,30 +121,29 @@ def _first(call: CallNode) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Trimmer(BindingRewriter):
-    """`needless` are the kills that go.  `made` holds, by builtin and arguments, the variable of each value
-    made so far on this path; `instead` what stands for a variable that is bound no more.  `extents` holds for
-    shapes and tensors how they were made, `fields` what lies in tuples.
+    """`lasting` are the storages whose kills go, and the tensors on them.  `made` holds, by builtin and
+    arguments, the variable of each value made so far on this path; `instead` what stands for a variable that
+    is bound no more.  `extents` are those of shapes and tensors, `fields` the parts of tuples.
     """
 
     callees: _Callees
-    needless: Collection[int]
+    lasting: set[int]
     made: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
     instead: dict[int, VarNode] = field(default_factory=dict)
     extents: dict[int, tuple[int, ...]] = field(default_factory=dict)
     fields: dict[int, Sequence[Node]] = field(default_factory=dict)
 
     def value(self, value: Node) -> Node:
-        """The value with what stands now for the variables in it."""
-        if not self.instead:
-            return value
-        if isinstance(value, relax.Tuple):
+        """The value with what stands now for the variables in it; the same object where that is the same."""
+        kind: type = type(value)
+        if kind is relax.Tuple:
             fields = elements(value.fields)
             renewed = list(map(self.value, fields))
-            same = all(new is old for new, old in zip(renewed, fields, strict=True))
-            return value if same else relax.Tuple(renewed)
-        if isinstance(value, relax.TupleGetItem):
-            taken = self.value(value.tuple_value)
-            return value if taken is value.tuple_value else relax.TupleGetItem(taken, value.index)
+            return value if all(map(is_, renewed, fields)) else relax.Tuple(renewed)
+        if kind is relax.TupleGetItem:
+            given = value.tuple_value
+            taken = self.value(given)
+            return value if taken is given else relax.TupleGetItem(taken, value.index)
         return self.instead.get(value.__chandle__(), value)
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
@@ -165,36 +155,43 @@ class _Trimmer(BindingRewriter):
         return written
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
-        value, var = binding.value, binding.var
+        value = binding.value
         if type(value) is relax.If:
             return [self.branches(binding)]
         if type(value) is not Call:
-            self.note_fields(var, value)
-            return [self.rebound(binding)]
-        name = self.callees.of(value).name
+            self.note_fields(binding.var, value)
+            return [self.rebound(binding, value)]
+        name, arguments = self.callees.of(value).name, elements(value.args)
         if name == _KILL:
-            return [] if var.__chandle__() in self.needless else [binding]
-        if name in _READS and self.is_made(name, var, value):
+            return [] if arguments[0].__chandle__() in self.lasting else [binding]
+        if name in _READS and self.is_made(name, binding.var, arguments):
             return []
         if name == _ALLOC_TENSOR:
-            self.extents[var.__chandle__()] = self.extents.get(value.args[2].__chandle__(), ())
-        if name == _MATCH_SHAPE and self.is_known(value):
+            self.note_tensor(binding.var, arguments)
+        if name == _MATCH_SHAPE and self.is_known(arguments):
             return []
         if name == _MATCH:
-            self.note(value)
-        return [self.renewed(binding, value) if self.instead else binding]
+            self.note(arguments)
+        return [self.renewed(binding, value, arguments)]
 
-    def is_made(self, name: str, var: VarNode, call: CallNode) -> bool:
+    def is_made(self, name: str, var: VarNode, arguments: Sequence[Node]) -> bool:
         """Return whether the value of a call that reads the heap was made before; the known one then stands
         for it.
         """
-        cells = tuple(map(_cell, elements(call.args)))
+        cells = tuple(map(_cell, arguments))
         if name == _MAKE_SHAPE:
             self.extents[var.__chandle__()] = cells
         made = self.made.setdefault((name, *cells), var)
         if made is not var:
             self.instead[var.__chandle__()] = made
         return made is not var
+
+    def note_tensor(self, var: VarNode, arguments: Sequence[Node]) -> None:
+        """Note of which extents a tensor is made, and whether on a storage whose kills go."""
+        storage, _, shape, *_ = arguments
+        self.extents[var.__chandle__()] = self.extents.get(shape.__chandle__(), ())
+        if storage.__chandle__() in self.lasting:
+            self.lasting.add(var.__chandle__())
 
     def note_fields(self, var: VarNode, value: Node) -> None:
         """Note what a tuple holds, or of which extents a field of one is."""
@@ -205,37 +202,34 @@ class _Trimmer(BindingRewriter):
             if fields is not None:
                 self.extents[var.__chandle__()] = self.extents.get(fields[value.index].__chandle__(), ())
 
-    def is_known(self, match: CallNode) -> bool:
+    def is_known(self, match: Sequence[Node]) -> bool:
         """Return whether a tensor was allocated with just the extents that it is checked for."""
-        value, *asked = map(_cell, elements(match.args))
+        value, *asked = map(_cell, match)
         made = self.extents.get(value, ())
         if len(made) + 1 != len(asked) or made[:2] != tuple(asked[:2]):
             return False
         pairs = zip(made[2::2], made[3::2], asked[2:-1:2], asked[3:-1:2], strict=True)
         return all(_MADE_FOR.get(wanted) == code and a == b for code, a, wanted, b in pairs)
 
-    def rebound(self, binding: BindingNode) -> relax.Binding:
+    def rebound(self, binding: BindingNode, given: Node) -> relax.Binding:
         """The binding of anything but a call or an If, with what stands now for the variables in it."""
-        value = self.value(binding.value)
-        if value is binding.value:
+        value = self.value(given)
+        if value is given:
             return binding
         if isinstance(binding, relax.MatchCast):
             return relax.MatchCast(binding.var, value, binding.ty)
         return relax.VarBinding(binding.var, self.builder.normalize(value))
 
-    def renewed(self, binding: BindingNode, call: CallNode) -> relax.Binding:
+    def renewed(self, binding: BindingNode, call: CallNode, arguments: Sequence[Node]) -> relax.Binding:
         """The binding with what stands now for the arguments of its call, tuples among them."""
-        arguments = elements(call.args)
-        known = self.instead.keys().isdisjoint([a.__chandle__() for a in arguments])
-        if known and relax.Tuple not in map(type, arguments):
-            return binding
         renewed = list(map(self.value, arguments))
-        value = Call(call.op, renewed, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
-        return relax.VarBinding(binding.var, value)
+        if all(map(is_, renewed, arguments)):
+            return binding
+        return bound(binding.var, typed_call(call.op, renewed, call.ty, call.ty_args, call.span, call.attrs))
 
-    def note(self, call: CallNode) -> None:
+    def note(self, match: Sequence[Node]) -> None:
         """A scalar that is put into a cell of the heap need not be read from it."""
-        value, heap, code, cell, *_ = elements(call.args)
+        value, heap, code, cell, *_ = match
         if code.value == MATCH_STORE:
             self.made.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.value(value))
 
@@ -267,4 +261,4 @@ def _without_unused_fields(seq: relax.SeqExpr, callees: _Callees) -> relax.SeqEx
 
 def _cell(argument: Node) -> int:
     """An argument of a call that reads the heap: the heap itself, or an integer literal."""
-    return int(argument.value) if isinstance(argument, tirx.IntImm) else int(argument.__chandle__())
+    return int(argument.value) if type(argument) is tirx.IntImm else int(argument.__chandle__())
