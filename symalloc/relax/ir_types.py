@@ -43,6 +43,9 @@ class Node(Protocol):
     def __chandle__(self) -> int:
         """The object's address, which tells it from all others while it is alive."""
 
+    def __hash__(self) -> int:
+        """The same for the same object."""
+
     def __getattr__(self, name: str, /) -> Any:
         """A field or a method: TVM checks the name when it runs."""
 

@@ -19,7 +19,7 @@ from symalloc.relax.emit.emit_function import EmitContext, emit_function
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.offset_uses import offset_uses
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
-from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.rewrite import copied, referenced, without
 

@@ -12,7 +12,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import Function
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
-from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import Node, PrimNode, elements, visit
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition

@@ -25,8 +25,7 @@ from symalloc.program.types import (
     is_open,
 )
 from symalloc.relax.extract.shape_heap import HostFunctions, ShapeHeaps
-from symalloc.relax.extract.symbols import Symbols
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm, truth_value
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, truth_value
 from symalloc.relax.extract.type_conversion import Types
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
@@ -78,7 +77,7 @@ class Context:
         self.source_map = source_map
         self.handles = module.handles
         self.symbols = Symbols()
-        self.form = TirForm(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
+        self.form = TirToExpr(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)
         self.host = HostFunctions(module.host, self.symbols.is_size)
         self.heaps = ShapeHeaps()

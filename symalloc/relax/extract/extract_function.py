@@ -19,7 +19,7 @@ from symalloc.relax.extract.calls import translate_call
 from symalloc.relax.extract.context import Context, Head, ModuleFacts
 from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.shape_heap import slot_fault
-from symalloc.relax.extract.tir_form import NotASizeError, truth_value
+from symalloc.relax.extract.tir_to_expr import NotASizeError, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements, span_given
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr

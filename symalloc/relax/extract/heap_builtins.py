@@ -25,10 +25,10 @@ from symalloc.relax.extract.shape_heap import (
     matched_type,
     pairs_of,
 )
-from symalloc.relax.extract.tir_form import NotASizeError
+from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.condition import Condition, eq
-from symalloc.size.expr import Expr, constant
+from symalloc.size.expr import Expr, constant, symbol
 
 MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
 _made_call = by_position(ir.CallKernel)
@@ -105,7 +105,7 @@ class _Matching:
                 return symbols.resolve(named)
         if self._given is not None and axis < len(self._given):
             return self._given[axis]
-        invented = symbols.invent(f"{self.name}_{axis}", ir.Origin.CAST)
+        invented = symbol(symbols.new(f"{self.name}_{axis}", ir.Origin.CAST))
         self.defines |= invented.symbols
         return invented
 

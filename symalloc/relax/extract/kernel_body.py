@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
@@ -14,11 +14,9 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import BufferLayout, Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.record import DeferredTuple
-from symalloc.program.types import DType
-from symalloc.relax.extract.kernel_exits import LEAVING_CALLS
+from symalloc.relax.extract.kernel_exits import LEAVING
 from symalloc.relax.extract.kernel_walk import kernel_accesses
-from symalloc.relax.extract.symbols import Symbols
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr
 from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition
@@ -46,8 +44,7 @@ class BufferAccesses:
     def of(self, param: Node) -> tuple[bool, bool]:
         """(reads, writes).  A mention that is no load, store or declaration may do both."""
         key = param.__chandle__()
-        plain = self.loads[key] + self.stores[key] + self.declared[key]
-        if key in self.exposed or self.mentions[key] > plain:
+        if not self.only_accessed(key):
             return True, True
         return self.loads[key] > 0, self.stores[key] > 0
 
@@ -86,7 +83,7 @@ class BufferAccesses:
         name = getattr(node.op, "name", None)
         if name in _PURE:
             return
-        self.leaves_early |= name in LEAVING_CALLS
+        self.leaves_early |= name in LEAVING
         loads = {a.source.__chandle__() for a in elements(node.args) if type(a) is ir.TensorLoad}
         self.passed |= loads
         if name == "tirx.address_of":
@@ -199,53 +196,33 @@ def extract_kernel(name: str, function: Node) -> Kernel:
     once, however many stages of a module hold it; its accesses, which take most of that and which no plan
     needs, when they are asked for.
     """
-    return _read(_Text(function), name)
-
-
-class _Text:
-    """The text of a kernel, its attributes aside: the same where body and parameters are the same objects."""
-
-    __slots__ = ("function", "key")
-
-    def __init__(self, function: Node) -> None:
-        nodes = (function.body, *elements(function.params))
-        self.function, self.key = function, tuple([node.__chandle__() for node in nodes])
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Text) and self.key == other.key
+    return _read(function.body, tuple(elements(function.params)), name)
 
 
 @lru_cache(maxsize=1024)
-def _read(text: _Text, name: str) -> Kernel:
-    function = text.function
+def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
     symbols = Symbols()
-    form = TirForm(symbols.resolve, nonnegative=symbols.is_size)
-    params = elements(function.params)
+    form = TirToExpr(symbols.resolve, nonnegative=symbols.is_size)
     for param in params:
         _define(param, symbols)
-    accesses = buffer_accesses(function.body)
-    covering = accesses.stores and not accesses.leaves_early
-    in_full = covered(function.body) if covering else set[int]()
+    accesses = buffer_accesses(body)
+    in_full = covered(body) if accesses.stores and not accesses.leaves_early else set[int]()
     parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
-    asserts = tuple(_asserted(function.body, form))
-    undefined = frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED)
-    body = cache(partial(kernel_accesses, function, symbols, accesses.is_private))
+    asserts = tuple(_asserted(body, form))
+    found = cache(partial(kernel_accesses, body, params, symbols, accesses.is_private))
     return Kernel(
         name=name,
         parameters=parameters,
-        undefined=undefined,
+        undefined=frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED),
         asserts=asserts,
-        accesses=DeferredTuple(lambda: body().of_parameters),
-        own_buffers=DeferredTuple(lambda: body().own),
-        own_accesses=DeferredTuple(lambda: body().of_own),
-        negates=_negates(function.body, params),
+        accesses=DeferredTuple(lambda: found().of_parameters),
+        own_buffers=DeferredTuple(lambda: found().own),
+        own_accesses=DeferredTuple(lambda: found().of_own),
+        negates=_negates(body, params),
     )
 
 
-def _negates(body: Node, params: list[Node]) -> tuple[int, int] | None:
+def _negates(body: Node, params: Sequence[Node]) -> tuple[int, int] | None:
     """The numbers of two flags, if a kernel only stores the negation of the first in the second."""
     if len(params) != 2 or any(type(p.ty) is not BufferType or len(p.ty.shape) for p in params):
         return None
@@ -260,7 +237,7 @@ def _negates(body: Node, params: list[Node]) -> tuple[int, int] | None:
     return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
 
 
-def _asserted(body: Node, form: TirForm) -> Iterator[Condition]:
+def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
     """The conditions of assertions that stand at the top of the body, where those are about sizes."""
     for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
         if type(statement) is tirx.AssertStmt:
@@ -281,7 +258,7 @@ def _define(param: Node, symbols: Symbols) -> None:
 
 
 def _parameter(
-    param: Node, form: TirForm, symbols: Symbols, accesses: BufferAccesses, in_full: set[int]
+    param: Node, form: TirToExpr, symbols: Symbols, accesses: BufferAccesses, in_full: set[int]
 ) -> KernelBuffer | KernelScalar:
     type_ = param.ty
     if type(type_) is ir.PrimType:
@@ -289,33 +266,25 @@ def _parameter(
     if type(type_) is not BufferType:
         return KernelBuffer(name=param.name, shape=None, dtype=None)
     reads, writes = accesses.of(param)
-    written_only = writes and not reads
+    # a buffer must start at byte 0 of its allocation, but for one whose free offset the caller binds
+    free = type(type_.elem_offset) is ir.Var
     return KernelBuffer(
         name=param.name,
         shape=_extents(type_.shape, form),
-        dtype=_buffer_dtype(type_.dtype),
+        dtype=to_dtype(type_.dtype.dtype),
         reads=reads,
         writes=writes,
-        must_def=written_only and param.__chandle__() in in_full,
-        offset_factor=_offset_factor(type_),
+        must_def=writes and not reads and param.__chandle__() in in_full,
+        offset_factor=max(int(type_.offset_factor), 1) if free else None,
         layout=_layout(type_, symbols),
     )
 
 
-def _extents(shape: Node, form: TirForm) -> tuple[Expr, ...] | None:
+def _extents(shape: Node, form: TirToExpr) -> tuple[Expr, ...] | None:
     try:
         return tuple(form.expr(extent) for extent in elements(shape))
     except NotASizeError:
         return None
-
-
-def _buffer_dtype(type_: TypeNode) -> DType | None:
-    return to_dtype(type_.dtype)
-
-
-def _offset_factor(type_: TypeNode) -> int | None:
-    """None for a buffer that must start at byte 0 of its allocation; a free offset is bound by the caller."""
-    return max(int(type_.offset_factor), 1) if type(type_.elem_offset) is ir.Var else None
 
 
 def _layout(type_: TypeNode, symbols: Symbols) -> BufferLayout | None:
@@ -327,9 +296,8 @@ def _layout(type_: TypeNode, symbols: Symbols) -> BufferLayout | None:
             raise NotASizeError(f"`{var.name}` is what the caller brings")
         return found
 
-    form = TirForm(known)
-    offset = None if type(type_.elem_offset) is ir.Var else constant_extent(type_.elem_offset)
+    offset = constant_extent(type_.elem_offset)
     if not len(type_.strides) and (offset == 0 or type(type_.elem_offset) is ir.Var):
         return None
-    strides = tuple(map(form.expr_or_none, elements(type_.strides))) if len(type_.strides) else None
-    return BufferLayout(elem_offset=offset, strides=strides)
+    strides = tuple(map(TirToExpr(known).expr_or_none, elements(type_.strides)))
+    return BufferLayout(elem_offset=offset, strides=strides or None)

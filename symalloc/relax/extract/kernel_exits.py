@@ -81,26 +81,23 @@ class KernelAccesses(NamedTuple):
 
 Leaving: TypeAlias = Literal["break", "continue", "return"]
 
-_LEAVING_CALLS: Mapping[str, Leaving] = {
+LEAVING: Mapping[object, Leaving] = {
     "tirx.break_loop": "break",
     "tirx.continue_loop": "continue",
     "tirx.thread_return": "return",
     "tirx.ret": "return",
-}
-LEAVING_CALLS = frozenset(_LEAVING_CALLS)
-"""Calls behind which a loop, or the kernel, is not gone on with."""
-_LEAVING_STATEMENTS: Mapping[type, Leaving] = {
     tirx.Break: "break",
     tirx.Continue: "continue",
     tirx.Return: "return",
 }
+"""Calls, by name, and statements behind which a loop, or the kernel, is not gone on with."""
 
 
 def leaving(node: Node) -> Leaving | None:
     """The way in which a statement, or the call that it evaluates, leaves a loop or the kernel."""
     if type(node) is tirx.stmt.Evaluate and type(node.value) is ir.Call:
-        return _LEAVING_CALLS.get(getattr(node.value.op, "name", ""))
-    return _LEAVING_STATEMENTS.get(type(node))
+        return LEAVING.get(getattr(node.value.op, "name", ""))
+    return LEAVING.get(type(node))
 
 
 class UnknownExit(NamedTuple):

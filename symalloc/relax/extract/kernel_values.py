@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tvm import ir, tirx
@@ -13,23 +12,32 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import KernelBuffer
 from symalloc.relax.extract.kernel_exits import KernelScope
-from symalloc.relax.extract.symbols import Symbols
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr
 from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, product
 
 Indices: TypeAlias = tuple[Expr | None, ...]
+Translation: TypeAlias = Callable[[Indices], Indices]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A buffer on the memory of a parameter, and its indices as those of the parameter."""
+class Place(NamedTuple):
+    """A buffer on the memory of a parameter, which has `rank` indices, and its own indices as those."""
 
     parameter: int
     type: TypeNode
-    translate: Callable[[Indices], Indices]
+    rank: int
+    translate: Translation = lambda indices: indices
+
+    def at(self, indices: Indices = ()) -> Indices:
+        """The indices of the parameter for those of the buffer; None for one that is not known."""
+        found = self.translate(indices)
+        return found if len(found) == self.rank else (None,) * self.rank
+
+
+def _unknown(_: Indices) -> Indices:
+    return ()
 
 
 class BufferPlaces:
@@ -38,28 +46,20 @@ class BufferPlaces:
     Buffers of the kernel's own are numbered behind the parameters; `own` holds them.
     """
 
-    def __init__(self, params: Node, expr: Callable[[Node], Expr | None]) -> None:
-        self._expr = expr
-        self._parameters = len(params)
+    def __init__(self, params: Sequence[Node], expr: Callable[[Node], Expr | None]) -> None:
+        self._expr, self._parameters = expr, len(params)
         self.own: list[KernelBuffer] = []
-        self._ranks: dict[int, int] = {}
-        self._places: dict[int, _Place] = {}
-        for number, param in enumerate(elements(params)):
+        self._places: dict[int, Place] = {}
+        for number, param in enumerate(params):
             type_ = param.ty
             if type(type_) is BufferType:
-                self._ranks[number] = len(type_.shape)
-                self._places[param.__chandle__()] = _Place(number, type_, lambda indices: indices)
+                self._places[param.__chandle__()] = Place(number, type_, len(type_.shape))
             elif type(type_) is not ir.PrimType:
-                self._ranks[number] = 1
-                self._places[param.__chandle__()] = _Place(number, type_, lambda _: (None,))
+                self._places[param.__chandle__()] = Place(number, type_, 1, _unknown)
 
-    def has(self, buffer: Node) -> bool:
-        """Return whether `buffer` lies on a parameter."""
-        return buffer.__chandle__() in self._places
-
-    def parameter(self, buffer: Node) -> int:
-        """The number of the parameter that `buffer` lies on."""
-        return self._places[buffer.__chandle__()].parameter
+    def of(self, buffer: Node) -> Place | None:
+        """The place of `buffer`; None where it lies on no parameter that is known."""
+        return self._places.get(buffer.__chandle__())
 
     def is_own(self, parameter: int) -> bool:
         """Return whether a number stands for a buffer of the kernel's own."""
@@ -72,38 +72,24 @@ class BufferPlaces:
         known = tuple(extent for extent in extents if extent is not None)
         shape = known if len(known) == len(extents) else None
         self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=to_dtype(type_.dtype.dtype)))
-        self._ranks[number] = len(extents)
-        self._places[buffer.__chandle__()] = _Place(number, type_, lambda indices: indices)
+        self._places[buffer.__chandle__()] = Place(number, type_, len(extents))
 
-    def no_indices(self, parameter: int) -> Indices:
-        """Indices of a parameter of which nothing is known."""
-        return (None,) * self._ranks[parameter]
-
-    def indices(self, buffer: Node, indices: Indices) -> Indices:
-        """`indices` of `buffer` as those of the parameter that it lies on."""
-        place = self._places[buffer.__chandle__()]
-        found = place.translate(indices)
-        rank = self._ranks[place.parameter]
-        return found if len(found) == rank else (None,) * rank
-
-    def alias(self, var: Node, value: Node) -> bool:
-        """Note that a pointer is another name of a parameter's; False where `value` is none."""
-        source = self._source(value)
-        if source is not None:
-            self._places[var.__chandle__()] = source
-        return source is not None
-
-    def declare(self, buffer: Node, data: Node) -> bool:
-        """Note a buffer that is declared on a pointer; False where that is not a parameter's."""
-        source = self._source(data)
-        if source is not None:
-            translate = self._between(buffer.ty, source)
-            self._places[buffer.__chandle__()] = _Place(source.parameter, source.type, translate)
-        return source is not None
+    def name(self, var: Node, pointer: Node, *, declares: bool = False) -> bool:
+        """Note that a pointer, or a buffer that is declared on one, is another name of a parameter; False
+        where `pointer` is none of a parameter's.
+        """
+        if type(pointer) is ir.Call and getattr(pointer.op, "name", None) == "tirx.buffer_data":
+            pointer = pointer.args[0]
+        source = self.of(pointer) if type(pointer) is ir.Var else None
+        if source is None:
+            return False
+        named = source._replace(translate=self._between(var.ty, source)) if declares else source
+        self._places[var.__chandle__()] = named
+        return True
 
     def match(self, buffer: Node, region: Node) -> None:
         """Note a buffer that stands for a region of another."""
-        source = self._places.get(region.source.__chandle__())
+        source = self.of(region.source)
         if source is None:
             return
         firsts = tuple(self._expr(part.min) for part in elements(region.region))
@@ -113,25 +99,20 @@ class BufferPlaces:
 
         def translate(indices: Indices) -> Indices:
             if not fits or len(indices) + missing != len(firsts):
-                return source.translate((None,) * len(firsts))
+                return ()
             moved = zip(firsts, (*(ZERO,) * missing, *indices), strict=True)
             return source.translate(tuple(None if a is None or b is None else a + b for a, b in moved))
 
-        self._places[buffer.__chandle__()] = _Place(source.parameter, source.type, translate)
+        self._places[buffer.__chandle__()] = source._replace(translate=translate)
 
-    def _source(self, data: Node) -> _Place | None:
-        if type(data) is ir.Call and getattr(data.op, "name", None) == "tirx.buffer_data":
-            data = data.args[0]
-        return self._places.get(data.__chandle__()) if type(data) is ir.Var else None
-
-    def _between(self, type_: TypeNode, source: _Place) -> Callable[[Indices], Indices]:
+    def _between(self, type_: TypeNode, source: Place) -> Translation:
         """The way from indices of a buffer of `type_` to those of the parameter, from the same pointer."""
-        rank, target = self._ranks[source.parameter], source.type
+        target = source.type
         if type(target) is not BufferType or target.dtype != type_.dtype:
-            return lambda _: (None,) * rank
+            return _unknown
         if not (_is_compact(type_) and _is_compact(target)):
-            return lambda _: (None,) * rank
-        if len(type_.shape) == rank and all(map(same_extent, type_.shape, target.shape)):
+            return _unknown
+        if len(type_.shape) == source.rank and all(map(same_extent, type_.shape, target.shape)):
             return lambda indices: indices
         inner = [self._expr(extent) for extent in list(type_.shape)[1:]]
         outer = [self._expr(extent) for extent in list(target.shape)[1:]]
@@ -179,21 +160,56 @@ class _Scalar(NamedTuple):
     private: bool
 
 
-class ScalarBuffers:
-    """The numbers that a kernel keeps in buffers of its own of one element, at the place that a walk has got
-    to; `changes` counts how often one became another.
+class KnownValues:
+    """The values of variables, and of buffers of one element that a kernel keeps numbers in, at the place
+    that a walk has got to; `changes` counts how often one became another.
 
     TVMScript makes `x: T.int64 = value` such a buffer.  A number is known from its store on, until something
     may have stored another: a loop that stores to the buffer knows none of it when a pass begins, and none
     is known behind it, or behind an If or a block of which it is not plain that it is executed.  Nothing is
     known of a buffer that has another name, or whose address is taken.  Addresses of nodes stand for the
     nodes.
+
+    It knows no form that asks it: forms that knew their owner would be garbage that only Python's collector
+    finds, and keep the kernel until then.
     """
 
-    def __init__(self, is_private: Callable[[int], bool]) -> None:
-        self._is_private, self.changes = is_private, 0
+    def __init__(self, symbols: Symbols, is_private: Callable[[int], bool]) -> None:
+        self._symbols, self._is_private, self.changes = symbols, is_private, 0
+        self._values: dict[int, Expr | None] = {}
+        self._flags: dict[int, Condition | None] = {}
         self._scalars: dict[int, _Scalar] = {}
         self._held: dict[int, Expr] = {}
+
+    # -- variables ------------------------------------------------------------------------------------------
+
+    def value(self, var: VarNode) -> Expr:
+        """The number that a variable is; raises NotASizeError where it is not known."""
+        key = var.__chandle__()
+        value = self._values[key] if key in self._values else self._symbols.known(var)
+        if value is None:
+            raise NotASizeError(f"the value of `{var.name}` depends on data")
+        return value
+
+    def flag(self, var: VarNode) -> Condition | None:
+        """The condition that a boolean variable is; None where it is not known."""
+        return self._flags.get(var.__chandle__())
+
+    def bind(self, var: VarNode, value: Expr | None) -> None:
+        """The variable `var` stands for `value` from here on; None for what is not known."""
+        self._rebound(var)
+        self._values[var.__chandle__()] = value
+
+    def bind_flag(self, var: VarNode, condition: Condition | None) -> None:
+        """As `bind`, of a boolean variable."""
+        self._rebound(var)
+        self._flags[var.__chandle__()] = condition
+
+    def _rebound(self, var: VarNode) -> None:
+        key = var.__chandle__()
+        self.changes += key in self._values or key in self._flags
+
+    # -- buffers --------------------------------------------------------------------------------------------
 
     def allocate(self, buffer: Node, scope: KernelScope) -> None:
         """Note a buffer that the kernel allocates."""
@@ -206,18 +222,20 @@ class ScalarBuffers:
         self._scalars[key] = _Scalar(dtype=dtype, loops=len(scope.loops), private=private)
         self._forget({key})
 
-    def load(self, node: Node) -> Expr | None:
-        """The number that a load finds; None where that is not known."""
-        return self._held.get(node.source.__chandle__()) if _is_plain(node) else None
+    def load(self, node: Node) -> Expr:
+        """The number that a load finds; raises NotASizeError where that is not known."""
+        value = self._held.get(node.source.__chandle__()) if _is_plain(node) else None
+        if value is None:
+            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
+        return value
 
-    def follows(self, buffer: Node) -> bool:
-        """Return whether stores to `buffer` are to be noted."""
-        return buffer.__chandle__() in self._scalars
-
-    def store(self, node: Node, value: Expr | None, scope: KernelScope) -> None:
-        """Note a store of `value` to a buffer that is followed, None for what is not known."""
+    def store(self, node: Node, scope: KernelScope, value_of: Callable[[Node], Expr | None]) -> None:
+        """Note a store."""
         key = node.buffer.__chandle__()
-        scalar = self._scalars[key]
+        scalar = self._scalars.get(key)
+        if scalar is None:
+            return
+        value = value_of(node.value)
         self._forget({key})
         alone = not any(loop.parallel for loop in scope.loops[scalar.loops if scalar.private else 0 :])
         fits = _is_plain(node) and str(node.value.ty.dtype) == scalar.dtype
@@ -255,8 +273,7 @@ class ScalarBuffers:
         known = self._held.keys() & keys
         for key in known:
             del self._held[key]
-        if known:
-            self.changes += 1
+        self.changes += bool(known)
 
 
 def _is_plain(access: Node) -> bool:
@@ -280,88 +297,40 @@ def _is_small(value: Expr) -> bool:
     return True
 
 
-class _Known:
-    """Resolves variables and loads for forms, and knows none of them: forms that knew their owner would be
-    garbage that only Python's collector finds, and keep the kernel until then.
-    """
-
-    def __init__(self, symbols: Symbols, scalars: ScalarBuffers) -> None:
-        self.symbols, self.scalars = symbols, scalars
-        self.values: dict[int, Expr | None] = {}
-        self.flags: dict[int, Condition | None] = {}
-
-    def value(self, var: VarNode) -> Expr:
-        key = var.__chandle__()
-        value = self.values[key] if key in self.values else self.symbols.known(var)
-        if value is None:
-            raise NotASizeError(f"the value of `{var.name}` depends on data")
-        return value
-
-    def load(self, node: Node) -> Expr:
-        value = self.scalars.load(node)
-        if value is None:
-            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
-        return value
-
-    def flag(self, var: VarNode) -> Condition | None:
-        return self.flags.get(var.__chandle__())
-
-
 class KernelValues:
-    """The values of scalar expressions at the place that a walk has got to.
+    """The exact forms of scalar expressions at the place that a walk has got to.
 
-    Addresses of nodes stand for the nodes.  `scalars` are the numbers in buffers; `is_private` tells of one
-    whether nothing but loads and stores touches it.
+    Addresses of nodes stand for the nodes.  `is_private` tells of a buffer whether nothing but loads and
+    stores touches it.
     """
 
     def __init__(self, symbols: Symbols, is_private: Callable[[int], bool]) -> None:
-        self.symbols, self.scalars = symbols, ScalarBuffers(is_private)
-        self._known = _Known(symbols, self.scalars)
-        self._renew()
-
-    def _renew(self) -> None:
-        """Forget what expressions were translated to: a variable has got another value."""
-        known = self._known
-        resolve, is_size = (known.value, known.flag), self.symbols.is_size
-        self._form = TirForm(*resolve, nonnegative=is_size, load=known.load)
-        self._lasting_form = TirForm(*resolve, nonnegative=is_size)
-        self._changes = self.scalars.changes
+        self.known = KnownValues(symbols, is_private)
+        self._is_size, self._changes = symbols.is_size, -1
 
     @property
-    def form(self) -> TirForm:
-        """The form of expressions here."""
-        if self._changes != self.scalars.changes:
-            self._renew()
-        return self._form
-
-    def bind(self, var: VarNode, value: Expr | None) -> None:
-        """The variable `var` stands for `value` from here on; None for what is not known."""
-        key = var.__chandle__()
-        if key in self._known.values or key in self._known.flags:
-            self._renew()
-        self._known.values[key] = value
+    def forms(self) -> tuple[TirToExpr, TirToExpr]:
+        """The form of expressions here, and that of extents, which are evaluated where a buffer is used: what
+        scalars hold by then is not known.  New ones where a variable or a buffer has got another value.
+        """
+        known = self.known
+        if self._changes != known.changes:
+            lasting = TirToExpr(known.value, known.flag, self._is_size)
+            self._forms = TirToExpr(known.value, known.flag, self._is_size, known.load), lasting
+            self._changes = known.changes
+        return self._forms
 
     def let(self, var: VarNode, value: Node) -> None:
         """The variable `var`, a number or a truth value, stands for the expression `value`."""
         if type(var.ty) is ir.PrimType and str(var.ty.dtype) == "bool":
             known, exact = self.guard(value, holds=True)
-            if var.__chandle__() in self._known.flags:
-                self._renew()
-            self._known.flags[var.__chandle__()] = known[0] if exact and len(known) == 1 else None
+            self.known.bind_flag(var, known[0] if exact and len(known) == 1 else None)
         else:
-            self.bind(var, self.expr_or_none(value))
+            self.known.bind(var, self.expr_or_none(value))
 
     def expr_or_none(self, node: Node) -> Expr | None:
         """The exact form of an integer expression; None where it has none."""
-        if type(node) is prim.Broadcast:
-            return self.expr_or_none(node.value)
-        return self.form.expr_or_none(node)
-
-    def lasting(self, node: Node) -> Expr | None:
-        """The form of an extent, which is evaluated where the buffer is used: what scalars hold by then is
-        not known.
-        """
-        return self._lasting_form.expr_or_none(node)
+        return self.forms[0].expr_or_none(node.value if type(node) is prim.Broadcast else node)
 
     def guard(self, test: Node, holds: bool) -> tuple[tuple[Condition, ...], bool]:
         """The conditions that hold where `test` is true, or is not; and whether they say all that it says."""
@@ -372,7 +341,7 @@ class KernelValues:
             left, right = self.guard(test.a, holds), self.guard(test.b, holds)
             return (*left[0], *right[0]), left[1] and right[1]
         try:
-            known = self.form.condition(test)
+            known = self.forms[0].condition(test)
         except NotASizeError:
             return (), False
         return (known if holds else negate(known),), True

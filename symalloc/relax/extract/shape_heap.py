@@ -20,7 +20,7 @@ from symalloc.program.ir import SlotFault
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, Type
 from symalloc.relax.extract.kernel_body import buffer_accesses
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.relax.ir_types import Node, PrimNode, bindings_in, elements
 from symalloc.size.condition import Condition, ne
 from symalloc.size.expr import Expr
@@ -88,7 +88,7 @@ class HostFunctions:
         form, value = self._returned(name, arguments)
         return form.condition(value)
 
-    def _returned(self, name: str, arguments: Sequence[Expr]) -> tuple[TirForm, PrimNode]:
+    def _returned(self, name: str, arguments: Sequence[Expr]) -> tuple[TirToExpr, PrimNode]:
         function = self._functions.get(name)
         if function is None:
             raise NotASizeError(f"`{name}`, which is no PrimFunc of the module")
@@ -97,7 +97,7 @@ class HostFunctions:
             raise NotASizeError(f"`{name}`, which does more than return a number")
         values = {p.__chandle__(): value for p, value in zip(params, arguments, strict=True)}
         resolve = _among(values)
-        form = TirForm(resolve, lambda var: ne(resolve(var), 0), nonnegative=self._nonnegative)
+        form = TirToExpr(resolve, lambda var: ne(resolve(var), 0), nonnegative=self._nonnegative)
         return form, body.value
 
     def computes_slots(self, name: str, count: int) -> bool:
@@ -159,9 +159,9 @@ class _SlotStores:
         self._loaded: set[int] = set()
         self._form = self._fresh_form()
 
-    def _fresh_form(self) -> TirForm:
+    def _fresh_form(self) -> TirToExpr:
         self._loaded.clear()
-        return TirForm(_among({}), nonnegative=self._nonnegative, load=self._load)
+        return TirToExpr(_among({}), nonnegative=self._nonnegative, load=self._load)
 
     def store(self, statement: Node) -> None:
         index = _slot_index(statement.indices) or 0

@@ -18,8 +18,7 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
-from symalloc.relax.extract.symbols import Symbols
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, elements
 from symalloc.size.expr import Expr
 
@@ -53,7 +52,7 @@ _MOST_SHOWN = 100  # characters of an extent
 class Types:
     """Converts the types of one function; `devices` are the module's virtual devices in order."""
 
-    def __init__(self, form: TirForm, symbols: Symbols, devices: Sequence[Node] = ()) -> None:
+    def __init__(self, form: TirToExpr, symbols: Symbols, devices: Sequence[Node] = ()) -> None:
         self._form = form
         self._symbols = symbols
         self._devices = devices

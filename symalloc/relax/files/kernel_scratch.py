@@ -18,7 +18,7 @@ from tvm.tirx.build import split_host_device_mods
 
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.relax.ir_types import CallNode, Node, visit
 from symalloc.relax.tvm_error import error_text
 from symalloc.size.expr import Expr, symbol
@@ -118,10 +118,10 @@ class _Reader:
     slots: dict[int, int] = field(default_factory=dict)
     steps: list[WorkspaceStep] = field(default_factory=list)
     parallel: bool = False
-    form: TirForm = field(init=False)
+    form: TirToExpr = field(init=False)
 
     def __post_init__(self) -> None:
-        self.form = TirForm(self.resolve, nonnegative=self.is_size)
+        self.form = TirToExpr(self.resolve, nonnegative=self.is_size)
 
     def bind(self, node: Node) -> None:
         self.bound[node.var.__chandle__()] = node.value

@@ -18,7 +18,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
-from symalloc.relax.extract.tir_form import TirForm
+from symalloc.relax.extract.tir_to_expr import TirToExpr
 from symalloc.relax.ir_types import BindingNode, Node, elements
 from symalloc.relax.rewrite import BindingRewriter, free_name, with_body
 from symalloc.size.expr import symbol
@@ -139,7 +139,7 @@ def _symbols(condition: Node, values: Sequence[Node]) -> list[Node]:
 
 def _named(template: str, values: Sequence[Node]) -> str:
     """The text of an assertion of the model's author, with the values' expressions for the values."""
-    form = TirForm(lambda variable: symbol(variable.name))
+    form = TirToExpr(lambda variable: symbol(variable.name))
     shown = [str(value if (known := form.expr_or_none(value)) is None else known) for value in values]
     try:
         said = template.format(*shown)

@@ -13,7 +13,7 @@ from tvm.ir.prim import expr as prim
 from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.extract.tir_form import NotASizeError, TirForm
+from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
@@ -46,8 +46,8 @@ expressions = st.recursive(leaves, grow, max_leaves=8)
 points = st.fixed_dictionaries({"a": st.integers(-40, 40), "b": st.integers(-40, 40)})
 
 
-def form() -> TirForm:
-    return TirForm(lambda var: symbol(str(var.name)))
+def form() -> TirToExpr:
+    return TirToExpr(lambda var: symbol(str(var.name)))
 
 
 @given(expressions, points)

@@ -1,4 +1,4 @@
-"""TVM's scalar expressions as size expressions and conditions, exactly.
+"""The symbolic variables of a function, and TVM's scalar expressions as sizes and conditions, exactly.
 
 TVM computes in int64 (or int32) and wraps; the forms here are mathematical integers.  What has no exact form
 raises `NotASizeError`; nothing is approximated.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
+from symalloc.program.ir import Origin
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
-from symalloc.relax.ir_types import PrimNode
+from symalloc.relax.ir_types import Node, PrimNode, VarNode
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import (
     FALSE,
@@ -31,25 +33,116 @@ from symalloc.size.condition import (
     negate,
 )
 from symalloc.size.defined import owing
-from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod
+from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod, symbol
 from symalloc.size.sign import Signs
 
-MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders
+Made = TypeVar("Made", Expr, Condition)
+_MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders
+_SIZES = (Origin.DIMENSION, Origin.CAST, Origin.LOOP)
 
 
 class NotASizeError(ValueError):
     """A scalar expression that has no exact form as a size expression or condition; the text says why."""
 
 
-def _never(_: object) -> None:
+class Symbols:
+    """Names every symbolic variable of a function once: two variables called `n` become `n` and `n_1`.
+
+    Variables are told apart by identity.
+    """
+
+    def __init__(self) -> None:
+        self.origins: dict[str, Origin] = {}
+        self.original: dict[str, str] = {}  # our name -> the name that TVM's variable has
+        self._values: dict[int, Expr] = {}
+        self._flags: dict[int, Condition] = {}
+        self._unknown: set[int] = set()
+        self._kept: list[Node] = []  # keeps the variables alive, for their addresses are the keys
+
+    def resolve(self, var: VarNode) -> Expr:
+        """The expression of an integer variable; one that nothing has defined becomes an undefined symbol.
+
+        Raises NotASizeError for one of which it is known that nothing is known.
+        """
+        found = self._values.get(var.__chandle__())
+        if found is None and var.__chandle__() in self._unknown:
+            raise NotASizeError(f"`{var.name}`, a number of which nothing is known")
+        return self._declare(var, Origin.UNDEFINED) if found is None else found
+
+    def known(self, var: VarNode) -> Expr | None:
+        """The expression of an integer variable that something has defined; None for any other."""
+        return self._values.get(var.__chandle__())
+
+    def resolve_flag(self, var: VarNode) -> Condition | None:
+        """The condition of a boolean variable, where it is known."""
+        return self._flags.get(var.__chandle__())
+
+    def define(self, var: VarNode, origin: Origin) -> str | None:
+        """`var` gets its value by `origin` here; returns its name where this is its first definition."""
+        found = self._values.get(var.__chandle__())
+        if found is None:
+            return None if var.__chandle__() in self._unknown else self._declare(var, origin).as_symbol
+        name = found.as_symbol
+        if name is None or name not in self.origins:
+            return None
+        known = self.origins[name]
+        if known is Origin.UNDEFINED or (known is Origin.SCALAR and origin is Origin.DIMENSION):
+            self.origins[name] = origin
+        return name if known is Origin.UNDEFINED else None
+
+    def bind(self, var: VarNode, value: Expr) -> None:
+        """The integer variable `var` stands for `value`."""
+        self._values[var.__chandle__()] = value
+        self._kept.append(var)
+
+    def bind_unknown(self, var: VarNode) -> None:
+        """The integer variable `var` stands for a number of which nothing is known."""
+        self._unknown.add(var.__chandle__())
+        self._kept.append(var)
+
+    def bind_flag(self, var: VarNode, condition: Condition) -> None:
+        """The boolean variable `var` stands for `condition`."""
+        self._flags[var.__chandle__()] = condition
+        self._kept.append(var)
+
+    def define_flag(self, var: VarNode) -> Condition:
+        """The boolean variable `var`, unless it stands for a condition already, becomes a symbol: 0 or 1."""
+        found = self.resolve_flag(var)
+        if found is None:
+            found = ne(symbol(self.new(var.name, Origin.FLAG)), 0)
+            self.bind_flag(var, found)
+        return found
+
+    def is_size(self, name: str) -> bool:
+        """Return whether the symbol is an extent, and hence >= 0."""
+        return self.origins.get(name) in _SIZES
+
+    def _declare(self, var: VarNode, origin: Origin) -> Expr:
+        value = symbol(self.new(var.name, origin))
+        self.bind(var, value)
+        return value
+
+    def new(self, original: str, origin: Origin) -> str:
+        """A new symbol, called `original` where that is free."""
+        base = original if original.isidentifier() else re.sub(r"\W", "_", f"_{original}")
+        name, count = base, 0
+        while name in self.origins:
+            count += 1
+            name = f"{base}_{count}"
+        self.origins[name], self.original[name] = origin, original
+        return name
+
+
+def choice_of(node: Node) -> tuple[Node, Node, Node] | None:
+    """The test and the two sides of a select or an if_then_else; None for any other expression."""
+    if type(node) is prim.Select:
+        return node.condition, node.true_value, node.false_value
+    if type(node) is ir.Call and getattr(node.op, "name", None) == "prim.if_then_else":
+        return node.args[0], node.args[1], node.args[2]
     return None
 
 
-def _no_load(_: PrimNode) -> Expr:
-    raise NotASizeError("an element of a buffer inside a size")
-
-
-class TirForm:
+class TirToExpr:
     """Translates the scalar expressions of one function; keeps what it has translated, by identity.
 
     `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean one (or
@@ -60,18 +153,15 @@ class TirForm:
     def __init__(
         self,
         resolve: Callable[[PrimNode], Expr],
-        resolve_flag: Callable[[PrimNode], Condition | None] = _never,
+        resolve_flag: Callable[[PrimNode], Condition | None] = lambda _: None,
         nonnegative: Callable[[str], bool] = lambda _: False,
-        load: Callable[[PrimNode], Expr] = _no_load,
+        load: Callable[[PrimNode], Expr] | None = None,
     ) -> None:
-        self._resolve = resolve
-        self._resolve_flag = resolve_flag
+        self._resolve, self._resolve_flag, self._load = resolve, resolve_flag, load
         self._nonnegative = nonnegative
-        self._load = load
         self._local: dict[int, Expr] = {}
-        self._known: dict[
-            int, tuple[PrimNode, Expr]
-        ] = {}  # the node is kept, or its address could be used again
+        # a node is kept with what was made of it, or its address could be used again
+        self._known: dict[int, tuple[PrimNode, Expr]] = {}
 
     def expr(self, node: PrimNode) -> Expr:
         """The size expression of the integer expression `node`; raises NotASizeError."""
@@ -104,6 +194,8 @@ class TirForm:
 
     def load(self, node: PrimNode) -> Expr:
         """The expression of an element that is loaded from a buffer; raises NotASizeError."""
+        if self._load is None:
+            raise NotASizeError("an element of a buffer inside a size")
         return self._load(node)
 
     def let(self, node: PrimNode) -> Expr:
@@ -166,11 +258,9 @@ def _is_integer(dtype: PrimNode) -> bool:
     return name.startswith(("int", "uint")) and "x" not in name
 
 
-def _binary(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirForm, PrimNode], Expr]:
-    def rule(form: TirForm, node: PrimNode) -> Expr:
-        return combine(form.expr(node.a), form.expr(node.b))
-
-    return rule
+def _both(combine: Callable[[Expr, Expr], Made]) -> Callable[[TirToExpr, PrimNode], Made]:
+    """The rule that combines the expressions of two sides."""
+    return lambda form, node: combine(form.expr(node.a), form.expr(node.b))
 
 
 def _floor_quotient(numerator: Expr, denominator: Expr) -> Expr:
@@ -185,29 +275,25 @@ def _floor_remainder(numerator: Expr, denominator: Expr) -> Expr:
     return mod(numerator, denominator) if value is None or value > 0 else -mod(-numerator, -value)
 
 
-def _divide(form: TirForm, node: PrimNode) -> Expr:
-    return form.truncated_quotient(form.expr(node.a), form.expr(node.b))
-
-
-def _remainder(form: TirForm, node: PrimNode) -> Expr:
+def _remainder(form: TirToExpr, node: PrimNode) -> Expr:
     numerator, denominator = form.expr(node.a), form.expr(node.b)
     if form.is_nonnegative(numerator) and form.is_nonnegative(denominator):
         return mod(numerator, denominator)
     return numerator - denominator * form.truncated_quotient(numerator, denominator)
 
 
-def _shift_amount(form: TirForm, node: PrimNode, most: int) -> int:
+def _shift_amount(form: TirToExpr, node: PrimNode, most: int) -> int:
     amount = form.expr(node.b).as_constant
     if amount is None or not 0 <= amount <= min(most, node.a.ty.dtype.bits - 1):
         raise NotASizeError(f"a shift by other than a constant from 0 to {most}")
     return amount
 
 
-def _shift_left(form: TirForm, node: PrimNode) -> Expr:
+def _shift_left(form: TirToExpr, node: PrimNode) -> Expr:
     return form.expr(node.a) * (1 << _shift_amount(form, node, 62))
 
 
-def _shift_right(form: TirForm, node: PrimNode) -> Expr:
+def _shift_right(form: TirToExpr, node: PrimNode) -> Expr:
     """Rounds down, whatever the sign: by 63 nothing but the sign is left."""
     signed = not str(node.a.ty.dtype).startswith("u")
     value, amount = form.expr(node.a), _shift_amount(form, node, 63 if signed else 62)
@@ -216,10 +302,10 @@ def _shift_right(form: TirForm, node: PrimNode) -> Expr:
     return ZERO if form.is_nonnegative(value) else select(ge(value, 0), ZERO, constant(-1))
 
 
-def _clamp(choose: Callable[[Expr, Expr], Expr], end: int) -> Callable[[TirForm, PrimNode], Expr]:
+def _clamp(choose: Callable[[Expr, Expr], Expr], end: int) -> Callable[[TirToExpr, PrimNode], Expr]:
     """The rule for min and max: no machine value is beyond `end`, by which exporters say "up to the end"."""
 
-    def rule(form: TirForm, node: PrimNode) -> Expr:
+    def rule(form: TirToExpr, node: PrimNode) -> Expr:
         left, right = form.expr(node.a), form.expr(node.b)
         for limit, value in ((left, right), (right, left)):
             if limit.as_constant == end:
@@ -238,15 +324,15 @@ def _masked(value: Expr, mask: int) -> Expr | None:
         dropped = _masked(value, ~mask)
         return None if dropped is None else value - dropped
     runs = [(run.start(), run.end()) for run in re.finditer("1+", f"{mask:b}"[::-1])]
-    if len(runs) > MOST_BIT_RUNS:
+    if len(runs) > _MOST_BIT_RUNS:
         return None
     return sum((mod(value, 1 << end) - mod(value, 1 << begin) for begin, end in runs), ZERO)
 
 
-def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirForm, PrimNode], Expr]:
+def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirToExpr, PrimNode], Expr]:
     """The rule for an operation with a constant mask: `combine(value, mask, value & mask)`."""
 
-    def rule(form: TirForm, node: PrimNode) -> Expr:
+    def rule(form: TirToExpr, node: PrimNode) -> Expr:
         left, right = form.expr(node.a), form.expr(node.b)
         value, mask = (right, left.as_constant) if right.as_constant is None else (left, right.as_constant)
         both = None if mask is None else _masked(value, mask)
@@ -257,88 +343,76 @@ def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirForm, P
     return rule
 
 
-def _select(form: TirForm, node: PrimNode) -> Expr:
-    return _choice(form, node.condition, node.true_value, node.false_value)
-
-
-def _choice(form: TirForm, test: PrimNode, then: PrimNode, otherwise: PrimNode) -> Expr:
+def _chosen(form: TirToExpr, node: PrimNode) -> Expr:
     """A choice, with the divisions of the whole test: compiled code evaluates both sides of an `and`."""
-    condition = form.condition(test)
-    return owing(select(condition, form.expr(then), form.expr(otherwise)), *condition.exprs)
+    choice = choice_of(node)
+    if choice is None:
+        return form.expr(_likely(node, "size"))
+    condition = form.condition(choice[0])
+    return owing(select(condition, form.expr(choice[1]), form.expr(choice[2])), *condition.exprs)
 
 
-def _cast(form: TirForm, node: PrimNode) -> Expr:
+def _likely(call: PrimNode, inside: str) -> PrimNode:
+    """The argument of a call of prim.likely; raises NotASizeError for any other."""
+    name = getattr(call.op, "name", None)
+    if name != "prim.likely":
+        raise NotASizeError(f"a call of {name or 'a function'} inside a {inside}")
+    return call.args[0]
+
+
+def _cast(form: TirToExpr, node: PrimNode) -> Expr:
     source, target = node.value.ty.dtype, node.ty.dtype
     if str(source) == "bool" and _is_integer(target):
         return select(form.condition(node.value), ONE, ZERO)
     if not (_is_integer(source) and _is_integer(target)):
         raise NotASizeError(f"a cast from {source} to {target}")
     value = form.expr(node.value)
-    if not _keeps_value(form, value, str(source), source.bits, str(target), target.bits):
+    if not _keeps_value(form, value, source, target):
         raise NotASizeError(f"a cast from {source} to {target}, which may change the value")
     return value
 
 
-def _keeps_value(form: TirForm, value: Expr, source: str, bits: int, target: str, target_bits: int) -> bool:
-    unsigned = target.startswith("u")
-    number = value.as_constant
+def _keeps_value(form: TirToExpr, value: Expr, source: PrimNode, target: PrimNode) -> bool:
+    unsigned, number = str(target).startswith("u"), value.as_constant
     if number is not None:
-        return number in (
-            range(2**target_bits) if unsigned else range(-(2 ** (target_bits - 1)), 2 ** (target_bits - 1))
-        )
-    if source.startswith("u") == unsigned:
-        return target_bits >= bits
-    return target_bits > bits and (not unsigned or form.is_nonnegative(value))
+        low, high = (0, 2**target.bits) if unsigned else (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1))
+        return low <= number < high
+    if str(source).startswith("u") == unsigned:
+        return bool(target.bits >= source.bits)
+    return target.bits > source.bits and (not unsigned or form.is_nonnegative(value))
 
 
-def _call(form: TirForm, node: PrimNode) -> Expr:
-    name = getattr(node.op, "name", None)
-    arguments = node.args
-    if name == "prim.if_then_else":
-        return _choice(form, *arguments)
-    if name == "prim.likely":
-        return form.expr(arguments[0])
-    raise NotASizeError(f"a call of {name or 'a function'} inside a size")
-
-
-_EXPR_RULES: Mapping[type, Callable[[TirForm, PrimNode], Expr]] = {
-    prim.Add: _binary(lambda a, b: a + b),
-    prim.Sub: _binary(lambda a, b: a - b),
-    prim.Mul: _binary(lambda a, b: a * b),
-    prim.FloorDiv: _binary(_floor_quotient),
-    prim.FloorMod: _binary(_floor_remainder),
+_EXPR_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Expr]] = {
+    prim.Add: _both(lambda a, b: a + b),
+    prim.Sub: _both(lambda a, b: a - b),
+    prim.Mul: _both(lambda a, b: a * b),
+    prim.FloorDiv: _both(_floor_quotient),
+    prim.FloorMod: _both(_floor_remainder),
     prim.Min: _clamp(minimum, INT64_MAX),
     prim.Max: _clamp(maximum, INT64_MIN),
-    prim.Div: _divide,
+    prim.Div: lambda form, node: form.truncated_quotient(form.expr(node.a), form.expr(node.b)),
     prim.Mod: _remainder,
     prim.LShift: _shift_left,
     prim.RShift: _shift_right,
     prim.BitwiseAnd: _bitwise(lambda value, mask, both: both),
     prim.BitwiseOr: _bitwise(lambda value, mask, both: value + mask - both),
     prim.BitwiseXor: _bitwise(lambda value, mask, both: value + mask - both * 2),
-    prim.Select: _select,
+    prim.Select: _chosen,
     prim.Cast: _cast,
-    prim.Let: TirForm.let,
-    ir.Call: _call,
-    ir.TensorLoad: TirForm.load,
-    ir.Var: TirForm.variable,
-    relax.DataflowVar: TirForm.variable,
+    prim.Let: TirToExpr.let,
+    ir.Call: _chosen,
+    ir.TensorLoad: TirToExpr.load,
+    ir.Var: TirToExpr.variable,
+    relax.DataflowVar: TirToExpr.variable,
 }
 
 # -- conditions ---------------------------------------------------------------------------------------------
 
 
-def _relation(relate: Callable[[Expr, Expr], Condition]) -> Callable[[TirForm, PrimNode], Condition]:
-    def rule(form: TirForm, node: PrimNode) -> Condition:
-        return relate(form.expr(node.a), form.expr(node.b))
-
-    return rule
-
-
-def _equality(negated: bool) -> Callable[[TirForm, PrimNode], Condition]:
+def _equality(negated: bool) -> Callable[[TirToExpr, PrimNode], Condition]:
     """`==` and `!=` also compare conditions with each other."""
 
-    def rule(form: TirForm, node: PrimNode) -> Condition:
+    def rule(form: TirToExpr, node: PrimNode) -> Condition:
         if str(node.a.ty.dtype) != "bool":
             same = eq(form.expr(node.a), form.expr(node.b))
         else:
@@ -349,47 +423,35 @@ def _equality(negated: bool) -> Callable[[TirForm, PrimNode], Condition]:
     return rule
 
 
-def _flag_constant(form: TirForm, node: PrimNode) -> Condition:
-    return TRUE if node.value else FALSE
-
-
-def _condition_cast(form: TirForm, node: PrimNode) -> Condition:
+def _condition_cast(form: TirToExpr, node: PrimNode) -> Condition:
     if str(node.ty.dtype) != "bool":
         raise NotASizeError("an integer where a condition is expected")
     inner = node.value
     return form.condition(inner) if str(inner.ty.dtype) == "bool" else ne(form.expr(inner), 0)
 
 
-def _condition_select(form: TirForm, test: PrimNode, then: PrimNode, otherwise: PrimNode) -> Condition:
-    condition, yes, no = form.condition(test), form.condition(then), form.condition(otherwise)
+def _condition_chosen(form: TirToExpr, node: PrimNode) -> Condition:
+    choice = choice_of(node)
+    if choice is None:
+        return form.condition(_likely(node, "condition"))
+    condition, yes, no = map(form.condition, choice)
     return disjunction((conjunction((condition, yes)), conjunction((negate(condition), no))))
 
 
-def _condition_call(form: TirForm, node: PrimNode) -> Condition:
-    name = getattr(node.op, "name", None)
-    if name == "prim.likely":
-        return form.condition(node.args[0])
-    if name == "prim.if_then_else":
-        return _condition_select(form, *node.args)
-    raise NotASizeError(f"a call of {name or 'a function'} inside a condition")
-
-
-_CONDITION_RULES: Mapping[type, Callable[[TirForm, PrimNode], Condition]] = {
-    prim.LE: _relation(le),
-    prim.LT: _relation(lt),
-    prim.GE: _relation(ge),
-    prim.GT: _relation(gt),
+_CONDITION_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Condition]] = {
+    prim.LE: _both(le),
+    prim.LT: _both(lt),
+    prim.GE: _both(ge),
+    prim.GT: _both(gt),
     prim.EQ: _equality(negated=False),
     prim.NE: _equality(negated=True),
     prim.And: lambda form, node: conjunction((form.condition(node.a), form.condition(node.b))),
     prim.Or: lambda form, node: disjunction((form.condition(node.a), form.condition(node.b))),
     prim.Not: lambda form, node: negate(form.condition(node.a)),
-    prim.IntImm: _flag_constant,
+    prim.IntImm: lambda _, node: TRUE if node.value else FALSE,
     prim.Cast: _condition_cast,
-    prim.Select: lambda form, node: _condition_select(
-        form, node.condition, node.true_value, node.false_value
-    ),
-    ir.Var: TirForm.flag,
-    relax.DataflowVar: TirForm.flag,
-    ir.Call: _condition_call,
+    prim.Select: _condition_chosen,
+    ir.Var: TirToExpr.flag,
+    relax.DataflowVar: TirToExpr.flag,
+    ir.Call: _condition_chosen,
 }
