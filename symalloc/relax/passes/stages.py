@@ -93,8 +93,8 @@ def lower(
     target: str,
     *,
     wanted: WantedStages,
-    keep: Callable[[Lowered], None],
-    entering: Callable[[str], None] = lambda _: None,
+    keep: Callable[[Lowered], object],
+    entering: Callable[[str], object] = lambda _: None,
     trust: bool = False,
     pipeline: PipelineName = "default",
 ) -> None:
@@ -135,8 +135,8 @@ class _Keeper:
     def __init__(
         self,
         wanted: WantedStages,
-        keep: Callable[[Lowered], None],
-        entering: Callable[[str], None],
+        keep: Callable[[Lowered], object],
+        entering: Callable[[str], object],
         skip: frozenset[str],
     ) -> None:
         self.running, self.seen = "", list[str]()

@@ -21,7 +21,7 @@ from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.shape_heap import MAKE_NUMBER, MAKE_SLOT, MATCH_NUMBER, MATCH_SLOT, MATCH_STORE
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, of_type, typed_call
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, typed_call
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
@@ -31,7 +31,6 @@ _MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, messag
 _MATCH_SHAPE = "vm.builtin.match_shape"  # (value, heap, extents, what to do with each, message)
 _MAKE = "vm.builtin.make_prim_value"
 _MAKE_SHAPE = "vm.builtin.make_shape"  # (heap, extents, a code and a cell or number for each)
-_CHECKS = frozenset({_MATCH_SHAPE, "vm.builtin.check_tensor_info"})
 _MADE_FOR = {MATCH_NUMBER: MAKE_NUMBER, MATCH_SLOT: MAKE_SLOT}
 _READS = frozenset({_MAKE_SHAPE, _MAKE})
 
@@ -50,7 +49,7 @@ def _trimmed(function: relax.Function) -> relax.Function | None:
         return None
     callees = _Callees()
     trimmer = _Trimmer(callees=callees, lasting=_lasting_storages(function, callees))
-    return with_body(function, _without_unused_fields(trimmer.sequence(function.body), callees))
+    return with_body(function, trimmer.sequence(function.body))
 
 
 class _CalleeFacts(NamedTuple):
@@ -232,31 +231,6 @@ class _Trimmer(BindingRewriter):
         value, heap, code, cell, *_ = match
         if code.value == MATCH_STORE:
             self.made.setdefault((_MAKE, *map(_cell, (heap, code, cell))), self.value(value))
-
-
-def _without_unused_fields(seq: relax.SeqExpr, callees: _Callees) -> relax.SeqExpr:
-    """The body of a function less the fields of tuples that only checks at its end looked at."""
-    blocks = elements(seq.blocks)
-    bindings = elements(blocks[-1].bindings) if blocks else []
-    used, checks = {seq.body.__chandle__()}, list[BindingNode]()
-    dropped = False
-    while bindings:
-        var, value = bindings[-1].var, bindings[-1].value
-        if type(value) is relax.TupleGetItem:
-            operands = [value.tuple_value] if var.__chandle__() in used else []
-        elif callees.of(value).name in _CHECKS:
-            operands = elements(value.args)
-        else:
-            break
-        if operands:
-            checks.append(bindings[-1])
-        dropped = dropped or not operands
-        used.update(one.__chandle__() for one in operands)
-        del bindings[-1]
-    if not dropped:
-        return seq
-    last = type(blocks[-1])([*bindings, *reversed(checks)])
-    return of_type(relax.SeqExpr([*blocks[:-1], last], seq.body, seq.span), seq.ty)
 
 
 def _cell(argument: Node) -> int:

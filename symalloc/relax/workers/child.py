@@ -1,12 +1,12 @@
 """Child processes: functions called in a process of their own, which TVM may take down.
 
 One protocol for all.  The parent sends a `Job` over a pipe; the child calls the function, may tell what it
-finds on the way, and sends a `JobResult` or a `JobFailure`; then it waits for the next job.  Imports no TVM:
-the jobs do.
+finds on the way, and sends a `JobEnd`; then it waits for the next job.  Imports no TVM: the jobs do.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import resource
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from symalloc.errors import RunError, SymallocError
 
-_LOGGER = "symalloc"
+_LOGGER = logging.getLogger("symalloc")
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[2]); "
     "from symalloc.relax.workers.child import serve; serve(int(sys.argv[1]))"
@@ -46,44 +46,23 @@ class Job:
     """
 
     function: str
-    arguments: Sequence[object] = ()
-    named: Mapping[str, object] | None = None
-    tells: bool = False
-    folder: str | None = None
-    log_level: int = logging.WARNING
+    arguments: Sequence[object]
+    named: Mapping[str, object]
+    tells: bool
+    folder: str | None
+    log_level: int
 
 
 @dataclass(frozen=True, slots=True)
-class JobResult:
-    """The result of a job."""
+class JobEnd:
+    """The end of a job: its result, or the text of the error that it raised.
 
-    value: object
+    `expected`: the error is meant for the user, and no fault of ours.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class JobFailure:
-    """The error that a job raised, as text; `expected`: it is meant for the user, and no fault of ours."""
-
-    message: str
+    value: Any = None
+    error: str | None = None
     expected: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """A line that the child logged, for the logger `name` of the parent."""
-
-    name: str
-    level: int
-    text: str
-
-    def pass_on(self) -> None:
-        """Log the line here."""
-        logging.getLogger(self.name).log(self.level, "%s", self.text)
-
-
-def level_of_log() -> int:
-    """The level from which on this process wants to hear."""
-    return logging.getLogger(_LOGGER).getEffectiveLevel()
 
 
 class CrashError(RunError):
@@ -102,7 +81,8 @@ class ChildProcess:
 
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
-        self.printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
+        self._printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in stop)
+        self._begins = 0  # bytes that it printed for other jobs
         package = str(Path(__file__).parents[3])
         with theirs:
             # -P: the folder symalloc is started in, which may hold anything, stays off the import path
@@ -110,21 +90,47 @@ class ChildProcess:
                 [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), package],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self.printed,
+                stderr=self._printed,
                 pass_fds=[theirs.fileno()],
             )
 
-    def said(self, start: int = 0) -> str:
-        """The text that it printed from byte `start` on."""
-        self.printed.seek(start)
-        return self.printed.read().decode(errors="replace")
+    def begin(self, function: str, *arguments: object, tells: bool = False, **named: object) -> None:
+        """Send a job; file names are relative to the folder that this process is in now."""
+        self._begins = os.fstat(self._printed.fileno()).st_size
+        level = _LOGGER.getEffectiveLevel()
+        self.pipe.send(Job(function, arguments, named, tells, _folder(), level))
+
+    def receive(self) -> object:
+        """The next thing that the job tells, or its JobEnd; None for what it logged, which is logged here.
+
+        Raises EOFError and OSError where the process is gone.
+        """
+        message: object = self.pipe.recv()
+        if not isinstance(message, logging.LogRecord):
+            return message
+        logger = logging.getLogger(message.name)
+        if logger.isEnabledFor(message.levelno):
+            logger.handle(message)
+        return None
+
+    def said(self) -> str:
+        """The text that it printed since the job began."""
+        self._printed.seek(self._begins)
+        return self._printed.read().decode(errors="replace")
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
         self.process.kill()
         self.process.wait()
         self.pipe.close()
-        self.printed.close()
+        self._printed.close()
+
+
+def _folder() -> str | None:
+    """The current folder; None where it was deleted."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return None
 
 
 def call_in_child(
@@ -137,35 +143,24 @@ def call_in_child(
     the child was doing ("running the module").
     """
     child = ChildProcess()
+    end = None
+    deadline = time.monotonic() + (timeout or 0)
     try:
-        child.pipe.send(Job(function, arguments, named, log_level=level_of_log()))
-        answer = _answer(child, what, timeout)
+        child.begin(function, *arguments, **named)
+        while not isinstance(end, JobEnd):
+            if not child.pipe.poll(None if timeout is None else max(0.0, deadline - time.monotonic())):
+                raise RunError(f"{what} took longer than {timeout:g} seconds")
+            end = child.receive()
     except (EOFError, OSError):
         status, said = child.process.wait(), child.said()
-        raise CrashError(_death(what, status, said), said) from None
+        who = "TVM, or the code that it made," if status < 0 else "the process"
+        quoted = "".join(f"\n  {line[:_LONGEST_LINE]}" for line in last_lines(said.splitlines()))
+        raise CrashError(f"{who} {how_it_ended(status)} while {what}{quoted}", said) from None
     finally:
         child.stop()
-    if isinstance(answer, JobFailure):
-        raise RunError(answer.message) if answer.expected else RuntimeError(answer.message)
-    return answer.value
-
-
-def _answer(child: ChildProcess, what: str, timeout: float | None) -> JobResult | JobFailure:
-    """Wait for the end of the job; what is logged on the way is logged here."""
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
-        if not child.pipe.poll(None if end is None else max(0.0, end - time.monotonic())):
-            raise RunError(f"{what} took longer than {timeout:g} seconds")
-        message: LogEntry | JobResult | JobFailure = child.pipe.recv()
-        if not isinstance(message, LogEntry):
-            return message
-        message.pass_on()
-
-
-def _death(what: str, status: int, said: str) -> str:
-    who = "TVM, or the code that it made," if status < 0 else "the process"
-    quoted = (f"\n  {line[:_LONGEST_LINE]}" for line in last_lines(said.splitlines()))
-    return f"{who} {how_it_ended(status)} while {what}{''.join(quoted)}"
+    if end.error is not None:
+        raise RunError(end.error) if end.expected else RuntimeError(end.error)
+    return end.value
 
 
 def how_it_ended(status: int) -> str:
@@ -191,68 +186,53 @@ def serve(descriptor: int) -> None:
     _prepare()
     os.dup2(2, 1)  # whatever TVM prints goes where the parent keeps it
     pipe = Connection(descriptor)
-    logger = logging.getLogger(_LOGGER)
-    logger.addHandler(_Forwarding(pipe.send))
-    logger.propagate = False
-    while True:
-        try:
+    _LOGGER.addHandler(_Forwarding(pipe))
+    _LOGGER.propagate = False
+    with suppress(EOFError):
+        while True:
             job: Job = pipe.recv()
-        except EOFError:
-            return
-        logger.setLevel(job.log_level)
-        pipe.send(_done(job, pipe.send))
+            _LOGGER.setLevel(job.log_level)
+            pipe.send(_done(job, pipe))
 
 
 class _Forwarding(logging.Handler):
-    """Sends the parent what is logged."""
+    """Sends the parent what is logged, as text."""
 
-    def __init__(self, send: Callable[[object], None]) -> None:
+    def __init__(self, pipe: Connection) -> None:
         super().__init__()
-        self._send = send
+        self._pipe = pipe
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._send(LogEntry(record.name, record.levelno, record.getMessage()))
+        record.msg, record.args, record.exc_info = record.getMessage(), None, None
+        self._pipe.send(record)
 
 
-def _done(job: Job, tell: Callable[[object], None]) -> JobResult | JobFailure:
+def _done(job: Job, pipe: Connection) -> JobEnd:
     if job.folder is not None:
         with suppress(OSError):  # without the folder, the file is said to be missing
             os.chdir(job.folder)
     module, name = job.function.split(":")
-    told = {"tell": tell} if job.tells else {}
+    told = {"tell": pipe.send} if job.tells else {}
     try:
-        return JobResult(getattr(import_module(module), name)(*job.arguments, **(job.named or {}), **told))
+        return JobEnd(getattr(import_module(module), name)(*job.arguments, **job.named, **told))
     except SymallocError as error:
-        return JobFailure(str(error))
+        return JobEnd(error=str(error))
     except MemoryError:
-        return JobFailure("it takes more memory than there is")
+        return JobEnd(error="it takes more memory than there is")
     except Exception as error:
-        return JobFailure(f"{type(error).__name__}: {error}", expected=False)
+        return JobEnd(error=f"{type(error).__name__}: {error}", expected=False)
 
 
 def _prepare() -> None:
     """Leave Ctrl-C to the parent, write no core dumps, no byte code, limit memory, end with the parent."""
+    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _limit_memory()
-    _die_with_parent()
-
-
-def _limit_memory() -> None:
     size = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-
-
-def _die_with_parent() -> None:
-    """On Linux, be killed when the parent dies without having closed the pipe."""
-    if not sys.platform.startswith("linux"):
-        return
-    import ctypes
-
-    parent = os.getppid()
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -26,7 +26,6 @@ from symalloc.program.reading import (
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.passes.stages import (
-    Lowered,
     PassFailedError,
     UnknownPassError,
     WantedStages,
@@ -34,16 +33,70 @@ from symalloc.relax.passes.stages import (
     lower,
     wanted_stages,
 )
-from symalloc.relax.read.open_model import ModelFile, open_model
+from symalloc.relax.read.open_model import open_model
 from symalloc.relax.read.python_object import module_from
 from symalloc.relax.tvm_error import error_text
 
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
 
 
+def read_path(
+    path: Path, options: ReadOptions, skip: int = 0, data: bytes | None = None, *, tell: Tell
+) -> None:
+    """Read what `path` names, leaving out its first `skip` modules, and `tell` what is found.
+
+    `data` is the content, where that is not in a file.
+    """
+    file = str(path)
+    tell(ReadingStep("reading"))
+    try:
+        opened = open_model(path, trust=options.trust, data=data)
+        if opened.source is not None:
+            tell(opened.source)
+        for number, entry in enumerate(opened.entries[skip:], skip):
+            tell(ModuleBegun(entry.name, number, len(opened.entries)))
+            tell(ReadingStep("reading"))
+            read = opened.read(number)
+            for problem in read.problems:
+                tell(problem)
+            if read.mod is not None:
+                reader = _ModuleReader(
+                    mod=read.mod,
+                    name=entry.name,
+                    file=file,
+                    source=opened.source,
+                    options=options,
+                    tell=tell,
+                    line=entry.line,
+                )
+                reader.read_checked(checked=entry.checked)
+    except UnreadableError as error:
+        tell(ReadProblem(file=file, message=error.sentence, hint=error.hint, span=error.span))
+
+
+def read_module(model: object, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008
+    """Read a model in memory, an IRModule or what one is imported from, in this process.
+
+    A model on which TVM crashes takes the process with it.  The result's file is `<name>`; its programs hold
+    the module, to print what is to be shown of it.
+    """
+    told: list[Message] = []
+    file = f"<{name}>"
+    try:
+        mod = module_from(model)
+    except UnreadableError as error:
+        told.append(ReadProblem(file=file, message=error.sentence, hint=error.hint, module=name))
+        return result_of(file, told)
+    reader = _ModuleReader(
+        mod=mod, name=name, file=file, source=None, options=options, tell=told.append, in_memory=True
+    )
+    reader.read()
+    return result_of(file, told)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ReadModule:
-    """A module on its way through the stages; `line` is where it stands in `source`.
+class _ModuleReader:
+    """Takes a module through the stages; `line` is where it stands in `source`.
 
     `in_memory`: its programs stay in this process.
     """
@@ -61,143 +114,66 @@ class _ReadModule:
         """Tell of a problem with this module."""
         self.tell(ReadProblem(file=self.file, message=message, hint=hint, module=self.name, stage=stage))
 
+    def read_checked(self, *, checked: bool) -> None:
+        """Read a module from a file: what is ill-formed is read as it stands, but not lowered."""
+        self.tell(ReadingStep("checking"))
+        try:
+            if checked:
+                relax.analysis.well_formed(self.mod)
+        except Exception as error:  # TVM raises several kinds
+            program = self.extract(self.mod, AS_IS)
+            if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
+                fault = error_text(error, most=2)
+                self.report(f"the module is ill-formed: {fault}", hint=_ILL_FORMED_HINT)
+            return
+        self.read()
 
-def read_path(
-    path: Path, options: ReadOptions, skip: int = 0, data: bytes | None = None, *, tell: Tell
-) -> None:
-    """Read what `path` names, leaving out its first `skip` modules, and `tell` what is found.
+    def read(self) -> None:
+        """Read the module as it stands, and behind the passes that are wanted."""
+        as_it_stands, wanted = wanted_stages(self.options.stage, has_memory_operations(self.mod))
+        if as_it_stands:
+            self.tell(ReadingStep("reading"))
+            self.extract(self.mod, AS_IS)
+        if wanted is not None:
+            self.lower(wanted)
 
-    `data` is the content, where that is not in a file.
-    """
-    file = str(path)
-    tell(ReadingStep("reading"))
-    try:
-        opened = open_model(path, trust=options.trust, data=data)
-        if opened.source is not None:
-            tell(opened.source)
-        _read_modules(file, opened, options, tell, skip)
-    except UnreadableError as error:
-        tell(ReadProblem(file=file, message=error.sentence, hint=error.hint, span=error.span))
-
-
-def _read_modules(file: str, opened: ModelFile, options: ReadOptions, tell: Tell, skip: int) -> None:
-    entries = opened.entries
-    for number, entry in enumerate(entries[skip:], skip):
-        tell(ModuleBegun(entry.name, number, len(entries)))
-        tell(ReadingStep("reading"))
-        read = opened.read(number)
-        for problem in read.problems:
-            tell(problem)
-        if read.mod is not None:
-            taken = _ReadModule(
-                mod=read.mod,
-                name=entry.name,
-                file=file,
-                source=opened.source,
-                options=options,
-                tell=tell,
-                line=entry.line,
+    def lower(self, wanted: WantedStages) -> None:
+        options = self.options
+        try:
+            lower(
+                self.mod,
+                options.target,
+                wanted=wanted,
+                keep=lambda lowered: self.extract(lowered.mod, lowered.stage),
+                entering=lambda name: self.tell(ReadingStep(name)),
+                trust=options.trust,
+                pipeline=options.pipeline,
             )
-            _take_checked(taken, checked=entry.checked)
+        except UnknownPassError as error:
+            self.report(f"{error}", hint=f"its passes are {', '.join(error.passes)}")
+        except PassFailedError as error:
+            if not error.stage:
+                self.report(f"target {options.target!r} is not understood: {error}")
+                return
+            message = f"TVM's pass {error.stage} refuses the module: {error}"
+            self.report(message, hint="--stage as-is verifies the module as it stands", stage=error.stage)
 
-
-def _take_checked(module: _ReadModule, *, checked: bool) -> None:
-    """Read a module from a file: what is ill-formed is read as it stands, but not lowered."""
-    module.tell(ReadingStep("checking"))
-    fault = _ill_formed(module.mod) if checked else None
-    if fault is None:
-        _take(module)
-        return
-    program = _extract(module, module.mod, AS_IS)
-    if program is None or not _lacks_symbols(program):  # an undefined symbol has a rule of its own
-        module.report(f"the module is ill-formed: {fault}", hint=_ILL_FORMED_HINT)
+    def extract(self, mod: IRModule, stage: str) -> Program | None:
+        """Hand on the program that `mod` is; None where it cannot be made."""
+        try:
+            if stage == AS_IS and self.source is not None:
+                program = extract(mod, name=self.name, stage=stage, source=self.source, line=self.line)
+            else:
+                pickles = not self.in_memory
+                program = extract_numbered(mod, name=self.name, stage=stage, file=self.file, pickles=pickles)
+        except Exception as error:  # a fault of ours must not hide what else is found
+            message = f"symalloc failed to understand the module: {type(error).__name__}: {error}"
+            hint = "this is a fault of symalloc; please report it"
+            self.report(message, hint=hint, stage=None if stage == AS_IS else stage)
+            return None
+        self.tell(program)
+        return program
 
 
 def _lacks_symbols(program: Program) -> bool:
     return any(Origin.UNDEFINED in function.symbols.values() for function in program.functions.values())
-
-
-def _ill_formed(mod: IRModule) -> str | None:
-    try:
-        relax.analysis.well_formed(mod)
-    except Exception as error:  # TVM raises several kinds
-        return error_text(error, most=2)
-    return None
-
-
-def read_module(model: object, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008
-    """Read a model in memory, an IRModule or what one is imported from, in this process.
-
-    A model on which TVM crashes takes the process with it.  The result's file is `<name>`; its programs hold
-    the module, to print what is to be shown of it.
-    """
-    told: list[Message] = []
-    file = f"<{name}>"
-    try:
-        mod = module_from(model)
-    except UnreadableError as error:
-        told.append(ReadProblem(file=file, message=error.sentence, hint=error.hint, module=name))
-        return result_of(file, told)
-    module = _ReadModule(
-        mod=mod, name=name, file=file, source=None, options=options, tell=told.append, in_memory=True
-    )
-    _take(module)
-    return result_of(file, told)
-
-
-def _take(module: _ReadModule) -> None:
-    as_it_stands, wanted = wanted_stages(module.options.stage, has_memory_operations(module.mod))
-    if as_it_stands:
-        module.tell(ReadingStep("reading"))
-        _extract(module, module.mod, AS_IS)
-    if wanted is not None:
-        _lower(module, wanted)
-
-
-def _lower(module: _ReadModule, wanted: WantedStages) -> None:
-    def keep(lowered: Lowered) -> None:
-        _extract(module, lowered.mod, lowered.stage)
-
-    def entering(name: str) -> None:
-        module.tell(ReadingStep(name))
-
-    options = module.options
-    try:
-        lower(
-            module.mod,
-            options.target,
-            wanted=wanted,
-            keep=keep,
-            entering=entering,
-            trust=options.trust,
-            pipeline=options.pipeline,
-        )
-    except UnknownPassError as error:
-        module.report(f"{error}", hint=f"its passes are {', '.join(error.passes)}")
-    except PassFailedError as error:
-        if not error.stage:
-            module.report(f"target {options.target!r} is not understood: {error}")
-            return
-        message = f"TVM's pass {error.stage} refuses the module: {error}"
-        module.report(message, hint="--stage as-is verifies the module as it stands", stage=error.stage)
-
-
-def _extract(module: _ReadModule, mod: IRModule, stage: str) -> Program | None:
-    """Hand on the program that `mod` is; None where it cannot be made."""
-    try:
-        program = _program(module, mod, stage)
-    except Exception as error:  # a fault of ours must not hide what else is found
-        message = f"symalloc failed to understand the module: {type(error).__name__}: {error}"
-        hint = "this is a fault of symalloc; please report it"
-        module.report(message, hint=hint, stage=None if stage == AS_IS else stage)
-        return None
-    module.tell(program)
-    return program
-
-
-def _program(module: _ReadModule, mod: IRModule, stage: str) -> Program:
-    if stage == AS_IS and module.source is not None:
-        return extract(mod, name=module.name, stage=stage, source=module.source, line=module.line)
-    return extract_numbered(
-        mod, name=module.name, stage=stage, file=module.file, pickles=not module.in_memory
-    )

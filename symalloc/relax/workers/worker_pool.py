@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from symalloc.program.reading import (
     FileResult,
@@ -27,16 +27,7 @@ from symalloc.program.reading import (
     ReadProblem,
     result_of,
 )
-from symalloc.relax.workers.child import (
-    ChildProcess,
-    Job,
-    JobFailure,
-    JobResult,
-    LogEntry,
-    how_it_ended,
-    last_lines,
-    level_of_log,
-)
+from symalloc.relax.workers.child import ChildProcess, JobEnd, how_it_ended, last_lines
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
@@ -53,7 +44,7 @@ _MAX_DEATHS = 20  # per file: modules that each kill a worker
 
 
 @dataclass(slots=True, eq=False)
-class FileReading:
+class _Reading:
     """The state of reading one file: what was told of it, and how often a worker died of it.
 
     `data` is its content, where that is not in a file.
@@ -75,41 +66,24 @@ class FileReading:
         """The number of modules begun."""
         return self.module.number + 1 if self.module else 0
 
-    def report(self, message: str, *, hint: str | None, stage: str | None) -> None:
-        """Note a problem with the module that was begun."""
-        name = self.module.name if self.module else None
-        self.told.append(
-            ReadProblem(file=self.file, message=message, hint=hint, module=name, stage=stage, passing=True)
-        )
 
-    def result(self) -> FileResult:
-        """The programs and problems found."""
-        return result_of(self.file, self.told)
-
-
-class Worker(ChildProcess):
-    """A child process, and the file that it is busy with.
-
-    `ready`: it has imported TVM.  `printed_before` counts the bytes that it printed for other files.
-    """
+class _Worker(ChildProcess):
+    """A child process, and the file that it is busy with; `ready`: it has imported TVM."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.reading: FileReading | None = None
+        self.reading: _Reading | None = None
         self.step = "starting TVM for"
         self.ready = False
         self.deadline = float("inf")
-        self.printed_before = 0
 
-    def begin(self, reading: FileReading, options: ReadOptions) -> None:
-        """Ask for a file; file names are relative to the folder that this process is in now."""
+    def read(self, reading: _Reading, options: ReadOptions) -> None:
+        """Ask for a file."""
         self.reading = reading
-        self.printed_before = os.fstat(self.printed.fileno()).st_size
         if self.ready:
             self.step = "reading"
         self.deadline = time.monotonic() + (options.timeout if self.ready else _STARTUP_SECONDS)
-        arguments = (Path(reading.file), options, reading.begun, reading.data)
-        self.pipe.send(Job(_READ_JOB, arguments, tells=True, folder=_folder(), log_level=level_of_log()))
+        self.begin(_READ_JOB, Path(reading.file), options, reading.begun, reading.data, tells=True)
 
     def enters(self, step: str, options: ReadOptions) -> None:
         """Note what it does now; the time for a file counts from its first sign of life."""
@@ -127,24 +101,6 @@ class Worker(ChildProcess):
         """The pass of TVM that it is in; None while it does something else."""
         return self.step if self.step[:1].isupper() and " " not in self.step else None
 
-    @property
-    def has_died_idle(self) -> bool:
-        """Return whether it is gone, and no file is to blame."""
-        return self.reading is None and self.process.poll() is not None
-
-    def last_words(self) -> str:
-        """The last lines that the process printed while it read this file."""
-        lines = self.said(self.printed_before).splitlines()
-        return "\n".join(last_lines(line for line in lines if not line.lstrip().startswith("File ")))
-
-
-def _folder() -> str | None:
-    """The current folder; None where it was deleted."""
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        return None
-
 
 class WorkerPool:
     """Worker processes that stay for the next reading: to start one costs a second, for TVM to be imported.
@@ -155,7 +111,7 @@ class WorkerPool:
     def __init__(self, size: int | None = None) -> None:
         """At most `size` processes, None for one per CPU; none is started yet."""
         self._size = size if size is not None else os.cpu_count() or 1
-        self._workers: list[Worker] = []
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -166,7 +122,7 @@ class WorkerPool:
     def start(self) -> None:
         """Start a process now, so that it imports TVM while something else is done here."""
         if not self._workers:
-            self._workers.append(Worker())
+            self._workers.append(_Worker())
 
     def read(
         self,
@@ -181,12 +137,14 @@ class WorkerPool:
         is told how many of how many files are read and what is done now, at least twice a second.
         `contents` are those of files that need not exist, such as STDIN.
         """
-        readings = [FileReading(str(file), contents.get(file)) for file in dict.fromkeys(files)]
+        readings = [_Reading(str(file), contents.get(file)) for file in dict.fromkeys(files)]
         batch = _Batch(self._workers, self._size, readings, options, watch)
         try:
             yield from batch.results()
         finally:
-            batch.give_up()
+            for worker in batch.busy:
+                self._workers.remove(worker)
+                worker.stop()
 
     def close(self) -> None:
         """End all processes."""
@@ -199,19 +157,17 @@ class _Batch:
 
     def __init__(
         self,
-        workers: list[Worker],
+        workers: list[_Worker],
         size: int,
-        readings: Sequence[FileReading],
+        readings: Sequence[_Reading],
         options: ReadOptions,
         watch: Watch | None,
     ) -> None:
-        self._workers = workers  # shared with the pool; Invariant: those of `_busy` are among them
-        self._busy: list[Worker] = []
+        self._workers = workers  # shared with the pool; Invariant: those of `busy` are among them
+        self.busy: list[_Worker] = []
         self._size = max(1, min(size, len(readings)))
-        self._options = options
-        self._watch = watch
-        self._readings = readings
-        self._waiting = deque(self._readings)
+        self._options, self._watch = options, watch
+        self._readings, self._waiting = readings, deque(readings)
         self._begun = time.monotonic()
 
     def results(self) -> Iterator[FileResult]:
@@ -220,41 +176,31 @@ class _Batch:
             while not reading.done:
                 self._feed()
                 self._listen()
-                self._tell()
+                if self._watch is not None and self.busy:
+                    done = sum(reading.done for reading in self._readings)
+                    self._watch(done, len(self._readings), self.busy[0].doing)
             self._feed()  # they read on while the caller works on this one
-            result = reading.result()
-            _LOG.debug(
-                "read %s: %d programs, %d problems", result.file, len(result.programs), len(result.problems)
-            )
-            yield result
-
-    def give_up(self) -> None:
-        """End the processes that are still reading."""
-        for worker in self._busy:
-            self._workers.remove(worker)
-            worker.stop()
-        self._busy.clear()
-
-    def _tell(self) -> None:
-        if self._watch is not None and self._busy:
-            done = sum(reading.done for reading in self._readings)
-            self._watch(done, len(self._readings), self._busy[0].doing)
+            found = result_of(reading.file, reading.told)
+            counts = len(found.programs), len(found.problems)
+            _LOG.debug("read %s: %d programs, %d problems", found.file, *counts)
+            yield found
 
     def _feed(self) -> None:
-        while self._waiting:
-            worker = self._idle()
-            if worker is None:
-                return
-            self._begin(worker, self._waiting.popleft())
+        while self._waiting and (worker := self._idle()) is not None:
+            self.busy.append(worker)
+            try:
+                worker.read(self._waiting.popleft(), self._options)
+            except (BrokenPipeError, ConnectionResetError):
+                self._bury(worker)
 
-    def _idle(self) -> Worker | None:
+    def _idle(self) -> _Worker | None:
         """A worker with nothing to do, started if need be; None where one has to be waited for."""
-        for worker in [worker for worker in self._workers if worker.has_died_idle]:
-            self._workers.remove(worker)
+        for worker in [w for w in self._workers if w.reading is None and w.process.poll() is not None]:
+            self._workers.remove(worker)  # it died idle: no file is to blame
             worker.stop()
         idle = next((worker for worker in self._workers if worker.reading is None), None)
         if idle is None and len(self._workers) < self._size and self._may_grow():
-            idle = Worker()
+            idle = _Worker()
             self._workers.append(idle)
         return idle
 
@@ -263,98 +209,83 @@ class _Batch:
         warm = any(worker.ready for worker in self._workers)
         return not warm or time.monotonic() - self._begun > _WORTH_A_WORKER
 
-    def _begin(self, worker: Worker, reading: FileReading) -> None:
-        self._busy.append(worker)
-        try:
-            worker.begin(reading, self._options)
-        except (BrokenPipeError, ConnectionResetError):
-            self._bury(worker)
-
     def _listen(self) -> None:
         """Wait until a worker says something, or for a moment."""
-        soonest = min((worker.deadline for worker in self._busy), default=0.0) - time.monotonic()
-        ready = wait([worker.pipe for worker in self._busy], max(0.0, min(soonest, _MOMENT)))
-        for worker in tuple(self._busy):
+        soonest = min((worker.deadline for worker in self.busy), default=0.0) - time.monotonic()
+        ready = wait([worker.pipe for worker in self.busy], max(0.0, min(soonest, _MOMENT)))
+        for worker in tuple(self.busy):
             if worker.pipe in ready:
                 self._receive(worker)
             elif worker.deadline <= time.monotonic():
                 self._bury(worker, overdue=True)
 
-    def _receive(self, worker: Worker) -> None:
+    def _receive(self, worker: _Worker) -> None:
         try:
-            message: Message | LogEntry | JobResult | JobFailure = worker.pipe.recv()
+            message: Any = worker.receive()
         except (EOFError, OSError):
             self._bury(worker)
             return
-        reading = worker.reading
-        if reading is None:
-            return
-        match message:
-            case LogEntry():
-                message.pass_on()
-            case ReadingStep(text=text):
-                worker.enters(text, self._options)
-            case JobResult() | JobFailure():
-                self._finish(worker, reading, message)
-            case _:
-                reading.told.append(message)
+        if isinstance(message, ReadingStep):
+            worker.enters(message.text, self._options)
+        elif isinstance(message, JobEnd):
+            self._finish(worker, message)
+        elif message is not None and worker.reading is not None:
+            worker.reading.told.append(message)
 
-    def _finish(self, worker: Worker, reading: FileReading, message: JobResult | JobFailure) -> None:
-        reading.done = True
-        self._busy.remove(worker)
-        if isinstance(message, JobFailure):
-            _report_failure(worker, reading, message)
-            if not message.expected:
-                self._requeue(reading)
-        worker.reading = None
+    def _finish(self, worker: _Worker, end: JobEnd) -> None:
+        """Take up the end of a job; one that raised had too little memory, or is a fault of ours."""
+        self.busy.remove(worker)
+        if end.error is not None and end.expected:
+            self._told(worker, f"reading {end.error}")
+        elif end.error is not None:
+            hint = "this is a fault of symalloc; please report it"
+            self._told(worker, f"symalloc failed while {worker.doing}: {end.error}", hint)
+        self._go_on(worker, again=not end.expected)
 
-    def _bury(self, worker: Worker, *, overdue: bool = False) -> None:
+    def _bury(self, worker: _Worker, *, overdue: bool = False) -> None:
         """Say why `worker` is gone, and have the rest of its file read by another."""
         self._workers.remove(worker)
-        self._busy.remove(worker)
-        reading = worker.reading
+        self.busy.remove(worker)
         if not overdue:
             worker.process.wait()
-        _LOG.debug(
-            "the worker is gone that was %s%s", worker.doing or "idle", ": out of time" if overdue else ""
-        )
-        if reading is not None:
-            _report_death(worker, reading, self._options, overdue=overdue)
-            self._requeue(reading)
+        why = ": out of time" if overdue else ""
+        _LOG.debug("the worker is gone that was %s%s", worker.doing or "idle", why)
+        self._told(worker, *_death(worker, self._options, overdue=overdue))
+        self._go_on(worker, again=True)
         worker.stop()
 
-    def _requeue(self, reading: FileReading) -> None:
-        """Have the modules read that were not begun."""
-        reading.deaths += 1
-        nothing_left = reading.module is None or reading.begun == reading.module.count
-        reading.done = nothing_left or reading.deaths == _MAX_DEATHS
-        if not reading.done:
-            self._waiting.appendleft(reading)
+    def _told(self, worker: _Worker, message: str, hint: str | None = None) -> None:
+        """Note a problem with the module that `worker` has begun."""
+        reading = worker.reading
+        if reading is not None:
+            module = reading.module.name if reading.module else None
+            problem = ReadProblem(
+                file=reading.file, message=message, hint=hint, module=module, stage=worker.stage, passing=True
+            )
+            reading.told.append(problem)
+
+    def _go_on(self, worker: _Worker, *, again: bool) -> None:
+        """The file of `worker` is done, or the modules in it that were not begun are read `again`."""
+        reading, worker.reading = worker.reading, None
+        if reading is not None:
+            reading.deaths += again
+            nothing_left = reading.module is None or reading.begun == reading.module.count
+            reading.done = not again or nothing_left or reading.deaths == _MAX_DEATHS
+            if not reading.done:
+                self._waiting.appendleft(reading)
 
 
-def _report_failure(worker: Worker, reading: FileReading, failure: JobFailure) -> None:
-    """The job raised: there was too little memory, or it is a fault of ours."""
-    if failure.expected:
-        message = f"reading {failure.message}"
-        reading.told.append(ReadProblem(file=reading.file, message=message, stage=worker.stage, passing=True))
-        return
-    message = f"symalloc failed while {worker.doing}: {failure.message}"
-    reading.report(message, hint="this is a fault of symalloc; please report it", stage=worker.stage)
-
-
-def _report_death(worker: Worker, reading: FileReading, options: ReadOptions, *, overdue: bool) -> None:
-    """The process died, or took too long."""
-    stage = worker.stage
-    where = f"in {stage} while lowering {Path(reading.file).name}" if stage else f"while {worker.doing}"
+def _death(worker: _Worker, options: ReadOptions, *, overdue: bool) -> tuple[str, str]:
+    """The problem with a process that died, or took too long, and what to do."""
+    stage, file = worker.stage, Path(worker.reading.file if worker.reading else "").name
+    where = f"in {stage} while lowering {file}" if stage else f"while {worker.doing}"
     if overdue:
-        reading.report(f"gave up after {options.timeout:g} s {where}", hint=_TIMEOUT_HINT, stage=stage)
-        return
-    words = worker.last_words()
+        return f"gave up after {options.timeout:g} s {where}", _TIMEOUT_HINT
+    lines = worker.said().splitlines()
+    words = "\n".join(last_lines(line for line in lines if not line.lstrip().startswith("File ")))
     said = f"; it said:\n{words}" if words else ""
     hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if stage else "")
-    reading.report(
-        f"{_tvm()} {how_it_ended(worker.process.returncode)} {where}{said}", hint=hint, stage=stage
-    )
+    return f"{_tvm()} {how_it_ended(worker.process.returncode)} {where}{said}", hint
 
 
 def _tvm() -> str:
