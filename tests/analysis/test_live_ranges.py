@@ -6,7 +6,9 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm.script import from_source
 
+import symalloc
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import AllocFresh, Function, Operand, Ownership, Program, Var
@@ -172,3 +174,38 @@ def test_what_is_live_together_on_some_path_overlaps(program: Program) -> None:
 @given(programs(plain=True))
 def test_in_programs_as_lowering_makes_them_nothing_else_overlaps(program: Program) -> None:
     assert live_together(program) == overlapping(program)
+
+
+BEHIND_AN_IF = """@I.ir_module
+class Module:
+    @T.prim_func
+    def evens(a: T.handle, b: T.handle, out: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        C = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            if i % 2 == 0:
+                C[i] = A[i] + B[i]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        cls = Module
+        if c:
+            then = R.call_tir(cls.evens, (x, x), out_ty=R.Tensor((n,), "float32"))
+            y = then
+        else:
+            other = R.call_tir(cls.evens, (x, x), out_ty=R.Tensor((n,), "float32"))
+            y = other
+        first = R.call_tir(cls.evens, (y, y), out_ty=R.Tensor((n,), "float32"))
+        second = R.call_tir(cls.evens, (first, first), out_ty=R.Tensor((n,), "float32"))
+        third = R.call_tir(cls.evens, (second, second), out_ty=R.Tensor((n,), "float32"))
+        last = R.call_tir(cls.evens, (third, y), out_ty=R.Tensor((n,), "float32"))
+        return last
+"""
+
+
+def test_what_is_written_in_part_is_free_before_whichever_way_an_if_goes() -> None:
+    arenas = symalloc.plan(from_source(BEHIND_AN_IF)).plans["main"].arenas
+    assert sum(arena.size.evaluate({"n": 16}) for arena in arenas) == 3 * 64
