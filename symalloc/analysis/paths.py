@@ -5,13 +5,13 @@ Ifs are taken to be independent of each other here; `symalloc.analysis.feasibili
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.dataflow import DataflowProblem, forward
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.ir import Alias, Block, Function, If, Instruction, Var
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.ir import Alias, Block, Function, If, Instruction, Operand, Var
 
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
@@ -53,72 +53,47 @@ class StraightPath(NamedTuple):
     function: Function
 
 
+class _Walk(NamedTuple):
+    """A path so far: how it decided Ifs on variables, what it `made`, and the rest, the next one last."""
+
+    sides: Sides
+    decided: Mapping[Operand, bool]
+    made: list[Instruction]
+    rest: list[Instruction]
+
+
 def enumerate_paths(cfg: ControlFlowGraph, *, most: int) -> list[StraightPath] | None:
     """The paths through a function, an If standing as an alias of what its branch yields.
 
     Two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
-    runs = _runs(cfg)
     found: list[StraightPath] = []
-    pending = [_Walk(0, (), {}, [])]
+    pending = [_Walk((), {}, [], [*reversed(cfg.function.body.instructions)])]
     while pending:
-        walk = pending.pop()
-        while True:
-            run = runs[walk.at]
-            walk.instructions += run
-            walk.at += len(run)
-            point = cfg.points[walk.at]
-            made, yielded = point.instruction, point.operand
-            if not isinstance(made, If):
-                break
-            if yielded is None:
-                pending += walk.branch(made, cfg.joins[walk.at][0])
-                if len(found) + len(pending) >= most:
-                    return None
-            else:
-                walk.instructions.append(Alias(var=made.var, source=yielded, span=made.span))
-                walk.at = cfg.joins[point.branch][1] + 1
-        body = Block(instructions=tuple(walk.instructions), result=cfg.function.body.result)
-        found.append(StraightPath(walk.sides, replace(cfg.function, body=body)))
+        if len(found) + len(pending) > most:
+            return None
+        sides, decided, made, rest = pending.pop()
+        while rest and type(rest[-1]) is not If:
+            made.append(rest.pop())
+        if rest:
+            pending += _sides(cfg, _Walk(sides, decided, made, rest))
+            continue
+        body = Block(instructions=tuple(made), result=cfg.function.body.result)
+        found.append(StraightPath(sides, replace(cfg.function, body=body)))
     return found
 
 
-def _runs(cfg: ControlFlowGraph) -> Mapping[int, Sequence[Instruction]]:
-    """The instructions between two Ifs, or ends of blocks, by the point of the first of them."""
-    found: dict[int, list[Instruction]] = {0: []}
-    run = found[0]
-    for number, point in enumerate(cfg.points):
-        if point.kind is PointKind.INSTRUCTION and point.instruction is not None:
-            run.append(point.instruction)
-        else:
-            run = found[number + 1] = []
-    return found
-
-
-@dataclass(slots=True)
-class _Walk:
-    """A path so far: the point that it is `at`, and how it `decided` Ifs on variables."""
-
-    at: int
-    sides: Sides
-    decided: Mapping[Var, bool]
-    instructions: list[Instruction]
-
-    def branch(self, branch: If, middle: int) -> tuple[_Walk, ...]:
-        """Enter a block of an If, whose ELSE is `middle`; return the walk into the other one, if any."""
-        test = branch.test if isinstance(branch.test, Var) else None
-        known = None if test is None else self.decided.get(test)
-        if known is not None:
-            self.enter(middle, None, then=known)
-            return ()
-        other = _Walk(self.at, self.sides, self.decided, [*self.instructions])
-        other.enter(middle, test, then=False)
-        self.enter(middle, test, then=True)
-        return (other,)
-
-    def enter(self, middle: int, test: Var | None, *, then: bool) -> None:
-        """Go to one side of the If that it is at; `test` is decided by that."""
-        self.sides = (*self.sides, (self.at, then))
-        self.at = self.at + 1 if then else middle + 1
-        if test is not None:
-            self.decided = {**self.decided, test: then}
+def _sides(cfg: ControlFlowGraph, walk: _Walk) -> Iterator[_Walk]:
+    """Yield the walk in front of an If into each of its blocks, or the one that is decided."""
+    *rest, branch = walk.rest
+    assert isinstance(branch, If)
+    known = walk.decided.get(branch.test)
+    for side in (False, True) if known is None else (known,):
+        block = branch.then if side else branch.otherwise
+        yielded = Alias(var=branch.var, source=block.result, span=branch.span)
+        yield _Walk(
+            (*walk.sides, (cfg.starts[branch.var], side)),
+            {**walk.decided, branch.test: side} if isinstance(branch.test, Var) else walk.decided,
+            [*walk.made],
+            [*rest, yielded, *reversed(block.instructions)],
+        )

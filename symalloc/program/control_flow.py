@@ -149,16 +149,6 @@ class ControlFlowGraph:
         return {p.instruction.var: p.instruction for p in self.points if p.instruction}
 
 
-class _Frame(NamedTuple):
-    """A block being laid out; `start` is the BRANCH of its If, -1 for the body of the function."""
-
-    instructions: Iterator[Instruction]
-    block: Block
-    branch: If | None
-    start: int
-    is_else: bool = False
-
-
 def control_flow_graph(function: Function) -> ControlFlowGraph:
     """The control-flow graph of `function`."""
     return ControlFlowGraph(function=function)
@@ -167,48 +157,27 @@ def control_flow_graph(function: Function) -> ControlFlowGraph:
 def _laid_out(function: Function) -> tuple[tuple[ProgramPoint, ...], Mapping[int, tuple[int, int]]]:
     points: list[ProgramPoint] = []
     joins: dict[int, tuple[int, int]] = {}
-    stack = [_Frame(iter(function.body.instructions), function.body, None, -1)]
-    while stack:
-        frame = stack[-1]
-        opened = _straight_line(frame, points)
-        if opened is not None:
-            start = len(points) - 1
-            stack.append(_Frame(iter(opened.then.instructions), opened.then, opened, start))
-            continue
-        stack.pop()
-        following = _close(frame, points, joins)
-        if following is not None:
-            stack.append(following)
+
+    def end(kind: PointKind, branch: If | None, start: int, result: Operand) -> int:
+        points.append(ProgramPoint(kind, branch, tuple(variables_in(result)), start, result))
+        return len(points) - 1
+
+    def lay_out(block: Block, start: int) -> None:
+        for one in block.instructions:
+            if type(one) is not If:
+                fields = (PointKind.INSTRUCTION, one, variables_of(one), start, None)
+                points.append(from_fields(ProgramPoint, fields))
+                continue
+            branch = len(points)
+            points.append(ProgramPoint(PointKind.BRANCH, one, variables_of(one), start))
+            lay_out(one.then, branch)
+            middle = end(PointKind.ELSE, one, branch, one.then.result)
+            lay_out(one.otherwise, branch)
+            joins[branch] = (middle, end(PointKind.JOIN, one, branch, one.otherwise.result))
+
+    lay_out(function.body, -1)
+    end(PointKind.EXIT, None, -1, function.body.result)
     return tuple(points), joins
-
-
-def _straight_line(frame: _Frame, points: list[ProgramPoint]) -> If | None:
-    """Lay out instructions up to and with the next If; return it."""
-    kind, start = PointKind.INSTRUCTION, frame.start
-    for instruction in frame.instructions:
-        if type(instruction) is If:
-            points.append(ProgramPoint(PointKind.BRANCH, instruction, variables_of(instruction), start))
-            return instruction
-        fields = (kind, instruction, variables_of(instruction), start, None)
-        points.append(from_fields(ProgramPoint, fields))
-    return None
-
-
-def _close(frame: _Frame, points: list[ProgramPoint], joins: dict[int, tuple[int, int]]) -> _Frame | None:
-    """End a block; return the else-block where that comes next."""
-    result = frame.block.result
-    used, here = tuple(variables_in(result)), len(points)
-    if frame.branch is None:
-        points.append(ProgramPoint(PointKind.EXIT, None, used, -1, result))
-        return None
-    if not frame.is_else:
-        joins[frame.start] = (here, here)
-        points.append(ProgramPoint(PointKind.ELSE, frame.branch, used, frame.start, result))
-        other = frame.branch.otherwise
-        return _Frame(iter(other.instructions), other, frame.branch, frame.start, is_else=True)
-    joins[frame.start] = (joins[frame.start][0], here)
-    points.append(ProgramPoint(PointKind.JOIN, frame.branch, used, frame.start, result))
-    return None
 
 
 # -- blocks within each other ------------------------------------------------------------------------------
