@@ -17,10 +17,7 @@ from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import Pointees
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.record import from_fields
-from symalloc.program.tvm_functions import packed_function
 
 
 class WrittenRegions(NamedTuple):
@@ -124,58 +121,6 @@ class _Liveness(DataflowProblem[LiveRegions]):
         return from_fields(
             LiveRegions, (state.must & ~related, state.may & ~related, state.contents & ~parts)
         )
-
-
-# -- handles -----------------------------------------------------------------------------------------------
-
-
-_ALLOCATES_NOTHING = frozenset(
-    {ir.Alias, ir.AllocTensor, ir.Assert, ir.If, ir.Kill, ir.MakeTuple, ir.MatchCast, ir.TakeField}
-)
-
-
-class LiveHandles(NamedTuple):
-    """The handles that are used later, and whether memory may be taken before the function is over."""
-
-    live: frozenset[ir.Var] = frozenset()
-    allocates: bool = False
-
-
-def live_handles(cfg: ControlFlowGraph) -> States[LiveHandles]:
-    """The handles live in front of (`before`) and behind (`after`) each point."""
-    return backward(_HandleLiveness(cfg), LiveHandles())
-
-
-class _HandleLiveness(DataflowProblem[LiveHandles]):
-    """Liveness of variables; kills are no uses."""
-
-    def transfer(self, point: int, state: LiveHandles) -> LiveHandles:
-        at = self.cfg.points[point]
-        instruction = at.instruction
-        if at.kind is not PointKind.INSTRUCTION or instruction is None:
-            return LiveHandles(state.live.union(at.uses), state.allocates)
-        if isinstance(instruction, ir.Kill):
-            return state
-        live = (state.live - {instruction.var}).union(at.uses)
-        return LiveHandles(live, state.allocates or _allocates(instruction))
-
-    def edge(self, branch: int, state: LiveHandles, *, then: bool) -> LiveHandles:
-        del then
-        bound = self.cfg.points[branch].instruction
-        return state if bound is None else LiveHandles(state.live - {bound.var}, state.allocates)
-
-    def join(self, branch: int, then: LiveHandles, otherwise: LiveHandles) -> LiveHandles:
-        del branch
-        return LiveHandles(then.live | otherwise.live, then.allocates or otherwise.allocates)
-
-
-def _allocates(instruction: ir.Instruction) -> bool:
-    """True if an instruction by itself may take memory; a kernel may, for its workspace."""
-    if isinstance(instruction, ir.CallPacked):
-        return packed_function(instruction.name).allocates
-    if isinstance(instruction, ir.View):
-        return instruction.kind != "reshape"
-    return type(instruction) not in _ALLOCATES_NOTHING
 
 
 # -- live ranges -------------------------------------------------------------------------------------------

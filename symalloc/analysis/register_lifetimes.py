@@ -9,53 +9,51 @@ TVM's CanonicalizeBindings does away with have no register.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.program import ir
 from symalloc.program.operands import variables_in, variables_of
-from symalloc.program.types import ScalarType, ShapeType, TupleType, Type
+from symalloc.program.tvm_functions import packed_function
+from symalloc.program.types import holds_memory
 
 Kills: TypeAlias = Literal["stock", "paths"]
 """The passes that decide when registers let go: TVM's alone, or with ours behind them."""
 
 
-@dataclass(slots=True)
+Where: TypeAlias = Literal["behind", "then", "else", "yielded by then", "yielded by else"]
+Place: TypeAlias = tuple[ir.Var, Where]
+"""Behind the instruction that binds a variable, at the start of a block of the If that does, or behind what
+such a block yields.
+"""
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterLifetimes:
-    """The variables whose registers are emptied `behind` the instruction that binds a variable, and on
-    `entering` and `leaving` a side of an If, by the variable of the If.  `names` tells by a variable that has
-    no register which one it stands for.  `anew`: kills that are there already do not count.
+    """The variables whose registers are emptied at each place.
+
+    `names` tells by a variable that has no register which one it stands for.  `anew`: kills that are there
+    already do not count.
     """
 
+    emptied: Mapping[Place, Sequence[ir.Var]]
     names: Mapping[ir.Var, ir.Var] = field(default_factory=dict)
-    behind: Mapping[ir.Var, Sequence[ir.Var]] = field(default_factory=dict)
-    entering: Mapping[tuple[ir.Var, bool], Sequence[ir.Var]] = field(default_factory=dict)
-    leaving: Mapping[tuple[ir.Var, bool], Sequence[ir.Var]] = field(default_factory=dict)
     anew: bool = False
 
 
 def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes:
     """The lifetimes of the registers of `function`; TVM's pass keeps the kills that are there already."""
+    if kills == "paths" and any(isinstance(one, ir.If) for one in function.body.instructions):
+        emptied = {one.place: one.variables for one in last_uses(function.body) if one.variables}
+        return RegisterLifetimes(emptied, anew=True)
     names = _Names()
     names.block(function.body)
-    if kills == "paths" and any(isinstance(one, ir.If) for one in function.body.instructions):
-        found = _OnPaths()
-        found.block(function.body, set())
-        return RegisterLifetimes({}, found.behind, found.entering, found.leaving, anew=True)
     lifetimes = _Stock(names.of)
     used = lifetimes.block(function.body)
     for var in _idle_results(function.body, used) if kills == "paths" else ():
-        lifetimes.behind.setdefault(var, []).append(var)
-    return RegisterLifetimes(names.of, lifetimes.behind)
-
-
-def holds_memory(kind: Type) -> bool:
-    """True if a value of this type may hold a tensor."""
-    if isinstance(kind, TupleType):
-        return any(map(holds_memory, kind.fields))
-    return not isinstance(kind, ShapeType | ScalarType)
+        lifetimes.emptied.setdefault((var, "behind"), []).append(var)
+    return RegisterLifetimes(lifetimes.emptied, names.of)
 
 
 def _idle_results(body: ir.Block, used: Collection[ir.Var]) -> Iterator[ir.Var]:
@@ -67,44 +65,79 @@ def _idle_results(body: ir.Block, used: Collection[ir.Var]) -> Iterator[ir.Var]:
             yield one.var
 
 
-# -- kills by liveness on every path -------------------------------------------------------------------------
+# -- liveness on every path ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _OnPaths:
-    """The ends of registers by liveness; see `RegisterLifetimes`."""
+class LastUse(NamedTuple):
+    """The variables that nothing needs from `place` on.
 
-    behind: dict[ir.Var, Sequence[ir.Var]] = field(default_factory=dict)
-    entering: dict[tuple[ir.Var, bool], Sequence[ir.Var]] = field(default_factory=dict)
-    leaving: dict[tuple[ir.Var, bool], Sequence[ir.Var]] = field(default_factory=dict)
+    `live` are those that something needs there, while this one is looked at; `allocates`: memory may be taken
+    before the function is over.
+    """
 
-    def block(self, block: ir.Block, behind: set[ir.Var]) -> set[ir.Var]:
-        """Return what is used in `block` or `behind` it, and note where registers are emptied in it."""
-        live = behind.union(variables_in(block.result))
-        for one in reversed(block.instructions):
-            if isinstance(one, ir.Kill):
-                continue
-            used = variables_of(one)
-            dead = [var for var in dict.fromkeys((one.var, *used)) if var not in live]
-            live.discard(one.var)
-            if isinstance(one, ir.If):
-                live = self.branch(one, live, used)
-                dead = [var for var in dead if var is one.var]
-            live.update(used)
-            if dead:
-                self.behind[one.var] = dead
-        return live
+    place: Place
+    variables: Sequence[ir.Var]
+    live: Collection[ir.Var]
+    allocates: bool
 
-    def branch(self, branch: ir.If, behind: set[ir.Var], used: Sequence[ir.Var]) -> set[ir.Var]:
-        """Return what is used in an If or `behind` it."""
-        sides = {True: branch.then, False: branch.otherwise}
-        live = {side: self.block(block, behind) for side, block in sides.items()}
-        needed = live[True] | live[False]
-        for side, block in sides.items():
-            key = branch.var, side
-            self.entering[key] = [*((needed | set(used)) - live[side])]
-            self.leaving[key] = [*(set(variables_in(block.result)) - behind)]
-        return needed
+
+class _Ahead(NamedTuple):
+    live: set[ir.Var]
+    allocates: bool
+
+
+def last_uses(body: ir.Block) -> Iterator[LastUse]:
+    """Yield where variables are needed no more in a function, from its end on; kills are no uses."""
+    yield from _last_uses(body, _Ahead(set(), allocates=False))
+
+
+def _last_uses(block: ir.Block, ahead: _Ahead) -> Generator[LastUse, None, _Ahead]:
+    """Yield the last uses in a block with this `ahead`; return what is ahead in front of it."""
+    live, allocates = ahead.live.union(variables_in(block.result)), ahead.allocates
+    for one in reversed(block.instructions):
+        if isinstance(one, ir.Kill):
+            continue
+        used = variables_of(one)
+        ended = (one.var,) if isinstance(one, ir.If) else (one.var, *used)
+        yield _ended((one.var, "behind"), ended, live, allocates)
+        live.discard(one.var)
+        if isinstance(one, ir.If):
+            live, allocates = yield from _last_uses_in_if(one, used, _Ahead(live, allocates))
+        live.update(used)
+        allocates = allocates or _allocates(one)
+    return _Ahead(live, allocates)
+
+
+def _last_uses_in_if(
+    branch: ir.If, used: Sequence[ir.Var], ahead: _Ahead
+) -> Generator[LastUse, None, _Ahead]:
+    then = yield from _last_uses(branch.then, ahead)
+    otherwise = yield from _last_uses(branch.otherwise, ahead)
+    yielded = tuple(variables_in(branch.then.result)), tuple(variables_in(branch.otherwise.result))
+    yield _ended((branch.var, "yielded by then"), yielded[0], *ahead)
+    yield _ended((branch.var, "yielded by else"), yielded[1], *ahead)
+    needed = then.live | otherwise.live
+    yield _ended((branch.var, "then"), (*needed, *used), *then)
+    yield _ended((branch.var, "else"), (*needed, *used), *otherwise)
+    return _Ahead(needed, then.allocates or otherwise.allocates)
+
+
+def _ended(place: Place, variables: Iterable[ir.Var], live: Collection[ir.Var], allocates: bool) -> LastUse:
+    return LastUse(place, [var for var in dict.fromkeys(variables) if var not in live], live, allocates)
+
+
+_ALLOCATES_NOTHING = frozenset(
+    {ir.Alias, ir.AllocTensor, ir.Assert, ir.If, ir.MakeTuple, ir.MatchCast, ir.TakeField}
+)
+
+
+def _allocates(instruction: ir.Instruction) -> bool:
+    """True if an instruction by itself may take memory; a kernel may, for its workspace."""
+    if isinstance(instruction, ir.CallPacked):
+        return packed_function(instruction.name).allocates
+    if isinstance(instruction, ir.View):
+        return instruction.kind != "reshape"
+    return type(instruction) not in _ALLOCATES_NOTHING
 
 
 # -- the kills of TVM's pass ---------------------------------------------------------------------------------
@@ -140,10 +173,10 @@ class _Names:
 
 @dataclass(slots=True)
 class _Stock:
-    """The kills `behind` instructions, `names` told apart from variables."""
+    """The variables whose registers are `emptied`, `names` told apart from variables."""
 
     names: Mapping[ir.Var, ir.Var]
-    behind: dict[ir.Var, list[ir.Var]] = field(default_factory=dict)
+    emptied: dict[Place, list[ir.Var]] = field(default_factory=dict)
 
     def block(self, block: ir.Block) -> set[ir.Var]:
         """Note the kills in `block`; return the variables that it uses."""
@@ -162,11 +195,9 @@ class _Stock:
                 ends.update(dict.fromkeys(used, None if branched else one.var))
         ends.update(dict.fromkeys(self.renamed(variables_in(block.result)), None))
         bound = {one.var for one in block.instructions}
-        behind: defaultdict[ir.Var, list[ir.Var]] = defaultdict(list)
         for var, last in ends.items():
             if last is not None and var in bound and var not in killed:
-                behind[last].append(var)
-        self.behind.update(behind)
+                self.emptied.setdefault((last, "behind"), []).append(var)
         return set(ends)
 
     def renamed(self, variables: Iterable[ir.Var]) -> Iterable[ir.Var]:

@@ -18,12 +18,20 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.register_lifetimes import Kills, RegisterLifetimes, holds_memory, register_lifetimes
+from symalloc.analysis.register_lifetimes import Kills, Place, RegisterLifetimes, register_lifetimes
 from symalloc.program import ir
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.operands import instructions_of
 from symalloc.program.tvm_functions import packed_function
-from symalloc.program.types import ALIGNMENT, OpaqueType, StorageType, TensorType, TupleType, Type
+from symalloc.program.types import (
+    ALIGNMENT,
+    OpaqueType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+    holds_memory,
+)
 from symalloc.size.expr import Expr, round_up
 
 _MOST_STEPS = 100_000
@@ -358,6 +366,7 @@ def _joined(
         last[one.number] = len(kept)
         kept.append(one)
     known = {n: replace(memory[n], why="result") for n in results}
+    kept.sort(key=lambda one: (one.begin, one.number))
     return tuple(
         replace(known.get(n, memory[n]), begin=begin, end=end, path=path) for n, begin, end, path in kept
     )
@@ -393,7 +402,7 @@ class _Run:
             else:
                 if one.var not in self.lifetimes.names:
                     state.bind(one.var, self.made(one, state))
-                self.let_go(state, self.lifetimes.behind.get(one.var, ()))
+                self.leave(state, (one.var, "behind"))
                 continue
             if len(states) > 1:
                 return [end for each in states for end in self.resumed(block, index + 1, each)]
@@ -406,10 +415,13 @@ class _Run:
         self.machine.resume(state)
         return self.block(block, first, state)
 
-    def let_go(self, state: _State, registers: Iterable[ir.Var]) -> None:
-        held = state.frames[-1].registers
-        for register in registers:
-            self.machine.drop(state, held.pop(register, _NOTHING))
+    def leave(self, state: _State, place: Place) -> None:
+        """Empty the registers that nothing needs from a place on."""
+        for register in self.lifetimes.emptied.get(place, ()):
+            self.empty(state, register)
+
+    def empty(self, state: _State, register: ir.Var) -> None:
+        self.machine.drop(state, state.frames[-1].registers.pop(register, _NOTHING))
 
     # -- values ----------------------------------------------------------------------------------------------
 
@@ -450,7 +462,7 @@ class _Run:
                 whole = self.value(state, source)
                 return whole[index] if isinstance(whole, tuple) and 0 <= index < len(whole) else whole
             case ir.Kill(target=ir.Var() as target) if not self.lifetimes.anew:
-                self.let_go(state, (self.lifetimes.names.get(target, target),))
+                self.empty(state, self.lifetimes.names.get(target, target))
             case ir.CallTIR(inputs=inputs, outputs=outputs, inplace=inplace):
                 return self.outputs(state, one.var, inputs, outputs, inplace)
             case ir.CallPacked() | ir.CallOperator() | ir.NotUnderstood():
@@ -538,7 +550,7 @@ class _Run:
         for end in ends:
             machine.resume(end)
             end.bind(call.var, end.returned)
-            self.let_go(end, self.lifetimes.behind.get(call.var, ()))
+            self.leave(end, (call.var, "behind"))
             machine.suspend(end)
         return ends
 
@@ -558,7 +570,7 @@ class _Run:
             ends[0].frames[-1].path = path
         for end in ends:
             machine.resume(end)
-            self.let_go(end, self.lifetimes.behind.get(branch.var, ()))
+            self.leave(end, (branch.var, "behind"))
             machine.suspend(end)
         return ends
 
@@ -568,7 +580,7 @@ class _Run:
         if branch.test in self.asked_again:
             frame.decided[branch.test] = side
         self.machine.resume(state)
-        self.let_go(state, self.lifetimes.entering.get((branch.var, side), ()))
+        self.leave(state, (branch.var, "then" if side else "else"))
         block = branch.then if side else branch.otherwise
         ends = self.block(block, 0, state)
         for end in ends:
@@ -577,6 +589,6 @@ class _Run:
             if not self.lifetimes.anew:  # a tuple that is written there has a register that is never emptied
                 self.given(end, (block.result,))
             end.bind(branch.var, yielded)
-            self.let_go(end, self.lifetimes.leaving.get((branch.var, side), ()))
+            self.leave(end, (branch.var, "yielded by then" if side else "yielded by else"))
             self.machine.suspend(end)
         return ends

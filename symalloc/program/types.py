@@ -99,6 +99,11 @@ def type_leaves(kind: Type, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[
         yield from type_leaves(field, (*path, index))
 
 
+def holds_memory(kind: Type) -> bool:
+    """Return whether a value of a type may hold a tensor; an opaque object may."""
+    return any(not isinstance(leaf, ShapeType | ScalarType) for _, leaf in type_leaves(kind))
+
+
 def extents_of(kind: Type) -> Iterator[Expr]:
     """The extents in a type, tuples taken apart."""
     for _, leaf in type_leaves(kind):

@@ -15,12 +15,12 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.record import by_position
 from symalloc.program.tvm_functions import packed_function
-from symalloc.program.types import DType, TensorType, is_open
+from symalloc.program.types import DType, TensorType, holds_memory, is_open
 from symalloc.relax.extract.context import VARIABLES, CallSite, Context, Handler, Head, not_a_size, takes
 from symalloc.relax.extract.heap_builtins import HEAP_BUILTINS, call_kernel
 from symalloc.relax.extract.shape_heap import slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError
-from symalloc.relax.extract.type_conversion import holds_memory, to_dtype
+from symalloc.relax.extract.type_conversion import to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.expr import ZERO, Expr, product
 

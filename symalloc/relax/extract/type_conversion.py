@@ -39,13 +39,6 @@ def to_dtype(dtype: Node) -> DType | None:
     return found
 
 
-def holds_memory(type_: Type) -> bool:
-    """Return whether a value of the type may hold a tensor's memory (an opaque object may)."""
-    if isinstance(type_, TupleType):
-        return any(map(holds_memory, type_.fields))
-    return not isinstance(type_, ShapeType | ScalarType)
-
-
 _MOST_SHOWN = 100  # characters of an extent
 
 

@@ -9,11 +9,10 @@ emptied behind the If.  Other functions keep the kills that TVM gave them, and g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Literal, NamedTuple, TypeAlias
 
 import tvm
 from tvm import relax
@@ -21,10 +20,9 @@ from tvm.ir import Call, Op, PrimType
 from tvm.relax.analysis import free_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.liveness import LiveHandles, live_handles
+from symalloc.analysis.register_lifetimes import Place, Where, last_uses
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements, of_type
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
@@ -111,43 +109,6 @@ def _holds_memory(type_: TypeNode) -> bool:
     return type(type_) not in (relax.ShapeType, PrimType)
 
 
-# -- where handles end ---------------------------------------------------------------------------------------
-
-
-_Where: TypeAlias = Literal["behind", "then", "else", "yielded by then", "yielded by else"]
-_Place: TypeAlias = tuple[ir.Var, _Where]
-"""Behind an instruction, at the start of a block of an If, or behind what such a block yields."""
-
-
-class _End(NamedTuple):
-    """The variables that end at a place, and what holds behind it."""
-
-    place: _Place
-    variables: Collection[ir.Var]
-    ahead: LiveHandles
-
-
-def _ends(analysis: FunctionAnalysis) -> Iterator[_End]:
-    cfg = analysis.cfg
-    states = live_handles(cfg)
-    for index, point in enumerate(cfg.points):
-        instruction = point.instruction
-        if instruction is None or isinstance(instruction, ir.Kill):
-            continue
-        var, behind = instruction.var, states.after[index]
-        if point.kind is PointKind.INSTRUCTION:
-            yield _End((var, "behind"), {var, *point.uses} - behind.live, behind)
-        elif point.kind is PointKind.BRANCH:
-            middle, join = cfg.joins[index]
-            needed, behind = states.before[index].live, states.before[join + 1]
-            yield _End((var, "behind"), {var} - behind.live, behind)
-            then, otherwise = states.before[index + 1], states.before[middle + 1]
-            yield _End((var, "then"), needed - then.live, then)
-            yield _End((var, "else"), needed - otherwise.live, otherwise)
-            yield _End((var, "yielded by then"), {*cfg.points[middle].uses} - behind.live, behind)
-            yield _End((var, "yielded by else"), {*cfg.points[join].uses} - behind.live, behind)
-
-
 # -- what each variable holds --------------------------------------------------------------------------------
 
 
@@ -183,7 +144,7 @@ class _KillWriter(BindingRewriter):
     """
 
     instructions: Mapping[int, ir.Instruction]
-    kills: Mapping[_Place, list[ir.Var]]
+    kills: Mapping[Place, list[ir.Var]]
     wrapped: Collection[ir.Var]
     variables: dict[ir.Var, VarNode] = field(default_factory=dict)
 
@@ -195,18 +156,18 @@ class _KillWriter(BindingRewriter):
         def held_by(variables: Collection[ir.Var]) -> RegionSet:
             return reduce(or_, (holds.get(var, NO_REGIONS) for var in variables), NO_REGIONS)
 
-        ends = [end for end in _ends(analysis) if end.ahead.allocates]
+        ends: dict[Place, Sequence[ir.Var]] = {}
         early = NO_REGIONS
-        for end in ends:
-            held = held_by(end.variables) & ~early
-            early |= held & ~held_by(end.ahead.live) if held else NO_REGIONS
+        for use in last_uses(analysis.cfg.function.body):
+            if use.allocates:
+                ends[use.place] = use.variables
+                held = held_by(use.variables) & ~early
+                early |= held & ~held_by(use.live) if held else NO_REGIONS
         kills = {
-            end.place: sorted(
-                (v for v in end.variables if holds.get(v, NO_REGIONS) & early), key=starts.__getitem__
-            )
-            for end in ends
+            place: sorted((v for v in ended if holds.get(v, NO_REGIONS) & early), key=starts.__getitem__)
+            for place, ended in ends.items()
         }
-        ifs = (end.place[0] for end in ends if end.place[1] == "yielded by then")
+        ifs = (var for var, where in ends if where == "yielded by then")
         return cls(
             instructions=by_binding(analysis.cfg),
             kills=kills,
@@ -227,7 +188,7 @@ class _KillWriter(BindingRewriter):
         written = self.chosen(binding, var) if isinstance(instruction, ir.If) else [binding]
         return [*written, *self.dropped((var, "behind"))]
 
-    def dropped(self, place: _Place) -> list[relax.VarBinding]:
+    def dropped(self, place: Place) -> list[relax.VarBinding]:
         """The kills at a place."""
         return [self.bind("_", Call(_KILL, [self.variables[var]])) for var in self.kills.get(place, ())]
 
@@ -245,7 +206,7 @@ class _KillWriter(BindingRewriter):
         emptied = Call(_EMPTY, [carried.var, relax.prim_value(0)], ty_args=[relax.TupleType([])])
         return [carried, taken, self.bind("_", emptied)]
 
-    def side(self, seq: relax.SeqExpr, var: ir.Var, start: _Where, end: _Where) -> relax.SeqExpr:
+    def side(self, seq: relax.SeqExpr, var: ir.Var, start: Where, end: Where) -> relax.SeqExpr:
         """A branch, which first drops what only the other one, or the condition, needs."""
         body = self.sequence(seq, self.dropped((var, start)))
         if var not in self.wrapped:
