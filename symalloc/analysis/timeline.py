@@ -101,27 +101,33 @@ class Timeline(MachineRun):
         """All that is held at a step."""
         return [one for one in self.reservations if one.begin <= step < one.end]
 
-    def totals(self, binding: Mapping[str, int], *, results: bool = True) -> list[int] | None:
-        """The bytes held at each step; None where a size is not known at `binding`."""
+    def totals(
+        self, binding: Mapping[str, int], *, results: bool = True, known: bool = False
+    ) -> list[int] | None:
+        """The bytes held at each step, with or without results; `known`: of what is known at `binding`, else
+        None where a size is not.
+        """
         if self.problem is not None:
             return None
-        known: dict[Expr | None, int | None] = {}
+        sizes: dict[Expr | None, int | None] = {}
         changes = [0] * (len(self.steps) + 1)
         for one in self.reservations:
             if one.why == "result" and not results:
                 continue
-            if one.size not in known:
-                known[one.size] = padded(evaluated(one.size, binding))
-            size = known[one.size]
+            if one.size not in sizes:
+                sizes[one.size] = padded(evaluated(one.size, binding))
+            size = sizes[one.size]
             if size is None:
+                if known:
+                    continue
                 return None
             changes[one.begin] += size
             changes[one.end] -= size
         return list(accumulate(changes[:-1]))
 
-    def peak(self, binding: Mapping[str, int], *, results: bool = True) -> int | None:
-        """The most bytes held at one step, with or without results; None where a size is not known there."""
-        totals = self.totals(binding, results=results)
+    def peak(self, binding: Mapping[str, int], *, results: bool = True, known: bool = False) -> int | None:
+        """The most bytes held at one step; see `totals`."""
+        totals = self.totals(binding, results=results, known=known)
         return None if totals is None else max(totals, default=0)
 
     def formulas(self) -> Iterator[tuple[int, Expr]]:

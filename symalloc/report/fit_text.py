@@ -13,10 +13,7 @@ def fit_lines(fit: FunctionFit) -> Iterator[str]:
     """Yield the condition under which the arenas fit, and the whole call, and the largest symbols alone."""
     yield f"{fit.function}: fits {human_bytes(fit.arenas.limit)} ({fit.arenas.limit} B)"
     yield from _part("arenas", fit.arenas)
-    if fit.call is None:
-        yield "  whole call: no formula, or too long a one"
-    else:
-        yield from _part("whole call", fit.call)
+    yield from _part("whole call", fit.call)
 
 
 def exceeding_line(function: str, proof: Proof, limit: int) -> str:
@@ -34,11 +31,15 @@ def binding_text(binding: Mapping[str, int]) -> str:
 
 
 def _part(what: str, fit: Fit) -> Iterator[str]:
-    yield f"  {what}: {_when(fit.proof)}"
-    yield from (f"    {_value(one)}" for one in fit.largest)
+    yield f"  {what}: {_when(fit)}"
+    known = "" if fit.unknown is None else ", by what is known"
+    yield from (f"    {_value(one)}{known}" for one in fit.largest)
 
 
-def _when(proof: Proof) -> str:
+def _when(fit: Fit) -> str:
+    proof = fit.proof
+    if fit.unknown is not None and proof.verdict is not Verdict.ALWAYS_INVALID:
+        return f"not proved: {fit.unknown}"
     if proof.holds:
         return "at every shape (proved)"
     if proof.verdict is Verdict.ALWAYS_INVALID:

@@ -35,7 +35,7 @@ def plans_as_json(reports: Sequence[FunctionReport], fits: Sequence[FunctionFit]
     for document, fit in zip(functions, fits, strict=False):
         document["fits"] = {
             "arenas": _fit(fit.arenas),
-            "call": None if fit.call is None else _fit(fit.call),
+            "call": _fit(fit.call),
         }
     document = {"version": VERSION, "functions": functions}
     return json.dumps(document, indent=2, ensure_ascii=False, default=_plain) + "\n"

@@ -321,8 +321,8 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("donated results", lambda s: human_bytes(s.donated), bool(outside.donated)),
         ("made by calls", lambda s: human_bytes(s.made), bool(outside.made)),
         ("unplanned", lambda s: human_bytes(s.unplanned), bool(report.unplanned)),
-        ("whole call", lambda s: human_bytes(s.call), called),
-        ("  without a plan", lambda s: human_bytes(s.call_unplanned), called),
+        ("whole call", lambda s: _at_least(s.call, s.known_call), called),
+        ("  without a plan", lambda s: _at_least(s.call_unplanned, s.known_unplanned), called),
         ("  ours / unplanned", lambda s: times(s.call_ratio), called),
         ("  TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
         ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), _has_plan(theirs.unbounded)),
@@ -344,6 +344,11 @@ def _above_unplanned(report: FunctionReport) -> Iterator[str]:
     bounded = constant and any(guard.declared for guard in report.plan.guards)
     why = ": memory for the declared bounds is reserved" if bounded else ""
     yield f"  a call holds up to {times(worst.call_ratio)} times what it holds without a plan{where}{why}"
+
+
+def _at_least(nbytes: int | None, known: int | None) -> str:
+    """Return some bytes; where they are not known, those that are."""
+    return human_bytes(nbytes) if nbytes is not None or known is None else f">= {human_bytes(known)}"
 
 
 def _bounded(sample: MemorySample) -> str:

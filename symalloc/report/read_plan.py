@@ -46,12 +46,12 @@ def read_plan(name: str, data: str | bytes) -> tuple[FunctionRecord, ...]:
 
 
 def _function(document: Mapping[str, Any]) -> FunctionRecord:
-    held = document["held"]
+    held, reserved = document["held"], document["reserved"]
     return FunctionRecord(
         name=_text(document["function"]),
         sums={
             "call": None if held is None else _sums(held),
-            "arenas": _sums(document["reserved"]),
+            "arenas": None if reserved is None else _sums(reserved),
             "floor": _floor([_sums(one["sums"]) for one in document["floor"]]),
             "results": _results(document["returned"]),
         },

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof
-from symalloc.size.condition import Condition, conjunction, le
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, symbol
 
@@ -40,30 +41,33 @@ class LargestValue:
 class Fit:
     """The proof that some memory of a function takes at most `limit` bytes, and the largest value of each of
     its symbols alone.
+
+    `unknown` says why there may be more memory than what is known; then only that nothing fits is proved, and
+    the largest values are at most that.
     """
 
     limit: int
     proof: Proof
     largest: tuple[LargestValue, ...]
+    unknown: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionFit:
-    """The shapes at which the arenas of a function fit, and its whole call: None where that is no formula."""
+    """The shapes at which the arenas of a function fit, and its whole call."""
 
     function: str
     arenas: Fit
-    call: Fit | None
+    call: Fit
 
 
 def fit_function(report: FunctionReport, limit: int, prover: Prover) -> FunctionFit:
     """Return where the memory of a planned function takes at most `limit` bytes, whatever is declared."""
-    sums = report.held
-    known = sums is not None and len(sums) <= MOST_SUMS
+    outcome = report.outcome
     return FunctionFit(
         function=report.plan.function,
-        arenas=_fit(report.reserved, report, limit, prover),
-        call=_fit(sums, report, limit, prover) if known and sums is not None else None,
+        arenas=_fit(outcome.reserved, report, limit, prover),
+        call=_fit(outcome.planned, report, limit, prover),
     )
 
 
@@ -71,22 +75,34 @@ def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
     """Return the proof that the arenas take at most `limit` bytes within the declared bounds."""
     lower = {n: bound if n in report.signed else max(bound, 0) for n, bound in report.lower.items()}
     domain = Domain(lower=dict.fromkeys(report.signed, -LARGEST - 1) | lower, upper=dict(report.upper))
-    return prover.prove(_claim(report.reserved, limit), domain)
+    return _proof(report.reserved, limit, domain, prover, report.outcome.reserved.not_known)
 
 
-def _claim(sums: Sequence[Expr], limit: int) -> Condition:
-    return conjunction(le(one, limit) for one in sums)
+def _proof(
+    sums: Sequence[Expr] | None, limit: int, domain: Domain, prover: Prover, unknown: str | None
+) -> Proof:
+    """Prove that the largest of `sums` is at most `limit`; with `unknown` memory only the contrary."""
+    if sums is None:
+        return Proof(verdict=Verdict.RUNTIME_CHECK, decided_by="size", unknown=True, reason=unknown)
+    proof = prover.prove(conjunction(le(one, limit) for one in sums), domain)
+    if unknown is None or proof.verdict is Verdict.ALWAYS_INVALID:
+        return proof
+    return replace(proof, verdict=Verdict.RUNTIME_CHECK, precondition=None, unknown=True, reason=unknown)
 
 
-def _fit(sums: Sequence[Expr], report: FunctionReport, limit: int, prover: Prover) -> Fit:
+def _fit(timeline: Timeline, report: FunctionReport, limit: int, prover: Prover) -> Fit:
+    sums, unknown = timeline.known.sums(report.signed), timeline.not_known
+    if sums is not None and len(sums) > MOST_SUMS:
+        sums, unknown = None, "its formula is too long"
     domain = Domain(lower=dict.fromkeys(sorted(report.signed), -LARGEST - 1))
-    names = sorted(frozenset().union(*(one.symbols for one in sums)))
+    names = sorted(frozenset().union(*(one.symbols for one in sums or ())))
     at = {**dict.fromkeys(names, 1), **(report.samples[0].binding if report.asked else {})}
     others = {name: {other: at[other] for other in names if other != name} for name in names}
     return Fit(
         limit=limit,
-        proof=prover.prove(_claim(sums, limit), domain),
-        largest=tuple(_largest(name, sums, limit, others[name], prover) for name in names),
+        proof=_proof(sums, limit, domain, prover, unknown),
+        largest=tuple(_largest(name, sums or (), limit, others[name], prover) for name in names),
+        unknown=unknown,
     )
 
 

@@ -34,9 +34,10 @@ class MemorySample:
     for that in the end.  `bounded`, `unbounded`: the most that a call holds at one moment behind TVM's
     planner, with and without the declared bounds, results left out.  `call`: the most that a call holds
     together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan
-    and with TVM's.  `label`: `bound` at the declared bounds, `beyond` past
-    them, else empty.  `peak`: what makes the most that the tensors of a call take together.  `refused`: a
-    guard refuses this binding; `falls_back`: the call runs without the plan.
+    and with TVM's.  `known_call`, `known_unplanned`: the same of what is known, which is the least.
+    `label`: `bound` at the declared bounds, `beyond` past them, else empty.  `peak`: what makes the most that
+    the tensors of a call take together.  `refused`: a guard refuses this binding; `falls_back`: the call runs
+    without the plan.
     """
 
     binding: Mapping[str, int]
@@ -56,6 +57,8 @@ class MemorySample:
     call_unplanned: int | None = None
     call_bounded: int | None = None
     call_unbounded: int | None = None
+    known_call: int | None = None
+    known_unplanned: int | None = None
     peak: CallPeak | None = None
     refused: bool = False
     falls_back: bool = False
@@ -143,11 +146,11 @@ class FunctionReport:
         return self.outcome.planned.sums(self.signed)
 
     @property
-    def reserved(self) -> tuple[Expr, ...]:
+    def reserved(self) -> tuple[Expr, ...] | None:
         """Sums of bytes of arenas that are held together, less those that are the memory of results: the
-        largest is what a call needs for them.
+        largest is what a call needs for them.  None where that is no formula.
         """
-        return self.outcome.reserved.sums(self.signed) or ()
+        return self.outcome.reserved.sums(self.signed)
 
     @property
     def storages_before(self) -> int:
@@ -240,10 +243,11 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: str) -> Memory
     refused = {guard.defined_by is None for guard in plan.guards if not _holds(guard.condition, at)}
     falls_back = outcome.fallback and True in refused
     unplanned, whole, arena = outcome.unplanned.peak(at), outcome.planned.peak(at), outcome.reserved.peak(at)
-    assert whole is None or arena is None or arena <= whole, "arenas are part of a whole call"
+    known, known_unplanned = outcome.planned.peak(at, known=True), outcome.unplanned.peak(at, known=True)
+    assert known is None or arena is None or arena <= known, "arenas are part of a whole call"
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
-    known = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
+    sized = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
     return MemorySample(
         binding=at,
         label=label,
@@ -254,14 +258,16 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: str) -> Memory
         made=total((m.nbytes for m in outside.made), at),
         unplanned=total((u.nbytes for u in report.unplanned), at),
         donated=total((c.nbytes for c in outside.donated), at),
-        workspace=highest([use.scratch.peak for use in outside.kernels], at) if known else None,
-        pool=workspace_pool_bytes(outside.calls, at) if known else None,
+        workspace=highest([use.scratch.peak for use in outside.kernels], at) if sized else None,
+        pool=workspace_pool_bytes(outside.calls, at) if sized else None,
         bounded=None if bounded is None else bounded.peak(at, results=False),
         unbounded=None if unbounded is None else unbounded.peak(at, results=False),
         call=unplanned if falls_back else whole,
         call_unplanned=unplanned,
         call_bounded=None if bounded is None else bounded.peak(at, results=True),
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
+        known_call=known_unplanned if falls_back else known,
+        known_unplanned=known_unplanned,
         peak=call_peak(outcome.unplanned, at, report.origins, outcome.operators),
         refused=bool(refused),
         falls_back=falls_back,

@@ -117,7 +117,7 @@ def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
         for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
             buffer["returned"] = placement.buffer.returned
-    document["reserved"] = _encoded(report.reserved, table)
+    document["reserved"] = _encoded(report.reserved or (), table)
     document["calls"] = _calls(report, table)
     names = sorted(table.symbols)
     document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]

@@ -3,14 +3,17 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.fitting import LARGEST, arena_proof, fit_function
 from symalloc.planner.memory_report.function_report import FunctionReport, function_report
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
+from symalloc.planner.memory_report.plan_outcome import PlanOutcome
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
+from symalloc.report.fit_text import fit_lines
 from symalloc.size.expr import Expr, constant, floordiv
-from tests.report.plan_samples import K, N, arena, arenas_alone, function, placed
+from tests.report.plan_samples import K, N, arena, arenas_alone, function, placed, timeline
 
 
 def report(*sizes: Expr, **upper: int) -> FunctionReport:
@@ -54,3 +57,33 @@ def test_declared_bounds_count_for_the_arena_alone() -> None:
     assert proof.smallest and proof.counterexample == {"n": 64}
     assert arena_proof(replace(bounded, upper={}), 64 * 64, Prover()).counterexample == {"n": 65}
     assert fit_function(bounded, 64 * 64, Prover()).arenas.largest[0].value == 64 < LARGEST
+
+
+def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
+    whole = timeline((64 * N + 64, 0, 1, "storage"), (64, 0, 1, "packed"))
+    cache = replace(whole.reservations[1], size=None)
+    known = report(64 * N + 64)
+    outcome = replace(known.outcome, planned=replace(whole, reservations=[whole.reservations[0], cache]))
+    doubtful = replace(known, outcome=outcome)
+    fit = fit_function(doubtful, 640, Prover())
+    assert [*fit_lines(fit)] == [
+        "main: fits 640 B (640 B)",
+        "  arenas: exactly when n <= 9 (proved)",
+        "    largest n: 9",
+        "  whole call: not proved: the size of `held1` is not known",
+        "    largest n: 9, by what is known",
+    ]
+    assert not fit.call.proof.holds and fit.call.proof.precondition is None
+    assert fit_function(doubtful, 2**80, Prover()).call.proof.verdict is Verdict.RUNTIME_CHECK
+    nowhere = fit_function(doubtful, 63, Prover()).call
+    assert nowhere.proof.verdict is Verdict.ALWAYS_INVALID
+
+
+def test_nothing_is_proved_of_a_function_that_calls_itself() -> None:
+    endless = replace(report(constant(64)), outcome=PlanOutcome(planned=Timeline(problem="it calls itself")))
+    fit = fit_function(endless, 640, Prover())
+    assert [line for line in fit_lines(fit) if "proved" in line] == [
+        "  arenas: not proved: it calls itself",
+        "  whole call: not proved: it calls itself",
+    ]
+    assert not arena_proof(endless, 640, Prover()).holds and endless.reserved is None
