@@ -94,7 +94,7 @@ class ChildProcess:
                 pass_fds=[theirs.fileno()],
             )
 
-    def begin(self, function: str, *arguments: object, tells: bool = False, **named: object) -> None:
+    def begin(self, function: str, /, *arguments: object, tells: bool = False, **named: object) -> None:
         """Send a job; file names are relative to the folder that this process is in now."""
         self._begins = os.fstat(self._printed.fileno()).st_size
         level = _LOGGER.getEffectiveLevel()
