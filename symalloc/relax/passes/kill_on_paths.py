@@ -9,10 +9,9 @@ emptied behind the If.  Other functions keep the kills that TVM gave them, and g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
+from itertools import chain
 
 import tvm
 from tvm import relax
@@ -21,8 +20,8 @@ from tvm.relax.analysis import free_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.register_lifetimes import Place, Where, last_uses
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, region_set
 from symalloc.program import ir
+from symalloc.program.types import holds_memory
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements, of_type
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
@@ -109,69 +108,43 @@ def _holds_memory(type_: TypeNode) -> bool:
     return type(type_) not in (relax.ShapeType, PrimType)
 
 
-# -- what each variable holds --------------------------------------------------------------------------------
+# -- functions with Ifs --------------------------------------------------------------------------------------
 
 
-def _holdings(analysis: FunctionAnalysis) -> Mapping[ir.Var, RegionSet]:
-    """By variable the allocations that it may hold, as a set of roots; what callers own is left out.
+def _is_dropped(instruction: ir.Instruction) -> bool:
+    """Return whether what an instruction binds may hold memory, and all who use it name it.
 
-    So is what a builtin of the machine makes, such as the heap of shapes: it is read in places that name no
-    variable of it.
+    What a builtin of the machine makes, such as the heap of shapes, is read in places that do not.
     """
-    points_to = analysis.points_to
-    own = region_set(
-        region.number
-        for region in points_to.regions
-        if not region.external and not _is_of_machine(region.instruction)
-    )
-    return {var: region_set(points_to.roots(points_to.regions_of(var))) & own for var in points_to.values}
-
-
-def _is_of_machine(instruction: ir.Instruction | None) -> bool:
-    handle: BindingNode | None = None if instruction is None else instruction.handle  # type: ignore[assignment]
-    return handle is not None and isinstance(handle.value, Call) and handle.value.op == _WITH_MACHINE
-
-
-# -- the kills -----------------------------------------------------------------------------------------------
+    handle: BindingNode = instruction.handle  # type: ignore[assignment]
+    of_machine = isinstance(handle.value, Call) and handle.value.op == _WITH_MACHINE
+    return holds_memory(instruction.var.type) and not of_machine
 
 
 @dataclass(slots=True, kw_only=True)
 class _KillWriter(BindingRewriter):
     """Writes one function.
 
-    `kills` holds the variables to drop at each place; the Ifs in `wrapped` yield tuples, so that no register
-    of a branch holds what they yield.  `variables` are TVM's, as far as they are bound already.
+    `kills` holds the variables to drop at each place; the Ifs among `all_dropped` yield tuples, so that no
+    register of a branch holds what they yield.  `variables` are TVM's, as far as they are bound already.
     """
 
     instructions: Mapping[int, ir.Instruction]
     kills: Mapping[Place, list[ir.Var]]
-    wrapped: Collection[ir.Var]
+    all_dropped: Collection[ir.Var]
     variables: dict[ir.Var, VarNode] = field(default_factory=dict)
 
     @classmethod
     def of(cls, analysis: FunctionAnalysis) -> _KillWriter:
-        """Plan the kills of what may be freed while, on some path, memory may still be taken."""
-        holds, starts = _holdings(analysis), analysis.cfg.starts
-
-        def held_by(variables: Collection[ir.Var]) -> RegionSet:
-            return reduce(or_, (holds.get(var, NO_REGIONS) for var in variables), NO_REGIONS)
-
-        ends: dict[Place, Sequence[ir.Var]] = {}
-        early = NO_REGIONS
-        for use in last_uses(analysis.cfg.function.body):
-            if use.allocates:
-                ends[use.place] = use.variables
-                held = held_by(use.variables) & ~early
-                early |= held & ~held_by(use.live) if held else NO_REGIONS
-        kills = {
-            place: sorted((v for v in ended if holds.get(v, NO_REGIONS) & early), key=starts.__getitem__)
-            for place, ended in ends.items()
-        }
-        ifs = (var for var, where in ends if where == "yielded by then")
+        """Plan the kills of what is used no more where, on some path, memory may still be taken."""
+        instructions = by_binding(analysis.cfg)
+        dropped = {one.var: i for i, one in enumerate(instructions.values()) if _is_dropped(one)}
+        uses = (use for use in last_uses(analysis.cfg.function.body) if use.allocates)
+        kills = {use.place: sorted(dropped.keys() & use.variables, key=dropped.__getitem__) for use in uses}
         return cls(
-            instructions=by_binding(analysis.cfg),
+            instructions=instructions,
             kills=kills,
-            wrapped=frozenset(var for var in ifs if holds.get(var, NO_REGIONS) & early),
+            all_dropped=frozenset(chain.from_iterable(kills.values())),
         )
 
     def function(self, function: relax.Function) -> relax.Function:
@@ -199,7 +172,7 @@ class _KillWriter(BindingRewriter):
         then = self.side(value.true_branch, var, "then", "yielded by then")
         otherwise = self.side(value.false_branch, var, "else", "yielded by else")
         chosen = relax.If(value.cond, then, otherwise, value.span)
-        if var not in self.wrapped:
+        if var not in self.all_dropped:
             return [relax.VarBinding(binding.var, self.builder.normalize(chosen))]
         carried = self.bind(f"{var.name}_carried", chosen)
         taken = relax.VarBinding(binding.var, self.builder.normalize(relax.TupleGetItem(carried.var, 0)))
@@ -209,7 +182,7 @@ class _KillWriter(BindingRewriter):
     def side(self, seq: relax.SeqExpr, var: ir.Var, start: Where, end: Where) -> relax.SeqExpr:
         """A branch, which first drops what only the other one, or the condition, needs."""
         body = self.sequence(seq, self.dropped((var, start)))
-        if var not in self.wrapped:
+        if var not in self.all_dropped:
             return body
         bindings, carried = self.carried(seq.body, self.dropped((var, end)))
         return self.builder.normalize(relax.SeqExpr([*body.blocks, relax.BindingBlock(bindings)], carried))
