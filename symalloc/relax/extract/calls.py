@@ -16,18 +16,25 @@ from symalloc.program import ir
 from symalloc.program.record import by_position
 from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import DType, TensorType, holds_memory, is_open
-from symalloc.relax.extract.context import VARIABLES, CallSite, Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.context import (
+    VARIABLES,
+    CallSite,
+    CommonFields,
+    Context,
+    Handler,
+    not_a_size,
+    takes,
+)
 from symalloc.relax.extract.heap_builtins import HEAP_BUILTINS, call_kernel
 from symalloc.relax.extract.shape_heap import slot_fault
-from symalloc.relax.extract.tir_to_expr import NotASizeError
-from symalloc.relax.extract.type_conversion import to_dtype
+from symalloc.relax.extract.tir_to_expr import NotASizeError, to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
 from symalloc.size.expr import ZERO, Expr, product
 
 _made_fresh = by_position(ir.AllocFresh)
 
 
-def translate_call(context: Context, head: Head, call: CallNode) -> ir.Instruction:
+def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.Instruction:
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
     site = CallSite(context, head, call, elements(call.args))
     rule = _CALLEES.get(type(call.op))
@@ -69,7 +76,7 @@ def _global(site: CallSite) -> ir.Instruction:
         context.heaps.forget(operands)
         head = site.head
         if is_open(head["var"].type):
-            head = context.known_head(head, module.result_of(name, operands))
+            head = context.known_head(head, context.result_of(name, operands))
         return ir.CallFunction(**head, name=name, arguments=operands)
     symbol = module.externs.get(name)
     if symbol is not None:

@@ -9,33 +9,40 @@ from typing import NoReturn, TypeAlias, TypedDict
 import tvm
 from tvm import relax, runtime
 from tvm.ir.prim import expr as prim
+from tvm_ffi import structural_equal
 
+from symalloc.analysis.argument_binding import bind_parameters
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
 from symalloc.program.source_map import NO_SPANS, SourceMap
 from symalloc.program.span import Span
 from symalloc.program.types import (
+    DType,
+    FunctionType,
     OpaqueType,
     ScalarType,
     ShapeType,
     StorageType,
     TensorType,
+    TupleType,
     Type,
     filled_in,
     is_open,
+    substituted,
 )
 from symalloc.relax.extract.shape_heap import HostFunctions, ShapeHeaps
-from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, truth_value
-from symalloc.relax.extract.type_conversion import Types
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, elements
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype, truth_value
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
 
 VARIABLES = (tvm.ir.Var, relax.DataflowVar)
 _MAX_CONSTANT_ELEMENTS = 64
+_MOST_SHOWN = 100  # characters of an extent
+_SHAPES = (relax.ShapeExpr, relax.ShapeType)
 
 
-class Head(TypedDict):
+class CommonFields(TypedDict):
     """The fields that every instruction has: `Instruction(**head, …)`."""
 
     var: ir.Var
@@ -43,19 +50,147 @@ class Head(TypedDict):
     handle: BindingNode | None
 
 
+class Types:
+    """Converts the types of one function; `devices` are the module's virtual devices in order."""
+
+    def __init__(self, form: TirToExpr, symbols: Symbols, devices: Sequence[Node] = ()) -> None:
+        self._form = form
+        self._symbols = symbols
+        self._devices = devices
+        self._known: dict[int, tuple[Node, Type]] = {}
+        self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
+        self._elements: dict[int, tuple[Node, DType | None]] = {}
+        self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
+        self._tensors: dict[tuple[object, ...], TensorType] = {}
+
+    def of(self, type_: TypeNode) -> Type:
+        """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
+        kind = type(type_)
+        if kind is relax.TensorType:
+            return self.tensor(type_)  # nearly every variable has one of its own, and equal ones are few
+        handle = type_.__chandle__()
+        found = self._known.get(handle)
+        if found is not None:
+            return found[1]
+        rule = _TYPES.get(kind)
+        result = OpaqueType() if rule is None else rule(self, type_)
+        self._known[handle] = (type_, result)
+        return result
+
+    def shape(self, shape: Node) -> tuple[Expr, ...]:
+        """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
+        handle = shape.__chandle__()
+        found = self._shapes.get(handle)
+        if found is None:
+            values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)
+            found = self._shapes[handle] = (shape, None if values is None else self.extents(values))
+        if found[1] is None:
+            raise NotASizeError("a shape whose extents are not known")
+        return found[1]
+
+    def know_shape(self, var: VarNode, extents: tuple[Expr, ...] | None) -> None:
+        """The shape variable `var` has these extents, whatever its type tells."""
+        self._shapes[var.__chandle__()] = (var, extents)
+
+    def shape_or_none(self, shape: Node | None) -> tuple[Expr, ...] | None:
+        """As `shape`, None where the extents are unknown or have no exact form."""
+        try:
+            return None if shape is None else self.shape(shape)
+        except NotASizeError:
+            return None
+
+    def inexact(self, shape: Node) -> str:
+        """The extent of a shape that has no exact form, and why; nothing where there is none."""
+        for node in elements(shape.values) if type(shape) is relax.ShapeExpr else ():
+            try:
+                self._form.expr(node)
+            except NotASizeError as reason:
+                text = str(node)
+                said = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+                return f"`{said}` has no exact form ({reason})"
+        return ""
+
+    def extents(self, values: Node) -> tuple[Expr, ...]:
+        """Each extent as an expression; raises NotASizeError.
+
+        Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
+        """
+        key = tuple([n.value if type(n) is prim.IntImm else (n.__chandle__(),) for n in elements(values)])
+        found = self._extents.get(key)
+        if found is None:
+            found = self._extents[key] = (values, tuple(map(self._form.expr, elements(values))))
+        return found[1]
+
+    def define(self, type_: TypeNode, origin: ir.Origin) -> frozenset[str]:
+        """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
+        if type(type_) is tvm.ir.TupleType:
+            return frozenset().union(*(self.define(field, origin) for field in type_.fields))
+        shape = type_.shape if type(type_) is relax.TensorType else type_
+        values = elements(shape.values) if type(shape) in _SHAPES and shape.values is not None else ()
+        names = {self._symbols.define(v, origin) for v in values if type(v) in VARIABLES}
+        return frozenset(name for name in names if name is not None)
+
+    # -- one rule a kind of type ----------------------------------------------------------------------------
+
+    def tensor(self, type_: TypeNode) -> TensorType:
+        """A TensorType of TVM."""
+        element, device = type_.dtype, type_.vdevice
+        dtype = None if element is None else self._element(element)
+        shape = self.shape_or_none(type_.shape)
+        ndim = type_.ndim if shape is None else len(shape)
+        key = (id(shape), id(dtype), ndim, None if device is None else device.__chandle__())
+        found = self._tensors.get(key)
+        if found is None:
+            found = self._tensors[key] = TensorType(
+                shape=shape,
+                dtype=dtype,
+                ndim=ndim if ndim >= 0 else None,
+                # by structure, for VDevice.same_as never returns
+                device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
+                scope="global" if device is None else str(device.memory_scope) or "global",
+            )
+        return found
+
+    def _element(self, type_: TypeNode) -> DType | None:
+        handle = type_.__chandle__()
+        found = self._elements.get(handle)
+        if found is None:
+            found = self._elements[handle] = (type_, to_dtype(type_.dtype))
+        return found[1]
+
+    def _shape_type(self, type_: TypeNode) -> ShapeType:
+        values, ndim = type_.values, type_.ndim
+        try:
+            extents = None if values is None else self.extents(values)
+        except NotASizeError:
+            extents = None
+        return ShapeType(values=extents, ndim=ndim if ndim >= 0 else None)
+
+    def _tuple(self, type_: TypeNode) -> TupleType:
+        return TupleType(fields=tuple([self.of(field) for field in elements(type_.fields)]))
+
+
+_TYPES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
+    relax.ShapeType: Types._shape_type,
+    tvm.ir.PrimType: lambda types, type_: ScalarType(value=None, dtype=types._element(type_)),
+    tvm.ir.TupleType: Types._tuple,
+    relax.FuncType: lambda *_: FunctionType(),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFacts:
     """The facts about a module that the extraction of its functions needs.
 
-    `functions` are the Relax functions, `externs` gives the symbol that an ExternFunc stands for, `symbols`
-    the kernels by the symbol that they are exported as.  `lowered`: whether operators were lowered to calls
-    already, so that a remaining R.reshape is a view and not a copy.  `handles`: instructions carry their
-    bindings.  `open_shapes`: a tensor may be placed whose extents are not known.  `host` are the PrimFuncs as
-    TVM has them; `result_of` gives the type of what a function returns for arguments.
+    `functions` are the Relax functions and `host` the PrimFuncs, both as TVM has them, `externs` gives the
+    symbol that an ExternFunc stands for, `symbols` the kernels by the symbol that they are exported as.
+    `lowered`: whether operators were lowered to calls already, so that a remaining R.reshape is a view and
+    not a copy.  `handles`: instructions carry their bindings.  `open_shapes`: a tensor may be placed whose
+    extents are not known.  `signatures` keeps what `Context.result_of` has found.
     """
 
     kernels: Mapping[str, ir.Kernel]
-    functions: frozenset[str]
+    functions: Mapping[str, Node]
     externs: Mapping[str, str] = field(default_factory=dict)
     symbols: Mapping[str, str] = field(default_factory=dict)
     lowered: bool = False
@@ -63,14 +198,17 @@ class ModuleFacts:
     handles: bool = False
     open_shapes: bool = False
     host: Mapping[str, Node] = field(default_factory=dict)
-    result_of: Callable[[str, Sequence[ir.Operand]], Type] = lambda name, arguments: OpaqueType()
+    signatures: dict[str, tuple[list[Type], Type]] = field(default_factory=dict)
 
 
 class Context:
     """State of the extraction of one function.
 
-    `out` is the list that instructions of the block under way are added to.
+    `out` is the list that instructions of the block under way are added to, `heaps` the shape heaps of its
+    body.
     """
+
+    heaps: ShapeHeaps
 
     def __init__(self, module: ModuleFacts, source_map: SourceMap = NO_SPANS) -> None:
         self.module = module
@@ -80,7 +218,6 @@ class Context:
         self.form = TirToExpr(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)
         self.host = HostFunctions(module.host, self.symbols.is_size)
-        self.heaps = ShapeHeaps()
         self.out: list[ir.Instruction] = []
         self._vars: dict[int, ir.Var] = {}
         self._constants: dict[int, tuple[Node, ir.Operand]] = {}
@@ -119,18 +256,31 @@ class Context:
             self.types.define(param.ty, ir.Origin.DIMENSION)
         return tuple([self.declare(param) for param in known])
 
-    def storage_head(self, head: Head) -> Head:
+    def result_of(self, name: str, arguments: Sequence[ir.Operand]) -> Type:
+        """The type of what a function of the module returns for arguments, over the symbols here.
+
+        VMShapeLower drops the shapes of what a call returns.
+        """
+        known = self.module.signatures
+        if name not in known:
+            callee, context = self.module.functions[name], Context(self.module)
+            declared = context.declare_parameters(callee.params)
+            known[name] = [param.type for param in declared], context.types.of(callee.ret_ty)
+        params, result = known[name]
+        return substituted(result, bind_parameters(params, arguments))
+
+    def storage_head(self, head: CommonFields) -> CommonFields:
         """`head` with a variable of a storage's type; one used before it is bound must stay what it is."""
         var = head["var"]
-        return head if var in self._early else Head({**head, "var": ir.Var(var.name, StorageType())})
+        return head if var in self._early else CommonFields({**head, "var": ir.Var(var.name, StorageType())})
 
-    def known_head(self, head: Head, known: Type) -> Head:
+    def known_head(self, head: CommonFields, known: Type) -> CommonFields:
         """`head` with the extents that its variable's type lacks, where `known` tells them."""
         var = head["var"]
         if not is_open(var.type) or var in self._early:
             return head
         filled = filled_in(var.type, known)
-        return head if filled is var.type else Head({**head, "var": ir.Var(var.name, filled)})
+        return head if filled is var.type else CommonFields({**head, "var": ir.Var(var.name, filled)})
 
     @property
     def unbound(self) -> tuple[ir.Var, ...]:
@@ -262,7 +412,7 @@ class Context:
             return None
 
     def not_understood(
-        self, head: Head, what: str, reads: Iterable[Node] = (), fault: SlotFault | None = None
+        self, head: CommonFields, what: str, reads: Iterable[Node] = (), fault: SlotFault | None = None
     ) -> ir.NotUnderstood:
         """The instruction for what is not verified; `reads` are TVM expressions."""
         known: list[ir.Operand] = []
@@ -285,7 +435,7 @@ class CallSite:
     """A call of TVM's with its arguments, and the fields of the instruction to make of it."""
 
     context: Context
-    head: Head
+    head: CommonFields
     call: CallNode
     arguments: Sequence[Node]
 

@@ -1,27 +1,34 @@
-"""A whole module at one stage of compilation."""
+"""A module at one stage of compilation as a program: its functions, their blocks and bindings in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 
-from tvm import ir, relax, tirx
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
 
-from symalloc.analysis.argument_binding import bind_parameters
-from symalloc.program.ir import Function, Kernel, Operand, Program, Var
+from symalloc.program import ir
+from symalloc.program.operands import type_of
+from symalloc.program.record import by_position
 from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap, Step
-from symalloc.program.span import Source
-from symalloc.program.types import OpaqueType, Type, substituted
-from symalloc.relax.extract.calls import MEMORY_OPERATORS
-from symalloc.relax.extract.context import Context, ModuleFacts
-from symalloc.relax.extract.extract_function import extract_function
+from symalloc.program.span import Source, Span
+from symalloc.program.types import StorageType, TupleType, filled_in, is_open
+from symalloc.relax.extract.calls import MEMORY_OPERATORS, translate_call
+from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
+from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.kernel_body import extract_kernel
-from symalloc.relax.ir_types import Node, bindings_in
+from symalloc.relax.extract.shape_heap import ShapeHeaps, slot_fault
+from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, span_given
+from symalloc.size.expr import Expr
+
+_made_alias = by_position(ir.Alias)
 
 
 def extract(
-    mod: ir.IRModule,
+    mod: tvm.IRModule,
     *,
     name: str,
     stage: str = "as-is",
@@ -29,7 +36,7 @@ def extract(
     line: int | None = None,
     handles: bool = False,
     open_shapes: bool = False,
-) -> Program:
+) -> ir.Program:
     """The memory program of `mod`.
 
     `name` is the module's name in its file; `stage` says after which pass it was read.  With `source`, the
@@ -45,7 +52,9 @@ def extract(
     return replace(found, source=source)
 
 
-def extract_numbered(mod: ir.IRModule, *, name: str, stage: str, file: str, pickles: bool = False) -> Program:
+def extract_numbered(
+    mod: tvm.IRModule, *, name: str, stage: str, file: str, pickles: bool = False
+) -> ir.Program:
     """The memory program of `mod`, its spans numbers of bindings: its `source` finds them in the script of
     `mod` when it is asked.
 
@@ -63,81 +72,291 @@ def extract_numbered(mod: ir.IRModule, *, name: str, stage: str, file: str, pick
         return str(mod.script(show_meta=False))
 
     program = _program(mod, name, stage, numbers)
-    text = script() if pickles else script
-    return replace(program, source=PrintedScript(script=text, file=file, origin=stage, steps=steps))
+    source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, steps=steps)
+    return replace(program, source=source)
 
 
 def _program(
-    mod: ir.IRModule,
+    mod: tvm.IRModule,
     name: str,
     stage: str,
     maps: Callable[[str], SourceMap],
     *,
     handles: bool = False,
     open_shapes: bool = False,
-) -> Program:
-    kinds = {variable.name_hint: function for variable, function in mod.functions.items()}
-    kernels = {n: extract_kernel(n, f) for n, f in kinds.items() if isinstance(f, tirx.PrimFunc)}
-    relax_functions = {n: f for n, f in kinds.items() if isinstance(f, relax.Function)}
+) -> ir.Program:
+    defined = {variable.name_hint: function for variable, function in mod.functions.items()}
+    functions = {n: f for n, f in defined.items() if isinstance(f, relax.Function)}
+    host = {n: f for n, f in defined.items() if isinstance(f, tirx.PrimFunc)}
+    kernels = {n: extract_kernel(n, f) for n, f in host.items()}
     module = ModuleFacts(
         kernels=kernels,
-        functions=frozenset(relax_functions),
-        externs={n: str(f.global_symbol) for n, f in kinds.items() if isinstance(f, relax.ExternFunc)},
-        symbols={_symbol(f): n for n, f in kinds.items() if n in kernels and _symbol(f)},
-        lowered=any(_is_lowered(f.body, kernels) for f in relax_functions.values()),
-        devices=_devices(mod),
+        functions=functions,
+        externs={n: str(f.global_symbol) for n, f in defined.items() if isinstance(f, relax.ExternFunc)},
+        symbols={
+            str(f.attrs["global_symbol"]): n for n, f in host.items() if "global_symbol" in (f.attrs or {})
+        },
+        lowered=any(_is_lowered(f.body, kernels) for f in functions.values()),
+        devices=tuple(mod.global_infos["vdevice"]) if "vdevice" in mod.global_infos else (),
         handles=handles,
         open_shapes=open_shapes,
-        host={n: kinds[n] for n in kernels},
+        host=host,
     )
-    facts = replace(module, result_of=_result_types(relax_functions, module))
-    devices = tuple(str(device.target.kind.name) for device in facts.devices)
-    functions: dict[str, Function] = {}
-    for function_name, function in relax_functions.items():
-        functions[function_name] = extract_function(function_name, function, facts, maps(function_name))
-    return Program(name=name, functions=functions, kernels=kernels, stage=stage, devices=devices)
+    return ir.Program(
+        name=name,
+        functions={n: FunctionExtractor(module, maps(n)).run(n, f) for n, f in functions.items()},
+        kernels=kernels,
+        stage=stage,
+        devices=tuple(str(device.target.kind.name) for device in module.devices),
+    )
 
 
-def _result_types(
-    functions: Mapping[str, Node], module: ModuleFacts
-) -> Callable[[str, Sequence[Operand]], Type]:
-    """The type of what a function returns for arguments, over the caller's symbols: VMShapeLower drops the
-    shapes of what a call returns.
-    """
-
-    @cache
-    def signature(name: str) -> tuple[tuple[Var, ...], Type]:
-        context = Context(module)
-        params = context.declare_parameters(functions[name].params)
-        return params, context.types.of(functions[name].ret_ty)
-
-    def result_of(name: str, arguments: Sequence[Operand]) -> Type:
-        if name not in functions:
-            return OpaqueType()
-        params, result = signature(name)
-        return substituted(result, bind_parameters([param.type for param in params], arguments))
-
-    return result_of
-
-
-def _symbol(function: Node) -> str:
-    """The symbol that a kernel is exported as; empty for a private one."""
-    return str((function.attrs or {}).get("global_symbol", ""))
-
-
-def _devices(mod: ir.IRModule) -> tuple[Node, ...]:
-    return tuple(mod.global_infos["vdevice"]) if "vdevice" in mod.global_infos else ()
-
-
-def _is_lowered(body: Node, kernels: Mapping[str, Kernel]) -> bool:
+def _is_lowered(body: Node, kernels: Mapping[str, ir.Kernel]) -> bool:
     """Return whether a function holds memory operators or direct kernel calls."""
     for binding in bindings_in(body):
         value = binding.value
-        if type(value) is not ir.Call:
-            continue
-        op = value.op
-        if type(op) is ir.Op and op.name in MEMORY_OPERATORS:
+        op: Node = value.op if type(value) is tvm.ir.Call else value
+        if type(op) is tvm.ir.Op and op.name in MEMORY_OPERATORS:
             return True
-        if type(op) is ir.GlobalVar and op.name_hint in kernels:
+        if type(op) is tvm.ir.GlobalVar and op.name_hint in kernels:
             return True
     return False
+
+
+class FunctionExtractor(Context):
+    """Walks one function.  Invariant: a variable is declared before anything that uses it is translated."""
+
+    def run(self, name: str, function: Node) -> ir.Function:
+        """The whole function; what is not understood becomes an instruction that says so."""
+        self.heaps = ShapeHeaps(function.body)
+        params = self.declare_parameters(function.params)
+        signature = dict(self.symbols.original)
+        body = self._block(function.body)
+        # variables that nothing binds are said to be so at the start
+        said = [
+            ir.NotUnderstood(var=var, what=f"the variable `{var.name}`, which nothing defines")
+            for var in self.unbound
+        ]
+        attributes: Mapping[str, Node] = function.attrs or {}
+        return ir.Function(
+            name=name,
+            params=params,
+            body=replace(body, instructions=(*said, *body.instructions)) if said else body,
+            result_type=self.types.of(function.ret_ty),
+            symbols=self.symbols.origins,
+            private="global_symbol" not in attributes,
+            declared_upper=_declared(attributes, "tir_var_upper_bound", signature),
+            declared_lower=_declared(attributes, "tir_non_negative_var", signature)
+            | _declared(attributes, "tir_var_lower_bound", signature),
+            span=self.source_map.definition,
+            result_span=self.source_map.result,
+        )
+
+    # -- blocks ---------------------------------------------------------------------------------------------
+
+    def _block(self, body: Node) -> ir.Block:
+        outer, self.out = self.out, []
+        result = self._sequence(body)
+        block = ir.Block(instructions=tuple(self.out), result=result)
+        self.out = outer
+        return block
+
+    def _sequence(self, body: Node) -> ir.Operand:
+        if type(body) is not relax.SeqExpr:
+            return self._value_operand(body)
+        for block in elements(body.blocks):
+            for binding in elements(block.bindings):
+                self._binding(binding)
+        return self._value_operand(body.body)
+
+    def _value_operand(self, node: Node) -> ir.Operand:
+        """The value that a block yields; one that is no operand is bound to a variable of its own."""
+        try:
+            return self.operand(node)
+        except NotASizeError:
+            return self._bind_temporary(node)
+
+    def literal(self, node: Node) -> ir.Operand:
+        """As Context.literal; calls, tuple fields, branches and sequences are bound first."""
+        kind = type(node)
+        if kind in _COMPUTED or (kind is tvm.ir.Call and type(node.ty) is not tvm.ir.PrimType):
+            return self._bind_temporary(node)
+        return super().literal(node)
+
+    def _bind_temporary(self, node: Node) -> ir.Operand:
+        """Binds a value that has no variable in the module."""
+        head = CommonFields(var=ir.Var("_", self.types.of(node.ty)), span=None, handle=None)
+        self.out.append(self._translate(head, node))
+        return self.out[-1].var
+
+    # -- bindings -------------------------------------------------------------------------------------------
+
+    def _binding(self, binding: BindingNode) -> None:
+        if type(binding) is relax.MatchCast:
+            self._match_cast(binding)
+            return
+        value, var = binding.value, binding.var
+        type_ = var.ty
+        span = self._span_of(var, value)
+        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
+            return
+        declared = self.declare(var, type_)
+        made = self._translate(self._head(declared, span, binding), value)
+        self.out.append(made)
+        if made.var is not declared:
+            self.retype(var, made.var)
+        if type(made) is ir.CallOperator and made.name == "relax.null_value":
+            self.note_null(var)
+
+    def _span_of(self, var: VarNode, value: Node) -> Span | None:
+        if self.source_map is NO_SPANS:
+            return None
+        if type(value) is relax.If:
+            return self.source_map.span_of_if()
+        return self.source_map.span_of(str(var.name), span_given(value))
+
+    def _head(self, var: ir.Var, span: Span | None, binding: BindingNode) -> CommonFields:
+        return {"var": var, "span": span, "handle": binding if self.handles else None}
+
+    def _match_cast(self, binding: BindingNode) -> None:
+        span = self._span_of(binding.var, binding.value)
+        source = self._value_operand(binding.value)
+        if self.heaps.lowered:
+            self._checked_before(binding, span, source)
+            return
+        defines = self.types.define(binding.ty, ir.Origin.CAST)
+        target = self.types.of(binding.ty)
+        if isinstance(source, ir.Scalar) and source.value is not None:
+            self.symbols.bind(binding.var, source.value)
+        head = self._head(self.declare(binding.var), span, binding)
+        self.out.append(ir.MatchCast(**head, source=source, target=target, defines=defines))
+
+    def _checked_before(self, binding: BindingNode, span: Span | None, source: ir.Operand) -> None:
+        """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
+        var, known = self.declare(binding.var), type_of(source)
+        given = filled_in(known, var.type) if type(known) is type(var.type) else var.type
+        head = self._head(ir.Var(var.name, given), span, binding)
+        self.retype(binding.var, head["var"])
+        self.out.append(ir.Alias(**head, source=source))
+
+    def _bind_scalar(self, binding: BindingNode, span: Span | None) -> bool:
+        """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
+        var, value = binding.var, binding.value
+        try:
+            form, computed = self._computed(value)
+            if str(var.ty.dtype) == "bool":
+                self.symbols.bind_flag(var, form.condition(computed))
+                source = ir.Scalar(None)
+            else:
+                bound = made_number(self, value) if _makes_number(value) else form.expr(computed)
+                self.symbols.bind(var, bound)
+                source = ir.Scalar(bound)
+        except NotASizeError as reason:
+            return self._bind_unknown_slot(binding, span, reason)
+        self.out.append(ir.Alias(**self._head(self.declare(var), span, binding), source=source))
+        return True
+
+    def _bind_unknown_slot(self, binding: BindingNode, span: Span | None, reason: NotASizeError) -> bool:
+        """A scalar out of a slot of which nothing is known is no free symbol; False for any other value."""
+        if not _makes_number(binding.value):
+            return False
+        self.symbols.bind_unknown(binding.var)
+        head = self._head(self.declare(binding.var), span, binding)
+        fault = slot_fault(reason, MAKE_PRIM_VALUE)
+        self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", fault=fault))
+        return True
+
+    def _computed(self, value: Node) -> tuple[TirToExpr, Node]:
+        """A scalar that the program computes, and the form of its expression; raises NotASizeError."""
+        called: Node = value.op if type(value) is tvm.ir.Call else value
+        if type(called) is tvm.ir.GlobalVar and called.name_hint in self.module.kernels:
+            return self.host.returned(called.name_hint, self._numbers(value.args))
+        return self.form, value
+
+    def _numbers(self, nodes: Node) -> list[Expr]:
+        return [
+            truth_value(self.form.condition(node)) if str(node.ty.dtype) == "bool" else self.form.expr(node)
+            for node in nodes
+        ]
+
+    # -- values ---------------------------------------------------------------------------------------------
+
+    def _translate(self, head: CommonFields, value: Node) -> ir.Instruction:
+        try:
+            return _VALUES.get(type(value), FunctionExtractor._alias)(self, head, value)
+        except NotASizeError as reason:
+            return self.not_understood(head, str(reason), getattr(value, "fields", ()))
+
+    def _alias(self, head: CommonFields, value: Node) -> ir.Instruction:
+        source = self.operand(value)
+        if isinstance(source, ir.Var) and isinstance(source.type, StorageType):
+            head = self.storage_head(head)
+        if is_open(head["var"].type):
+            head = self.known_head(head, type_of(source))
+        return _made_alias(*head.values(), source)
+
+    def _tuple(self, head: CommonFields, value: Node) -> ir.Instruction:
+        fields = self.operands(elements(value.fields))
+        head = self.known_head(head, TupleType(fields=tuple(map(type_of, fields))))
+        return ir.MakeTuple(**head, fields=fields)
+
+    def _field(self, head: CommonFields, value: Node) -> ir.Instruction:
+        source, index = self.operand(value.tuple_value), int(value.index)
+        kind = type_of(source)
+        if isinstance(kind, TupleType) and 0 <= index < len(kind.fields):
+            head = self.known_head(head, kind.fields[index])
+        return ir.TakeField(**head, source=source, index=index)
+
+    def _local_function(self, head: CommonFields, value: Node) -> ir.Instruction:
+        """A closure reads what it captures; one that calls itself does not capture itself."""
+        made = self.not_understood(head, "a local function (a closure)", relax.analysis.free_vars(value))
+        return replace(made, reads=tuple(read for read in made.reads if read is not made.var))
+
+    def _sequence_value(self, head: CommonFields, value: Node) -> ir.Instruction:
+        return ir.Alias(**head, source=self._sequence(value))
+
+    def _if(self, head: CommonFields, value: Node) -> ir.Instruction:
+        test, condition = self.operand(value.cond), self.condition(value.cond)
+        before = self.heaps.saved()
+        with self.source_map.branch(taken=True):
+            then = self._block(value.true_branch)
+        behind_then, self.heaps.slots = self.heaps.slots, before
+        with self.source_map.branch(taken=False):
+            otherwise = self._block(value.false_branch)
+        self.heaps.join(behind_then)
+        yielded = type_of(then.result)
+        if yielded == type_of(otherwise.result):
+            head = self.known_head(head, yielded)
+        return ir.If(**head, condition=condition, test=test, then=then, otherwise=otherwise)
+
+
+def _makes_number(value: Node) -> bool:
+    if type(value) is not tvm.ir.Call or type(value.op) is not relax.ExternFunc:
+        return False
+    return bool(value.op.global_symbol == MAKE_PRIM_VALUE)
+
+
+def _declared(attributes: Mapping[str, Node], key: str, signature: Mapping[str, str]) -> dict[str, int]:
+    """The bounds that an attribute declares, by our names for the symbols of the signature.
+
+    What is no integer, which TVM's planner refuses, declares nothing.
+    """
+    bounds = attributes.get(key)
+    if key == "tir_non_negative_var":
+        given = dict.fromkeys(bounds, 0) if isinstance(bounds, tvm_ffi.Array) else {}
+    else:
+        given = dict(bounds.items()) if isinstance(bounds, tvm_ffi.Map) else {}
+    numbers = {str(name): int(value) for name, value in given.items() if isinstance(value, int | tirx.IntImm)}
+    return {ours: numbers[theirs] for ours, theirs in signature.items() if theirs in numbers}
+
+
+_VALUES: Mapping[type, Callable[[FunctionExtractor, CommonFields, Node], ir.Instruction]] = {
+    tvm.ir.Call: translate_call,
+    tvm.ir.Tuple: FunctionExtractor._tuple,
+    tvm.ir.TupleGetItem: FunctionExtractor._field,
+    relax.If: FunctionExtractor._if,
+    relax.SeqExpr: FunctionExtractor._sequence_value,
+    relax.Function: FunctionExtractor._local_function,
+}
+# what may stand as an argument only in modules that are not in normal form
+_COMPUTED = frozenset({tvm.ir.TupleGetItem, relax.If, relax.SeqExpr, relax.Function})

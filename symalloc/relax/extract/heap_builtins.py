@@ -10,13 +10,14 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.record import by_position
 from symalloc.program.types import DType, ShapeType, TensorType
-from symalloc.relax.extract.context import CallSite, Context, Handler, Head, not_a_size, takes
+from symalloc.relax.extract.context import CallSite, CommonFields, Context, Handler, not_a_size, takes
 from symalloc.relax.extract.shape_heap import (
     ALLOCATES,
     MAKE_NUMBER,
     MATCH_NUMBER,
     MATCH_SLOT,
     MATCH_STORE,
+    UNKNOWN_SLOT,
     Code,
     UnwrittenSlotError,
     extents_given,
@@ -33,7 +34,6 @@ from symalloc.size.expr import Expr, constant, symbol
 MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
 _made_call = by_position(ir.CallKernel)
 _SLOT = DType("int64", 64)
-_UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
 
 
 @takes(1)
@@ -42,7 +42,7 @@ def _alloc_heap(site: CallSite) -> ir.Instruction:
     count = site.constant(0, "a number of slots")
     var = ir.Var(site.var.name, TensorType(shape=(constant(count),), dtype=_SLOT))
     site.context.heaps.make(var, count)
-    return ir.Alias(**Head({**site.head, "var": var}), source=ir.TextLiteral("shape heap"))
+    return ir.Alias(**CommonFields({**site.head, "var": var}), source=ir.TextLiteral("shape heap"))
 
 
 @takes(4)
@@ -131,9 +131,9 @@ def _make_shape(site: CallSite) -> ir.Instruction:
     found = [_made(site.context, heap, pair) for pair in pairs]
     extents = tuple([extent for extent in found if extent is not None])
     if len(extents) < count:
-        not_a_size(_UNKNOWN_SLOT)
+        not_a_size(UNKNOWN_SLOT)
     var = ir.Var(site.var.name, ShapeType(values=extents, ndim=count))
-    return ir.Alias(**Head({**site.head, "var": var}), source=ir.ShapeValue(extents))
+    return ir.Alias(**CommonFields({**site.head, "var": var}), source=ir.ShapeValue(extents))
 
 
 def _made(context: Context, heap: ir.Operand, pair: Code) -> Expr | None:
@@ -147,7 +147,7 @@ def made_number(context: Context, call: CallNode) -> Expr:
         not_a_size(f"{len(arguments)} arguments where 3 are needed")
     found = _made(context, context.operand(arguments[0]), Code(*_numbers(context, arguments[1:])))
     if found is None:
-        raise NotASizeError(_UNKNOWN_SLOT)
+        raise NotASizeError(UNKNOWN_SLOT)
     return found
 
 

@@ -16,8 +16,7 @@ from symalloc.program.ir import BufferLayout, Kernel, KernelBuffer, KernelScalar
 from symalloc.program.record import DeferredTuple
 from symalloc.relax.extract.kernel_exits import LEAVING
 from symalloc.relax.extract.kernel_walk import kernel_accesses
-from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr
-from symalloc.relax.extract.type_conversion import to_dtype
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr

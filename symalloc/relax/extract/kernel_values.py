@@ -12,8 +12,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import KernelBuffer
 from symalloc.relax.extract.kernel_exits import KernelScope
-from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr
-from symalloc.relax.extract.type_conversion import to_dtype
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, product

@@ -21,8 +21,8 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, Type
 from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
-from symalloc.relax.ir_types import Node, PrimNode, bindings_in, elements
-from symalloc.size.condition import Condition, ne
+from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements
+from symalloc.size.condition import ne
 from symalloc.size.expr import Expr
 
 CHECKS = frozenset({tirx.IfThenElse, tirx.AssertStmt})
@@ -36,6 +36,7 @@ class Garbage(Enum):
 
 
 UNWRITTEN: Final = Garbage.UNWRITTEN
+UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
 Slot: TypeAlias = Expr | Garbage | None
 Slots: TypeAlias = list[Slot]
 """What the slots of a shape heap hold; None for one of which nothing is known."""
@@ -61,14 +62,6 @@ class UnwrittenSlotError(WrongSlotError):
         super().__init__("a slot of the shape heap that nothing has written", SlotFault(slot=slot))
 
 
-class MissingSlotError(WrongSlotError):
-    """A slot is loaded or `stored` of a shape heap that has `size` slots, which are too few."""
-
-    def __init__(self, slot: int, size: int, *, stored: bool) -> None:
-        fault = SlotFault(slot=slot, size=size, stored=stored)
-        super().__init__(f"slot {slot} of a shape heap that has {size}", fault)
-
-
 class HostFunctions:
     """The PrimFuncs of a module by name, evaluated on expressions.
 
@@ -78,27 +71,16 @@ class HostFunctions:
     def __init__(self, functions: Mapping[str, Node], nonnegative: Callable[[str], bool]) -> None:
         self._functions, self._nonnegative = functions, nonnegative
 
-    def number(self, name: str, arguments: Sequence[Expr]) -> Expr:
-        """The integer that the function `name` returns; raises NotASizeError."""
-        form, value = self._returned(name, arguments)
-        return form.expr(value)
-
-    def flag(self, name: str, arguments: Sequence[Expr]) -> Condition:
-        """The condition that the function `name` returns; raises NotASizeError."""
-        form, value = self._returned(name, arguments)
-        return form.condition(value)
-
-    def _returned(self, name: str, arguments: Sequence[Expr]) -> tuple[TirToExpr, PrimNode]:
+    def returned(self, name: str, arguments: Sequence[Expr]) -> tuple[TirToExpr, PrimNode]:
+        """The expression that the function `name` returns, and its form; raises NotASizeError."""
         function = self._functions.get(name)
         if function is None:
             raise NotASizeError(f"`{name}`, which is no PrimFunc of the module")
         params, body = list(function.params), function.body
         if type(body) is not tirx.Return or len(params) != len(arguments):
             raise NotASizeError(f"`{name}`, which does more than return a number")
-        values = {p.__chandle__(): value for p, value in zip(params, arguments, strict=True)}
-        resolve = _among(values)
-        form = TirToExpr(resolve, lambda var: ne(resolve(var), 0), nonnegative=self._nonnegative)
-        return form, body.value
+        resolve = _among({p.__chandle__(): value for p, value in zip(params, arguments, strict=True)})
+        return TirToExpr(resolve, lambda var: ne(resolve(var), 0), self._nonnegative), body.value
 
     def computes_slots(self, name: str, count: int) -> bool:
         """Return whether the function `name` takes a heap of `count` slots, and only checks them and stores
@@ -108,32 +90,53 @@ class HostFunctions:
         params = list(function.params)
         if len(params) != 1 or type(params[0].ty) is not BufferType:
             return False
-        if [_number(extent) for extent in params[0].ty.shape] != [count]:
+        if [constant_extent(extent) for extent in params[0].ty.shape] != [count]:
             return False
         statements = _statements(function.body)
         stores = [s for s in statements if type(s) not in CHECKS]
         if not all(_stores_slot(s, params[0], count) for s in stores):
             return False
-        return len(stores) == len(statements) or _stores_only(function, len(stores))
+        if len(stores) == len(statements):
+            return True
+        accesses, key = buffer_accesses(function.body), params[0].__chandle__()
+        if accesses.leaves_early or not accesses.only_accessed(key):
+            return False
+        return accesses.stores[key] == len(stores)
 
     def store(self, name: str, slots: Slots) -> None:
         """Carry out the stores of the function `name` on `slots`, in order."""
-        run = _SlotStores(slots, self._nonnegative)
+        loaded = set[int]()
+
+        def load(node: PrimNode) -> Expr:
+            index = _slot_index(node)
+            value = slots[index] if index is not None and 0 <= index < len(slots) else None
+            if index is None or value is None:
+                raise NotASizeError(UNKNOWN_SLOT)
+            if isinstance(value, Garbage):
+                raise UnwrittenSlotError(index)
+            loaded.add(index)
+            return value
+
+        form = TirToExpr(_among({}), nonnegative=self._nonnegative, load=load)
         for statement in _statements(self._functions[name].body):
-            if type(statement) not in CHECKS:
-                run.store(statement)
-
-
-def _stores_only(function: tirx.PrimFunc, count: int) -> bool:
-    """Return whether a function of a heap stores into it `count` times, and else only loads from it."""
-    accesses, key = buffer_accesses(function.body), function.params[0].__chandle__()
-    return accesses.only_accessed(key) and accesses.stores[key] == count and not accesses.leaves_early
+            if type(statement) in CHECKS:
+                continue
+            index = _slot_index(statement) or 0
+            try:
+                slots[index] = form.expr(statement.value)
+            except UnwrittenSlotError:
+                slots[index] = UNWRITTEN
+            except NotASizeError:
+                slots[index] = None
+            if index in loaded:  # what was loaded before it is stored is read anew
+                loaded.clear()
+                form = TirToExpr(_among({}), nonnegative=self._nonnegative, load=load)
 
 
 def _stores_slot(statement: Node, heap: Node, count: int) -> bool:
     if type(statement) is not tirx.BufferStore or not statement.buffer.same_as(heap):
         return False
-    index = _slot_index(statement.indices)
+    index = _slot_index(statement)
     return index is not None and 0 <= index < count
 
 
@@ -151,46 +154,8 @@ def _among(values: Mapping[int, Expr]) -> Callable[[PrimNode], Expr]:
     return resolve
 
 
-class _SlotStores:
-    """Evaluates stores one after the other; a slot that was loaded before it is stored is read anew."""
-
-    def __init__(self, slots: Slots, nonnegative: Callable[[str], bool]) -> None:
-        self.slots, self._nonnegative = slots, nonnegative
-        self._loaded: set[int] = set()
-        self._form = self._fresh_form()
-
-    def _fresh_form(self) -> TirToExpr:
-        self._loaded.clear()
-        return TirToExpr(_among({}), nonnegative=self._nonnegative, load=self._load)
-
-    def store(self, statement: Node) -> None:
-        index = _slot_index(statement.indices) or 0
-        try:
-            self.slots[index] = self._form.expr(statement.value)
-        except UnwrittenSlotError:
-            self.slots[index] = UNWRITTEN
-        except NotASizeError:
-            self.slots[index] = None
-        if index in self._loaded:
-            self._form = self._fresh_form()
-
-    def _load(self, node: PrimNode) -> Expr:
-        index = _slot_index(node.indices)
-        value = self.slots[index] if index is not None and 0 <= index < len(self.slots) else None
-        if index is None or value is None:
-            raise NotASizeError("a slot of the shape heap of which nothing is known")
-        if isinstance(value, Garbage):
-            raise UnwrittenSlotError(index)
-        self._loaded.add(index)
-        return value
-
-
-def _slot_index(indices: Node) -> int | None:
-    return _number(indices[0]) if len(indices) == 1 else None
-
-
-def _number(node: Node) -> int | None:
-    return int(node.value) if type(node) is tirx.IntImm else None
+def _slot_index(access: Node) -> int | None:
+    return constant_extent(access.indices[0]) if len(access.indices) == 1 else None
 
 
 # the codes of match_shape and make_shape in TVM's src/runtime/vm/builtin.cc
@@ -217,28 +182,28 @@ class ShapeHeaps:
     work.  `lowered`: VMShapeLower has run.
     """
 
+    body: Node
     slots: dict[ir.Operand, Slots] = field(default_factory=dict)
-    body: Node | None = None
     lowered: bool = False
     _casts: dict[int, list[Node]] | None = None
 
     def next_cast(self, value: Node) -> Node | None:
         """The type of the R.match_cast that the next match_shape of `value` stands for."""
         if self._casts is None:
-            self._casts = {} if self.body is None else casts_in(self.body)
+            self._casts = {}
+            for binding in bindings_in(self.body):
+                if type(binding) is relax.MatchCast:
+                    self._casts.setdefault(binding.value.__chandle__(), []).append(binding.ty)
         types = self._casts.get(value.__chandle__())
         return types.pop(0) if types else None
 
     def make(self, var: ir.Var, size: int) -> None:
         """A heap of `size` slots that nothing has written yet, unless it may be written by another name."""
-        seen = self.body is not None and not _gets_other_names(self.body)
-        self.slots[var] = [UNWRITTEN if seen else None] * size
+        self.slots[var] = [None if _gets_other_names(self.body) else UNWRITTEN] * size
         self.lowered = True
 
     def load(self, heap: ir.Operand, slot: int) -> Expr | None:
-        """The expression in a slot, None where it is not known; raises UnwrittenSlotError and
-        MissingSlotError.
-        """
+        """The expression in a slot, None where it is not known; raises WrongSlotError."""
         slots = self._with(heap, slot)
         found = None if slots is None else slots[slot]
         if isinstance(found, Garbage):
@@ -246,7 +211,7 @@ class ShapeHeaps:
         return found
 
     def store(self, heap: ir.Operand, slot: int, value: Slot) -> None:
-        """Put an expression into a slot; raises MissingSlotError."""
+        """Put an expression into a slot; raises WrongSlotError."""
         slots = self._with(heap, slot, stored=True)
         if slots is not None:
             slots[slot] = value
@@ -255,7 +220,8 @@ class ShapeHeaps:
         """The slots of a heap, which must have `slot`: what stands behind it is other memory."""
         slots = self.slots.get(heap)
         if slots is not None and not 0 <= slot < len(slots):
-            raise MissingSlotError(slot, len(slots), stored=stored)
+            fault = SlotFault(slot=slot, size=len(slots), stored=stored)
+            raise WrongSlotError(f"slot {slot} of a shape heap that has {len(slots)}", fault)
         return slots
 
     def forget(self, operands: Sequence[ir.Operand]) -> None:
@@ -267,10 +233,6 @@ class ShapeHeaps:
     def saved(self) -> dict[ir.Operand, Slots]:
         """A copy of what all slots hold."""
         return {var: list(slots) for var, slots in self.slots.items()}
-
-    def restore(self, saved: Mapping[ir.Operand, Slots]) -> None:
-        """Go back to what `saved` gave."""
-        self.slots = {var: list(slots) for var, slots in saved.items()}
 
     def join(self, other: Mapping[ir.Operand, Slots]) -> None:
         """Keep what the slots hold here and at the end of the `other` branch alike."""
@@ -308,17 +270,8 @@ def _handed_on(value: Node) -> Iterable[Node]:
     return (value, *getattr(value, "fields", ()), getattr(value, "body", value))
 
 
-def casts_in(body: Node) -> dict[int, list[Node]]:
-    """The types that R.match_cast gives each value, by the value's address, in the order of the bindings."""
-    found: dict[int, list[Node]] = {}
-    for binding in bindings_in(body):
-        if type(binding) is relax.MatchCast:
-            found.setdefault(binding.value.__chandle__(), []).append(binding.ty)
-    return found
-
-
 def is_of_cast(context: Node) -> bool:
-    """Return whether the last argument of a match_shape says that it stands for an R.match_cast."""
+    """Return whether `context`, the last argument of a match_shape, says that it is an R.match_cast's."""
     return type(context) is tvm.ir.StringImm and str(context.value).startswith(_OF_CAST)
 
 
@@ -341,10 +294,10 @@ def pairs_of(numbers: Sequence[int], count: int) -> list[Code]:
 
 def extents_given(source: ir.Operand) -> tuple[Expr, ...] | None:
     """The extents of a tensor or shape; None where they are not known."""
-    kind = type_of(source)
-    return (
-        kind.shape if isinstance(kind, TensorType) else kind.values if isinstance(kind, ShapeType) else None
-    )
+    match type_of(source):
+        case TensorType(shape=extents) | ShapeType(values=extents):
+            return extents
+    return None
 
 
 def matched_type(source: ir.Operand, extents: tuple[Expr, ...]) -> Type:

@@ -14,6 +14,7 @@ from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import Origin
+from symalloc.program.types import DType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.relax.ir_types import Node, PrimNode, VarNode
 from symalloc.size.choice import maximum, minimum, select
@@ -38,6 +39,7 @@ from symalloc.size.sign import Signs
 
 Made = TypeVar("Made", Expr, Condition)
 _MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders
+_DTYPES: dict[str, DType] = {}
 _SIZES = (Origin.DIMENSION, Origin.CAST, Origin.LOOP)
 
 
@@ -248,6 +250,17 @@ def truth_value(condition: Condition) -> Expr:
     """1 where `condition` holds, 0 where it does not; of a boolean variable the symbol itself."""
     bare = condition.expr if isinstance(condition, Relation) and condition.operator == "!=" else None
     return select(condition, ONE, ZERO) if bare is None or bare.as_symbol is None else bare
+
+
+def to_dtype(dtype: Node) -> DType | None:
+    """An element type; None for TVM's unknown one (`void`)."""
+    name = str(dtype)
+    found = _DTYPES.get(name)
+    if found is None:
+        if not name or name == "void" or dtype.bits == 0:
+            return None
+        found = _DTYPES[name] = DType(name, dtype.bits, dtype.lanes)
+    return found
 
 
 # -- expressions -------------------------------------------------------------------------------------------
