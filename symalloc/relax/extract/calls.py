@@ -1,11 +1,12 @@
 """Calls: of operators, kernels, functions, packed functions and closures.
 
-Both dialects of memory operators are here, R.memory.* and R.vm.*, and R.builtin.alloc_tensor.
+Both dialects of memory operators are here, R.memory.* and R.vm.*, R.builtin.alloc_tensor, and the builtins
+that work on the shape heap: what VMShapeLower makes of casts, shapes and scalars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -15,7 +16,7 @@ from tvm import relax
 from symalloc.program import ir
 from symalloc.program.record import by_position
 from symalloc.program.tvm_functions import packed_function
-from symalloc.program.types import DType, TensorType, holds_memory, is_open
+from symalloc.program.types import DType, ShapeType, TensorType, holds_memory, is_open
 from symalloc.relax.extract.context import (
     VARIABLES,
     CallSite,
@@ -25,13 +26,28 @@ from symalloc.relax.extract.context import (
     not_a_size,
     takes,
 )
-from symalloc.relax.extract.heap_builtins import HEAP_BUILTINS, call_kernel
-from symalloc.relax.extract.shape_heap import slot_fault
+from symalloc.relax.extract.shape_heap import (
+    ALLOCATES,
+    MAKE_NUMBER,
+    MATCH_NUMBER,
+    MATCH_SLOT,
+    MATCH_STORE,
+    UNKNOWN_SLOT,
+    UnwrittenSlotError,
+    extents_given,
+    extents_of_cast,
+    is_of_cast,
+    matched_type,
+    slot_fault,
+)
 from symalloc.relax.extract.tir_to_expr import NotASizeError, to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
-from symalloc.size.expr import ZERO, Expr, product
+from symalloc.size.condition import eq
+from symalloc.size.expr import ZERO, Expr, constant, product, symbol
 
-_made_fresh = by_position(ir.AllocFresh)
+MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
+_made_fresh, _made_call = by_position(ir.AllocFresh), by_position(ir.CallKernel)
+_SLOT = DType("int64", 64)
 
 
 def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.Instruction:
@@ -43,24 +59,10 @@ def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.I
             return rule(site)
         return site.not_understood("a call of a function value (a closure)", [call.op, *site.arguments])
     except NotASizeError as reason:
-        name = _callee_name(call)
+        names = (getattr(call.op, each, None) for each in ("name", "name_hint", "global_symbol"))
+        name = str(next(filter(None, names), ""))
         what = f"{f'`{name}`' if name else 'a call'} with {reason}"
-        fault = slot_fault(reason, name)
-        return context.not_understood(head, what, _tensor_arguments(call), fault)
-
-
-def _callee_name(call: CallNode) -> str:
-    op = call.op
-    name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", None)
-    return str(name or "")
-
-
-def _tensor_arguments(call: CallNode) -> list[Node]:
-    """The arguments, those inside a literal argument tuple one by one."""
-    flat: list[Node] = []
-    for argument in call.args:
-        flat.extend(argument.fields if type(argument) is tvm.ir.Tuple else (argument,))
-    return flat
+        return context.not_understood(head, what, site.arguments, slot_fault(reason, name))
 
 
 # -- by kind of callee -------------------------------------------------------------------------------------
@@ -70,7 +72,7 @@ def _global(site: CallSite) -> ir.Instruction:
     context, module = site.context, site.context.module
     name = context.callee_name(site.call.op)
     if name in module.kernels:
-        return call_kernel(site, name)
+        return _call_kernel(site, name)
     if name in module.functions:
         operands = site.operands
         context.heaps.forget(operands)
@@ -91,14 +93,21 @@ def _operator(site: CallSite) -> ir.Instruction:
         return rule(site)
     if name.startswith("relax.dist."):
         return site.not_understood(f"the distributed operator `{name}`", site.arguments)
-    wanted = _ATTRIBUTES.get(name)
-    attributes = {} if wanted is None else _attributes(site.call.attrs, wanted)
+    attrs = site.call.attrs
+    given = ((wanted, getattr(attrs, wanted, None)) for wanted in _ATTRIBUTES.get(name, ()))
+    attributes = {wanted: str(value) for wanted, value in given if value is not None}
     return ir.CallOperator(**site.head, name=name, arguments=site.operands, attributes=attributes)
 
 
-def _attributes(attrs: Node, wanted: tuple[str, ...]) -> dict[str, str]:
-    found = ((name, getattr(attrs, name, None)) for name in wanted)
-    return {name: str(value) for name, value in found if value is not None}
+def _call_kernel(site: CallSite, name: str) -> ir.Instruction:
+    """A call of the PrimFunc `name`; nothing is left of one that computes slots of a heap from others."""
+    context, operands = site.context, site.operands
+    slots = context.heaps.slots.get(operands[0]) if len(operands) == 1 and context.heaps.slots else None
+    if slots is not None and context.host.computes_slots(name, len(slots)):
+        context.host.store(name, slots)
+        return ir.MakeTuple(**site.head, fields=())
+    context.heaps.forget(operands)
+    return _made_call(*site.head.values(), name, operands)
 
 
 def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
@@ -108,7 +117,7 @@ def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
         return special(site)
     kernel = site.context.module.symbols.get(name)
     if kernel is not None:
-        return call_kernel(site, kernel)
+        return _call_kernel(site, kernel)
     if name in _CLOSURES:
         return site.not_understood("a call of a closure", site.arguments)
     known, operands = packed_function(name), site.operands
@@ -145,9 +154,18 @@ def _call_tir(site: CallSite) -> ir.Instruction:
 
 
 def _kernel_name(site: CallSite, what: str) -> str:
+    return _global_name(site, site.context.module.kernels, f"{what} that is no PrimFunc of the module")
+
+
+def _function_name(site: CallSite) -> str:
+    return _global_name(site, site.context.module.functions, "a callee that is no function of the module")
+
+
+def _global_name(site: CallSite, among: Container[str], otherwise: str) -> str:
+    """The name of the first argument, which must be a function that is `among` those."""
     callee = site.arguments[0]
-    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in site.context.module.kernels:
-        not_a_size(f"{what} that is no PrimFunc of the module")
+    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in among:
+        not_a_size(otherwise)
     return str(callee.name_hint)
 
 
@@ -233,7 +251,7 @@ def _python_function(site: CallSite) -> ir.Instruction:
 
 
 def _closure(site: CallSite) -> ir.Instruction:
-    return site.not_understood("a closure", _tensor_arguments(site.call))
+    return site.not_understood("a closure", site.arguments)
 
 
 @takes(2)
@@ -248,48 +266,31 @@ def _cached_allocation(site: CallSite) -> ir.Instruction:
     return ir.CallFunction(**site.head, name=_function_name(site), arguments=(), kept=True)
 
 
-def _function_name(site: CallSite) -> str:
-    callee = site.arguments[0]
-    if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in site.context.module.functions:
-        not_a_size("a callee that is no function of the module")
-    return str(callee.name_hint)
-
-
 # -- memory --------------------------------------------------------------------------------------------------
 
 
-@takes(4)
-def _memory_storage(site: CallSite) -> ir.Instruction:
-    size, device, scope, dtype = range(4)
-    return _storage(site, "memory", size=size, device=device, scope=scope, dtype=dtype)
-
-
-@takes(4)
-def _vm_storage(site: CallSite) -> ir.Instruction:
-    """R.vm.alloc_storage and vm.builtin.alloc_storage."""
-    size, device, dtype, scope = range(4)
-    return _storage(site, "vm", size=size, device=device, scope=scope, dtype=dtype)
-
-
-def _storage(
-    site: CallSite, dialect: Literal["memory", "vm"], *, size: int, device: int, scope: int, dtype: int
-) -> ir.Instruction:
-    """A storage, with the positions of its arguments; the R.vm dialect counts its size in elements of
-    `dtype`, R.memory in bytes.
+def _storage(dialect: Literal["memory", "vm"], *, device: int, scope: int, dtype: int) -> Handler:
+    """A storage, with the positions of the arguments behind its size; the R.vm dialect counts that in
+    elements of `dtype`, R.memory in bytes.
     """
-    element = to_dtype(site.context.dtype_of(site.arguments[dtype]))
-    extents = site.context.types.shape_or_none(site.arguments[size])
-    total: Expr | None = None if extents is None else product(extents)
-    if total is not None and dialect == "vm":
-        total = None if element is None else total * element.itemsize
-    return ir.AllocStorage(
-        **site.context.storage_head(site.head),
-        size=total,
-        device=site.constant(device, "a device index"),
-        scope=site.context.text(site.arguments[scope], "a memory scope"),
-        dtype=element,
-        dialect=dialect,
-    )
+
+    @takes(4)
+    def allocated(site: CallSite) -> ir.Instruction:
+        element = to_dtype(site.context.dtype_of(site.arguments[dtype]))
+        extents = site.context.types.shape_or_none(site.arguments[0])
+        total: Expr | None = None if extents is None else product(extents)
+        if total is not None and dialect == "vm":
+            total = None if element is None else total * element.itemsize
+        return ir.AllocStorage(
+            **site.context.storage_head(site.head),
+            size=total,
+            device=site.constant(device, "a device index"),
+            scope=site.context.text(site.arguments[scope], "a memory scope"),
+            dtype=element,
+            dialect=dialect,
+        )
+
+    return allocated
 
 
 @takes(4)
@@ -397,26 +398,143 @@ def _same_value(site: CallSite) -> ir.Instruction:
     return ir.Alias(**site.head, source=site.operand(0))
 
 
-def _make_tuple(site: CallSite) -> ir.Instruction:
-    return ir.MakeTuple(**site.head, fields=site.operands)
-
-
 @takes(2)
 def _take_field(site: CallSite) -> ir.Instruction:
     index = site.constant(1, "a tuple index")
     return ir.TakeField(**site.head, source=site.operand(0), index=index)
 
 
+# -- the shape heap -----------------------------------------------------------------------------------------
+
+
+@takes(1)
+def _alloc_heap(site: CallSite) -> ir.Instruction:
+    """(number of slots): a heap of which nothing is known."""
+    count = site.constant(0, "a number of slots")
+    var = ir.Var(site.var.name, TensorType(shape=(constant(count),), dtype=_SLOT))
+    site.context.heaps.make(var, count)
+    return ir.Alias(**CommonFields({**site.head, "var": var}), source=ir.TextLiteral("shape heap"))
+
+
+@takes(4)
+def _match_shape(site: CallSite) -> ir.Instruction:
+    """(tensor or shape, heap, number of extents, (code, number or slot)…, text of an error)."""
+    site.context.heaps.lowered = True
+    matching = _Matching(site.context, site.arguments[0], site.operand(1), site.arguments[-1])
+    count = site.constant(2, "a number of extents")
+    pairs = _pairs(site.context, site.arguments[3:-1], count)
+    extents = tuple([matching.extent(axis, *pair) for axis, pair in enumerate(pairs)])
+    if matching.unwritten is not None:
+        raise matching.unwritten
+    target = matched_type(matching.source, extents)
+    return ir.MatchCast(
+        **site.head, source=matching.source, target=target, defines=frozenset(matching.defines), returns=False
+    )
+
+
+def _pairs(context: Context, nodes: Sequence[Node], count: int) -> list[tuple[int, int]]:
+    """`count` pairs: what to do with an extent, and a number or a slot; raises NotASizeError."""
+    numbers = [context.constant(node, "a code or slot") for node in nodes]
+    if len(numbers) < 2 * count:
+        not_a_size(f"{len(numbers)} numbers where {2 * count} are needed")
+    return list(zip(numbers[: 2 * count : 2], numbers[1 : 2 * count : 2], strict=True))
+
+
+class _Matching:
+    """One match_shape: finds what each extent of `source` is, and stores it where that is asked for.
+
+    An extent that nothing tells gets a symbol: of the R.match_cast that the call stands for, or a new one.
+    """
+
+    def __init__(self, context: Context, value: Node, heap: ir.Operand, error: Node) -> None:
+        self.context, self.heap, self.name = context, heap, getattr(value, "name", "extent")
+        self.source = context.operand(value)
+        self.defines: set[str] = set()
+        self.unwritten: UnwrittenSlotError | None = None
+        self._given = extents_given(self.source)
+        self._named = extents_of_cast(context.heaps.next_cast(value)) if is_of_cast(error) else ()
+
+    def extent(self, axis: int, code: int, value: int) -> Expr:
+        """The extent that a pair asks for; a store gives the slot its value."""
+        if code == MATCH_NUMBER:
+            return constant(value)
+        wanted = self._wanted(value) if code == MATCH_SLOT else None
+        found = self._found(axis) if wanted is None else wanted
+        if code == MATCH_STORE:
+            self.context.heaps.store(self.heap, value, found)
+        return found
+
+    def _wanted(self, slot: int) -> Expr | None:
+        try:
+            return self.context.heaps.load(self.heap, slot)
+        except UnwrittenSlotError as reason:
+            self.unwritten = reason
+            return None
+
+    def _found(self, axis: int) -> Expr:
+        symbols, named = self.context.symbols, self._named[axis] if axis < len(self._named) else None
+        if named is not None and type(named) in VARIABLES:
+            defined = symbols.define(named, ir.Origin.CAST)
+            if defined is not None:
+                self.defines.add(defined)
+                return symbols.resolve(named)
+        if self._given is not None and axis < len(self._given):
+            return self._given[axis]
+        invented = symbol(symbols.new(f"{self.name}_{axis}", ir.Origin.CAST))
+        self.defines |= invented.symbols
+        return invented
+
+
+@takes(4)
+def _match_number(site: CallSite) -> ir.Instruction:
+    """(scalar, heap, code, number or slot, text of an error)."""
+    source, heap = site.operand(0), site.operand(1)
+    value = source.value if isinstance(source, ir.Scalar) else None
+    ((code, number),) = _pairs(site.context, site.arguments[2:4], 1)
+    if code == MATCH_STORE:
+        site.context.heaps.store(heap, number, value)
+    wanted = constant(number) if code == MATCH_NUMBER else site.context.heaps.load(heap, number)
+    condition = None if value is None or wanted is None else eq(value, wanted)
+    return ir.Assert(**site.head, condition=condition)
+
+
+@takes(2)
+def _make_shape(site: CallSite) -> ir.Instruction:
+    """(heap, number of extents, (code, number or slot)…)."""
+    heap, count = site.operand(0), site.constant(1, "a number of extents")
+    pairs = _pairs(site.context, site.arguments[2:], count)
+    found = [_made(site.context, heap, *pair) for pair in pairs]
+    extents = tuple([extent for extent in found if extent is not None])
+    if len(extents) < count:
+        not_a_size(UNKNOWN_SLOT)
+    var = ir.Var(site.var.name, ShapeType(values=extents, ndim=count))
+    return ir.Alias(**CommonFields({**site.head, "var": var}), source=ir.ShapeValue(extents))
+
+
+def _made(context: Context, heap: ir.Operand, code: int, value: int) -> Expr | None:
+    return constant(value) if code == MAKE_NUMBER else context.heaps.load(heap, value)
+
+
+def made_number(context: Context, call: CallNode) -> Expr:
+    """The scalar that a call of make_prim_value (heap, code, number or slot) makes; raises NotASizeError."""
+    arguments = elements(call.args)
+    if len(arguments) != 3:
+        not_a_size(f"{len(arguments)} arguments where 3 are needed")
+    found = _made(context, context.operand(arguments[0]), *_pairs(context, arguments[1:], 1)[0])
+    return not_a_size(UNKNOWN_SLOT) if found is None else found
+
+
 # -- tables --------------------------------------------------------------------------------------------------
 
+_VM_STORAGE = _storage("vm", device=1, dtype=2, scope=3)
 MEMORY_OPERATORS: Mapping[str, Handler] = {
-    "relax.memory.alloc_storage": _memory_storage,
+    "relax.memory.alloc_storage": _storage("memory", device=1, scope=2, dtype=3),
     "relax.memory.alloc_tensor": _place_tensor,
     "relax.memory.kill_storage": _kill("storage"),
     "relax.memory.kill_tensor": _kill("tensor"),
     "relax.memory.view": _take_view,
     "relax.memory.ensure_zero_offset": _ensure_zero_offset,
-    "relax.vm.alloc_storage": _vm_storage,
+    "relax.vm.alloc_storage": _VM_STORAGE,
     "relax.vm.alloc_tensor": _place_tensor,
     "relax.vm.kill_object": _kill("object"),
     "relax.vm.call_tir_dyn": _call_kernel_dynamically,
@@ -447,16 +565,19 @@ _OPERATORS: Mapping[str, Handler] = {
 }
 # packed functions that are operations of the program
 _PACKED: Mapping[str, Handler] = {
-    **HEAP_BUILTINS,
     "relax.run.assert_op": _assertion,
     "runtime.TVMTensorCreateView": _take_view,
-    "vm.builtin.alloc_storage": _vm_storage,
+    ALLOCATES: _alloc_heap,
+    "vm.builtin.alloc_storage": _VM_STORAGE,
     "vm.builtin.alloc_tensor": _place_tensor,
     "vm.builtin.cuda_graph.get_cached_alloc": _cached_allocation,
     "vm.builtin.cuda_graph.run_or_capture": _run_or_capture,
     "vm.builtin.copy": _same_value,  # despite its name it returns its argument
     "vm.builtin.ensure_zero_offset": _ensure_zero_offset,
-    "vm.builtin.make_tuple": _make_tuple,
+    "vm.builtin.make_shape": _make_shape,
+    "vm.builtin.make_tuple": lambda site: ir.MakeTuple(**site.head, fields=site.operands),
+    "vm.builtin.match_prim_value": _match_number,
+    "vm.builtin.match_shape": _match_shape,
     "vm.builtin.reshape": _view_reshaped,
     "vm.builtin.tuple_getitem": _take_field,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias, TypedDict
 
@@ -414,15 +415,12 @@ class Context:
     def not_understood(
         self, head: CommonFields, what: str, reads: Iterable[Node] = (), fault: SlotFault | None = None
     ) -> ir.NotUnderstood:
-        """The instruction for what is not verified; `reads` are TVM expressions."""
+        """The instruction for what is not verified; `reads` are TVM expressions, tuples taken apart."""
         known: list[ir.Operand] = []
         for node in reads:
-            try:
-                known.append(self.operand(node))
-            except NotASizeError:
-                known += (
-                    self.not_understood(head, what, node.fields).reads if type(node) is tvm.ir.Tuple else ()
-                )
+            for part in elements(node.fields) if type(node) is tvm.ir.Tuple else (node,):
+                with suppress(NotASizeError):
+                    known.append(self.operand(part))
         return ir.NotUnderstood(**head, what=what, reads=tuple(known), fault=fault)
 
     def known_extents(self, var: ir.Var) -> tuple[Expr, ...] | None:

@@ -15,9 +15,8 @@ from symalloc.program.record import by_position
 from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap, Step
 from symalloc.program.span import Source, Span
 from symalloc.program.types import StorageType, TupleType, filled_in, is_open
-from symalloc.relax.extract.calls import MEMORY_OPERATORS, translate_call
+from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
 from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
-from symalloc.relax.extract.heap_builtins import MAKE_PRIM_VALUE, made_number
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.relax.extract.shape_heap import ShapeHeaps, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value

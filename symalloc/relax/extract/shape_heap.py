@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import tvm
 from tvm import relax, tirx
@@ -167,13 +167,6 @@ _OF_CAST = "ErrorContext(match_cast"
 """What the last argument of a match_shape begins with that stands for an R.match_cast."""
 
 
-class Code(NamedTuple):
-    """One extent in a call of match_shape or make_shape: what to do with it, and a number or a slot."""
-
-    code: int
-    value: int
-
-
 @dataclass(slots=True)
 class ShapeHeaps:
     """The heaps of one function by the variable that holds each.
@@ -283,13 +276,6 @@ def extents_of_cast(type_: Node | None) -> Sequence[Node | None]:
     if isinstance(type_, relax.ShapeType):
         return list(type_.values or ())
     return ()
-
-
-def pairs_of(numbers: Sequence[int], count: int) -> list[Code]:
-    """`count` pairs of a code and a value; raises NotASizeError where there are not so many."""
-    if len(numbers) < 2 * count:
-        raise NotASizeError(f"{len(numbers)} numbers where {2 * count} are needed")
-    return [Code(numbers[2 * i], numbers[2 * i + 1]) for i in range(count)]
 
 
 def extents_given(source: ir.Operand) -> tuple[Expr, ...] | None:
