@@ -1,4 +1,4 @@
-"""The native core decides as the reference does."""
+"""The native core decides as the reference does: it places every block where that does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.native.native_functions import pool_functions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
@@ -23,59 +24,96 @@ from tests.scale import tries
 
 pytestmark = pytest.mark.usefixtures("native")
 
-KIB, MIB, PAGE = 2**10, 2**20, 4096
+KIB, MIB = 2**10, 2**20
+NEVER = 1e6  # seconds: the background thread sleeps, and the test says what time it is
 
 
-def _same(reference: ReferencePool, native: InstrumentedPool) -> None:
-    assert replace(native.statistics(), threads=1) == reference.statistics()
+class _Both:
+    """A pool and its reference, which are asked for the same; every answer is compared."""
+
+    def __init__(self, options: PoolOptions) -> None:
+        self.native = InstrumentedPool(options)
+        self.reference = ReferencePool(self.native.options)
+        self.live: list[tuple[int, int]] = []
+
+    def alloc(self, nbytes: int, align: int = 64, *, escapes: bool = False) -> bool:
+        """Return whether there was room."""
+        try:
+            address = self.reference.alloc(nbytes, align=align, escapes=escapes)
+        except OutOfMemoryError as error:
+            with pytest.raises(OutOfMemoryError) as refused:
+                self.native.alloc(nbytes, align=align, escapes=escapes)
+            assert str(refused.value) == str(error)
+            return False
+        handle = self.native.alloc(nbytes, align=align, escapes=escapes)
+        assert self.native.address(handle) == address
+        self.live.append((address, handle))
+        return True
+
+    def free(self, index: int) -> None:
+        address, handle = self.live.pop(index)
+        self.reference.free(address)
+        self.native.free(handle)
+
+    def step(self, step: Step) -> None:
+        """An allocation, and frees."""
+        self.alloc(step.nbytes, step.align, escapes=step.escapes)
+        for _ in range(min(step.frees, len(self.live))):
+            self.free(step.pick % len(self.live))
+
+    def trim(self) -> None:
+        assert self.native.trim() == self.reference.trim()
+
+    def compare(self) -> None:
+        assert replace(self.native.statistics(), threads=1) == self.reference.statistics()
 
 
 @settings(max_examples=tries(75, 1500))
 @given(options=OPTIONS, steps=STEPS, trims=st.booleans())
 def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[Step], trims: bool) -> None:
-    native = InstrumentedPool(options)
-    reference = ReferencePool(native.options)
-    live: list[tuple[int, int]] = []
+    both = _Both(options)
     for step in steps:
-        try:
-            address = reference.alloc(step.nbytes, align=step.align, escapes=step.escapes)
-        except OutOfMemoryError as error:
-            with pytest.raises(OutOfMemoryError) as refused:
-                native.alloc(step.nbytes, align=step.align, escapes=step.escapes)
-            assert str(refused.value) == str(error)
-        else:
-            handle = native.alloc(step.nbytes, align=step.align, escapes=step.escapes)
-            assert native.address(handle) == address
-            live.append((address, handle))
-        for _ in range(min(step.frees, len(live))):
-            address, handle = live.pop(step.pick % len(live))
-            reference.free(address)
-            native.free(handle)
-        _same(reference, native)
+        both.step(step)
+        both.compare()
         if trims and step.pick < 50:
-            assert native.trim() == reference.trim()
+            both.trim()
+
+
+@given(
+    steps=STEPS,
+    waits=st.lists(st.sampled_from((0.0, 0.3, 1.0, 2.5)), min_size=80, max_size=80),
+    separate=st.booleans(),
+    soft=st.sampled_from((None, 1.1)),
+    limit=st.sampled_from((None, 6 * MIB)),
+)
+def test_decays_are_those_of_the_reference(
+    steps: list[Step], waits: list[float], separate: bool, soft: Any, limit: int | None
+) -> None:
+    both = _Both(
+        PoolOptions(
+            separate_escaping=separate, soft_limit=soft, limit=limit, decay=NEVER, bin_capacity=256 * KIB
+        )
+    )
+    now = 0.0
+    for step, wait in zip(steps, waits, strict=False):
+        both.step(step)
+        now += wait * NEVER
+        assert pool_functions.decay_at(both.native.object, now) == both.reference.decay_at(now)
+        both.compare()
 
 
 @pytest.mark.parametrize("nbytes", (-1, True, 1.5, "x", None, 2**63, -(2**70)))
 def test_sizes_that_make_no_sense(nbytes: Any) -> None:
-    texts = []
-    for pool in (ReferencePool(), InstrumentedPool()):
-        with pytest.raises(PoolUsageError) as error:
-            pool.alloc(nbytes)
-        texts.append(str(error.value))
-        assert pool.statistics().allocs == 0
-    if isinstance(nbytes, int) and nbytes >= -(2**63):
-        assert texts[0] == texts[1]
+    pool = InstrumentedPool()
+    with pytest.raises(PoolUsageError):
+        pool.alloc(nbytes)
+    assert pool.statistics().allocs == 0
 
 
 @pytest.mark.parametrize("align", (0, -64, 3, True, 1.0, 2**31, 2**64))
 def test_alignments_that_make_no_sense(align: Any) -> None:
-    texts = []
-    for pool in (ReferencePool(), InstrumentedPool()):
-        with pytest.raises(PoolUsageError, match="the alignment ") as error:
-            pool.alloc(1, align=align)
-        texts.append(str(error.value))
-    assert texts[0] == texts[1]
+    with pytest.raises(PoolUsageError, match="the alignment "):
+        InstrumentedPool().alloc(1, align=align)
 
 
 @pytest.mark.parametrize(
@@ -107,32 +145,20 @@ def test_whole_traces_are_placed_alike(workload: str, separate_escaping: bool, l
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
     limit = trace.peak_live * 9 // 10 if limited else None
-    options = PoolOptions(separate_escaping=separate_escaping, soft_limit=Fraction(21, 20), limit=limit)
-    native = InstrumentedPool(options)
-    reference = ReferencePool(native.options)
+    both = _Both(PoolOptions(separate_escaping=separate_escaping, soft_limit=Fraction(21, 20), limit=limit))
     blocks: dict[int, tuple[int, int]] = {}
     refused = 0
     for index, event in enumerate(trace.events):
         match event:
-            case Alloc(block=block, nbytes=nbytes):
-                escapes = block in trace.escape
-                try:
-                    address = reference.alloc(nbytes, escapes=escapes)
-                except OutOfMemoryError:
-                    refused += 1
-                    with pytest.raises(OutOfMemoryError):
-                        native.alloc(nbytes, escapes=escapes)
-                    continue
-                handle = native.alloc(nbytes, escapes=escapes)
-                assert native.address(handle) == address
-                blocks[block] = address, handle
+            case Alloc(block=block, nbytes=nbytes) if both.alloc(nbytes, escapes=block in trace.escape):
+                blocks[block] = both.live[-1]
+            case Alloc():
+                refused += 1
             case Free(block=block) if block in blocks:
-                address, handle = blocks.pop(block)
-                reference.free(address)
-                native.free(handle)
+                both.free(both.live.index(blocks.pop(block)))
         if limited and index % 500 == 499:
-            assert native.trim() == reference.trim()
-    _same(reference, native)
+            both.trim()
+    both.compare()
     assert (refused > 0) == limited
 
 
@@ -153,26 +179,98 @@ def test_replaced_blocks_are_placed_alike(seed: int) -> None:
         limit=source.choice((None, count * 150 * KIB)),
         separate_escaping=source.random() < 0.3,
     )
-    native = InstrumentedPool(options)
-    reference = ReferencePool(native.options)
-    live: list[tuple[int, int]] = []
+    both = _Both(options)
     nearest = source.choice((0, 0, 50))  # so many are looked at for the lowest
     for step in range(5 * count):
         nbytes, escapes = source.randint(*source.choice(ranges)), source.random() < 0.1
-        if len(live) > count or (live and step % 1500 > 1200):
-            pick = min(
-                range(min(nearest, len(live))), default=source.randrange(len(live)), key=live.__getitem__
-            )
-            address, handle = live.pop(pick)
-            reference.free(address)
-            native.free(handle)
-        try:
-            address = reference.alloc(nbytes, escapes=escapes)
-        except OutOfMemoryError as error:
-            with pytest.raises(OutOfMemoryError) as refused:
-                native.alloc(nbytes, escapes=escapes)
-            assert str(refused.value) == str(error)
-        else:
-            live.append((address, native.alloc(nbytes, escapes=escapes)))
-            assert native.address(live[-1][1]) == address
-    _same(reference, native)
+        if len(both.live) > count or (both.live and step % 1500 > 1200):
+            some = range(min(nearest, len(both.live)))
+            both.free(min(some, default=source.randrange(len(both.live)), key=both.live.__getitem__))
+        both.alloc(nbytes, escapes=escapes)
+    both.compare()
+
+
+def _options(source: Random) -> PoolOptions:
+    page = 2 ** source.randint(12, 21)
+    return PoolOptions(
+        soft_limit=source.choice(
+            (None, 0, MIB, 16 * MIB, Fraction(1), Fraction(21, 20), Fraction(11, 10), 2)
+        ),
+        limit=source.choice((None, None, page * source.randint(1, 64), page + source.randint(0, 64 * MIB))),
+        page=page,
+        separate_escaping=source.random() < 0.3,
+        bin_largest=source.choice((0, 63, 64, 4 * KIB, 48 * KIB, 64 * KIB)),
+        bin_capacity=source.choice((0, 1, 64 * KIB, 100_000, 2 * MIB, 64 * MIB, 2**40)),
+        capacity=source.choice((None, 64 * MIB, 256 * MIB)),
+    )
+
+
+def _sizes(source: Random) -> list[int]:
+    """Few sizes or many, of which some are beyond 64 KiB."""
+    least, most = sorted(2 ** source.randint(0, 21) for _ in range(2))
+    count = source.choice((1, 3, 30, 1000))
+    return [source.randint(least, max(most, least + 1)) for _ in range(count)]
+
+
+ENDS = (426, 775)  # in which a run of free pages ends with the range
+
+
+@pytest.mark.parametrize("seed", sorted({*range(tries(10, 1000)), *ENDS}))
+def test_programs_under_any_options_are_placed_alike(seed: int) -> None:
+    source = Random(seed)
+    both, sizes = _Both(_options(source)), _sizes(source)
+    kept = source.choice((5, 50, 200))
+    for step in range(600):
+        both.alloc(source.choice(sizes), source.choice((1, 64, 64, 256)), escapes=source.random() < 0.3)
+        while len(both.live) > kept or (both.live and source.random() < 0.4):
+            both.free(source.randrange(len(both.live)))
+        if step % 100 == 99:
+            both.compare()
+            if source.random() < 0.2:
+                both.trim()
+    both.compare()
+
+
+@pytest.mark.parametrize("sizes", ((48 * KIB,), (64, 192), tuple(range(64, 64 * 300, 64))))
+def test_ranges_of_many_holes_are_placed_alike(sizes: tuple[int, ...]) -> None:
+    """Hundreds of holes of one size, or of nearly as many sizes; they are filled, and come anew."""
+    source = Random(len(sizes))
+    both = _Both(PoolOptions(bin_capacity=0))
+    for _ in range(1300):
+        both.alloc(source.choice(sizes))
+    for index in range(len(both.live) - 1, -1, -2):
+        both.free(index)
+    for _ in range(300):
+        both.alloc(source.choice(sizes) // source.choice((1, 2)))
+        both.free(source.randrange(len(both.live)))
+    both.compare()
+
+
+@pytest.mark.parametrize(
+    "options",
+    (
+        PoolOptions(),
+        PoolOptions(bin_largest=4 * KIB, bin_capacity=64 * KIB, page=4 * KIB),
+        PoolOptions(separate_escaping=True, soft_limit=Fraction(1)),
+        PoolOptions(limit=83 * MIB, soft_limit=None),
+    ),
+)
+def test_blocks_with_slack_are_placed_alike(options: PoolOptions) -> None:
+    """Among many holes blocks are replaced by others of nearly their size, until memory gets scarce."""
+    source = Random(7)
+    both, slack = _Both(options), 0
+    for step in range(tries(1500, 15000)):
+        nbytes, align = source.randint(1, 280 * KIB), source.choice((64, 64, 64, 256))
+        both.alloc(nbytes, align, escapes=source.random() < 0.1)
+        while len(both.live) > (600 if step % 1000 < 650 else 300):
+            both.free(source.randrange(len(both.live)))
+        slack = max(slack, both.reference.slack)
+        if step % 100 == 99:
+            both.compare()
+    both.compare()
+    assert slack > 0
+    assert (both.reference.slack == 0) == (options.limit is not None), "with a limit it is freed"
+    for index in reversed(range(len(both.live))):
+        both.free(index)
+    both.native.trim()
+    assert both.native.statistics().used == 0

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from contextlib import ExitStack
-from fractions import Fraction
 
 import pytest
 
+from symalloc.pool.block_handle import BlockHandle
 from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
-from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import at_once, survives
-from tests.pool.reference_sessions import ReferencePoolWithSessions
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -182,54 +181,28 @@ def test_leaving_what_was_not_entered_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_traces_are_charged_as_by_the_reference(seed: int) -> None:
-    dice = random.Random(seed)
-    options = PoolOptions(
-        limit=dice.choice((None, 4 * MIB)), soft_limit=dice.choice((None, Fraction(1))), capacity=2**30
-    )
-    reference, native = ReferencePoolWithSessions(options), InstrumentedPool(options)
-    limits = [100 * KIB, *(dice.choice((None, MIB, 3 * MIB)) for _ in range(3))]
-    sessions = [
-        (reference.session(f"s{i}", limit), native.session(f"s{i}", limit)) for i, limit in enumerate(limits)
-    ]
-    live: list[tuple[int, int]] = []
-    refused = 0
+def test_blocks_are_charged_to_the_sessions_that_their_thread_was_in(seed: int) -> None:
+    dice, pool = random.Random(seed), InstrumentedPool()
+    sessions = [pool.session(f"s{i}") for i in range(4)]
+    live: list[tuple[BlockHandle, list[int]]] = []
+    charged = [Counter[str]() for _ in sessions]
     for _ in range(60):
+        entered = dice.sample(range(4), dice.randrange(3))
         with ExitStack() as stack:
-            for one, other in dice.sample(sessions, dice.randrange(3)):
-                stack.enter_context(reference.within(one))
-                stack.enter_context(other)
-            if dice.random() < 0.1:
-                inner = dice.choice((None, 500 * KIB))
-                sessions.append((reference.session("inner", inner), native.session("inner", inner)))
+            for index in entered:
+                stack.enter_context(sessions[index])
             for _ in range(dice.randrange(12)):
-                refused += _step(dice, reference, native, live)
-        assert [one.statistics() for one, _ in sessions] == [other.statistics() for _, other in sessions]
-    assert reference.free_intervals() == [list(r.free) for r in native.snapshot().ranges]
-    assert refused == native.statistics().refused > 0
-
-
-def _step(
-    dice: random.Random,
-    reference: ReferencePoolWithSessions,
-    native: InstrumentedPool,
-    live: list[tuple[int, int]],
-) -> int:
-    """One random operation on both; the number of those refused."""
-    if live and dice.random() < 0.45:
-        address, handle = live.pop(dice.randrange(len(live)))
-        reference.free(address)
-        native.free(handle)
-        return 0
-    nbytes, align = dice.randrange(2 ** dice.randrange(1, 21)), dice.choice((64, 64, 4096))
-    try:
-        address = reference.alloc(nbytes, align=align)
-    except OutOfMemoryError as error:
-        with pytest.raises(OutOfMemoryError) as refused:
-            native.alloc(nbytes, align)
-        assert str(refused.value).startswith(str(error))
-        return 1
-    handle = native.alloc(nbytes, align)
-    assert native.address(handle) == address
-    live.append((address, handle))
-    return 0
+                if live and dice.random() < 0.45:
+                    block, owners = live.pop(dice.randrange(len(live)))
+                    change, counted = -block.nbytes, "frees"
+                    block.free()
+                else:
+                    block, owners = pool.alloc(dice.randrange(2**21)), entered
+                    change, counted = block.nbytes, "allocs"
+                    live.append((block, owners))
+                for count in (charged[owner] for owner in owners):
+                    count["live"] += change
+                    count[counted] += 1
+        for session, count in zip(sessions, charged, strict=True):
+            now = session.statistics()
+            assert (now.live, now.allocs, now.frees) == (count["live"], count["allocs"], count["frees"])

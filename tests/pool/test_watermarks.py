@@ -1,38 +1,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
-from tests.pool.reference_callbacks import ReferencePoolWithCallbacks
-from tests.pool.steps import STEPS, Step
-from tests.pool.test_reference_pool import OPTIONS
 
 KIB, MIB = 2**10, 2**20
 UNBINNED = PoolOptions(bin_capacity=0)
 
-Make = Callable[[PoolOptions], Any]
+pytestmark = pytest.mark.usefixtures("native")
 
 
-@pytest.fixture(params=(ReferencePoolWithCallbacks, InstrumentedPool))
-def make(request: pytest.FixtureRequest) -> Make:
-    """Makes pools of both kinds: the reference and the native one behave alike."""
-    if request.param is InstrumentedPool:
-        request.getfixturevalue("native")
-    return request.param  # type: ignore[no-any-return]
-
-
-def test_a_high_mark_fires_once_until_it_is_left(make: Make) -> None:
-    pool, seen = make(UNBINNED), list[int]()
+def test_a_high_mark_fires_once_until_it_is_left() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
     pool.on_high(4 * MIB, seen.append, rearm=2 * MIB)
     blocks = [pool.alloc(MIB) for _ in range(6)]
     assert seen == [4 * MIB]
@@ -46,8 +32,8 @@ def test_a_high_mark_fires_once_until_it_is_left(make: Make) -> None:
     assert seen == [4 * MIB, 5 * MIB]
 
 
-def test_a_low_mark_is_the_other_way_round(make: Make) -> None:
-    pool, seen = make(UNBINNED), list[int]()
+def test_a_low_mark_is_the_other_way_round() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
     pool.on_low(MIB, seen.append, rearm=3 * MIB)
     blocks = [pool.alloc(MIB) for _ in range(2)]
     pool.free(blocks.pop())
@@ -58,8 +44,8 @@ def test_a_low_mark_is_the_other_way_round(make: Make) -> None:
     assert seen == [MIB]
 
 
-def test_shares_are_of_the_limit(make: Make) -> None:
-    pool, seen = make(replace(UNBINNED, limit=10 * MIB)), list[int]()
+def test_shares_are_of_the_limit() -> None:
+    pool, seen = InstrumentedPool(UNBINNED, limit=10 * MIB), list[int]()
     pool.on_high(0.5, seen.append)
     pool.on_high(Fraction(9, 10), seen.append)
     for _ in range(10):
@@ -67,8 +53,8 @@ def test_shares_are_of_the_limit(make: Make) -> None:
     assert seen == [5 * MIB, 9 * MIB]
 
 
-def test_where_use_is_beyond_the_mark_already_it_waits(make: Make) -> None:
-    pool, seen = make(UNBINNED), list[int]()
+def test_where_use_is_beyond_the_mark_already_it_waits() -> None:
+    pool, seen = InstrumentedPool(UNBINNED), list[int]()
     first = pool.alloc(4 * MIB)
     pool.on_high(2 * MIB, seen.append)
     second = pool.alloc(MIB)
@@ -83,7 +69,6 @@ def test_where_use_is_beyond_the_mark_already_it_waits(make: Make) -> None:
     ("high", "at", "rearm", "says"),
     (
         (True, -1, None, "must not be negative"),
-        (True, 0.5, None, "needs a pool with a limit"),
         (True, 1.5, None, "a share of the limit from 0 to 1, not 1.5"),
         (True, float("nan"), None, "a share of the limit from 0 to 1, not nan"),
         (True, True, None, "bytes .* or a share of the limit, not True"),
@@ -96,15 +81,12 @@ def test_where_use_is_beyond_the_mark_already_it_waits(make: Make) -> None:
         (False, 100, 100, "rearms above itself, not at 100"),
     ),
 )
-def test_marks_that_make_no_sense(make: Make, high: bool, at: float, rearm: int | None, says: str) -> None:
-    pool = make(PoolOptions())
-    if isinstance(pool, InstrumentedPool) and "needs a pool with a limit" in says:
-        pytest.skip("it always has one")
+def test_marks_that_make_no_sense(high: bool, at: float, rearm: int | None, says: str) -> None:
+    pool = InstrumentedPool()
     with pytest.raises(PoolUsageError, match=says):
         (pool.on_high if high else pool.on_low)(at, print, rearm=rearm)
 
 
-@pytest.mark.usefixtures("native")
 def test_callbacks_that_make_no_sense() -> None:
     pool: Any = InstrumentedPool()
     for watch in (partial(pool.on_high, 1), partial(pool.on_low, 1), pool.on_oom):
@@ -115,10 +97,8 @@ def test_callbacks_that_make_no_sense() -> None:
             pool.on_oom(print, retries=retries)
 
 
-def test_what_a_callback_raises_is_said_and_goes_no_further(
-    make: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
-    pool = make(UNBINNED)
+def test_what_a_callback_raises_is_said_and_goes_no_further(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = InstrumentedPool(UNBINNED)
 
     def fail(in_use: int) -> None:
         raise RuntimeError(f"cannot cope with {in_use}")
@@ -133,8 +113,8 @@ def test_what_a_callback_raises_is_said_and_goes_no_further(
     assert "cannot cope" in capfd.readouterr().err, "it is called again"
 
 
-def test_a_callback_may_use_the_pool(make: Make) -> None:
-    pool, blocks, seen = make(UNBINNED), list[int](), list[int]()
+def test_a_callback_may_use_the_pool() -> None:
+    pool, blocks, seen = InstrumentedPool(UNBINNED), list[int](), list[int]()
 
     def shed(in_use: int) -> None:
         seen.append(in_use)
@@ -148,8 +128,8 @@ def test_a_callback_may_use_the_pool(make: Make) -> None:
     assert seen == [4 * MIB] * 5, "each time it leaves one block and the new one"
 
 
-def test_a_mark_that_is_cancelled_in_a_callback_is_called_no_more(make: Make) -> None:
-    pool, seen, marks = make(UNBINNED), list[str](), dict[str, Any]()
+def test_a_mark_that_is_cancelled_in_a_callback_is_called_no_more() -> None:
+    pool, seen, marks = InstrumentedPool(UNBINNED), list[str](), dict[str, Any]()
 
     def cancelling(name: str, *gone: str) -> Callable[[int], None]:
         def call(in_use: int) -> None:
@@ -171,7 +151,6 @@ class _Stop(BaseException):
     pass
 
 
-@pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("error", (KeyboardInterrupt("now"), SystemExit(3), _Stop("my own")))
 @pytest.mark.parametrize("guard", (False, True))
 def test_what_is_no_exception_passes_through_callbacks(error: BaseException, guard: bool) -> None:
@@ -201,7 +180,6 @@ def test_what_is_no_exception_passes_through_callbacks(error: BaseException, gua
     assert pool.statistics().refused == 1
 
 
-@pytest.mark.usefixtures("native")
 def test_callbacks_for_want_of_memory_nest_across_pools() -> None:
     pools = [InstrumentedPool(UNBINNED, limit=MIB) for _ in range(3)]
     asked: list[int] = []
@@ -222,8 +200,8 @@ def test_callbacks_for_want_of_memory_nest_across_pools() -> None:
     assert asked == [1, 2, 0], "each pool asks once; the second pool's own callback is running"
 
 
-def test_for_want_of_memory_it_is_asked_and_tried_again(make: Make) -> None:
-    pool = make(replace(UNBINNED, limit=4 * MIB))
+def test_for_want_of_memory_it_is_asked_and_tried_again() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=4 * MIB)
     blocks, asked = [pool.alloc(MIB) for _ in range(4)], list[tuple[int, int, str]]()
 
     def give(nbytes: int, tries: int, why: str) -> bool:
@@ -239,8 +217,8 @@ def test_for_want_of_memory_it_is_asked_and_tried_again(make: Make) -> None:
     )
 
 
-def test_retries_are_bounded(make: Make) -> None:
-    pool, asked = make(replace(UNBINNED, limit=MIB)), list[int]()
+def test_retries_are_bounded() -> None:
+    pool, asked = InstrumentedPool(UNBINNED, limit=MIB), list[int]()
     pool.on_oom(lambda nbytes, tries, why: asked.append(tries) or True, retries=3)
     with pytest.raises(OutOfMemoryError, match="2097152 bytes do not fit"):
         pool.alloc(2 * MIB)
@@ -251,16 +229,16 @@ def test_retries_are_bounded(make: Make) -> None:
     assert asked == [0, 1, 2]
 
 
-def test_who_answers_no_is_asked_once(make: Make) -> None:
-    pool, asked = make(replace(UNBINNED, limit=MIB)), list[int]()
+def test_who_answers_no_is_asked_once() -> None:
+    pool, asked = InstrumentedPool(UNBINNED, limit=MIB), list[int]()
     pool.on_oom(lambda nbytes, tries, why: asked.append(tries))
     with pytest.raises(OutOfMemoryError):
         pool.alloc(2 * MIB)
     assert asked == [0]
 
 
-def test_a_failing_callback_is_named_by_the_error(make: Make) -> None:
-    pool = make(replace(UNBINNED, limit=MIB))
+def test_a_failing_callback_is_named_by_the_error() -> None:
+    pool = InstrumentedPool(UNBINNED, limit=MIB)
 
     def fail(nbytes: int, tries: int, why: str) -> bool:
         raise KeyError("cache")
@@ -271,8 +249,8 @@ def test_a_failing_callback_is_named_by_the_error(make: Make) -> None:
     pool.free(pool.alloc(MIB))
 
 
-def test_what_the_callback_lacks_itself_is_not_asked_for(make: Make) -> None:
-    pool, nested = make(replace(UNBINNED, limit=MIB)), list[str]()
+def test_what_the_callback_lacks_itself_is_not_asked_for() -> None:
+    pool, nested = InstrumentedPool(UNBINNED, limit=MIB), list[str]()
 
     def greedy(nbytes: int, tries: int, why: str) -> bool:
         try:
@@ -285,43 +263,6 @@ def test_what_the_callback_lacks_itself_is_not_asked_for(make: Make) -> None:
     with pytest.raises(OutOfMemoryError, match=r"^2097152 bytes"):
         pool.alloc(2 * MIB)
     assert len(nested) == 1
-
-
-MARKS = st.lists(
-    st.tuples(st.booleans(), st.integers(0, 3 * MIB), st.integers(1, MIB)), min_size=1, max_size=4
-)
-
-
-@pytest.mark.usefixtures("native")
-@settings(max_examples=40)
-@given(options=OPTIONS, steps=STEPS, marks=MARKS)
-def test_the_native_pool_calls_when_its_reference_does(
-    options: PoolOptions, steps: list[Step], marks: list[tuple[bool, int, int]]
-) -> None:
-    histories: list[list[tuple[int, int]]] = []
-    for kind in (ReferencePoolWithCallbacks, InstrumentedPool):
-        pool: Any = kind(options)
-        seen: list[tuple[int, int]] = []
-        for index, (high, at, gap) in enumerate(marks):
-
-            def note(in_use: int, index: int = index, seen: list[tuple[int, int]] = seen) -> None:
-                seen.append((index, in_use))
-
-            if high:
-                pool.on_high(at + gap, note, rearm=at)
-            else:
-                pool.on_low(at, note, rearm=at + gap)
-        live: list[int] = []
-        for step in steps:
-            try:
-                live.append(pool.alloc(step.nbytes, align=step.align, escapes=step.escapes))
-            except OutOfMemoryError:
-                seen.append((-1, step.nbytes))
-            for _ in range(min(step.frees, len(live))):
-                pool.free(live.pop(step.pick % len(live)))
-        pool.trim()
-        histories.append(seen)
-    assert histories[0] == histories[1]
 
 
 @pytest.mark.parametrize("sign", (1, -1))
