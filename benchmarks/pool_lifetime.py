@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from symalloc.pool.pool_options import parse_bytes
+from symalloc.arguments import parse_bytes
 
 ROOT = Path(__file__).parent.parent
 MIB = 2**20

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from operator import index
 from pathlib import Path
 from typing import TypeGuard
@@ -11,6 +13,12 @@ from typing import TypeGuard
 from symalloc.errors import UsageError, meant
 
 _MOST_SHOWN = 60  # characters of a value
+MOST_BYTES = 2**62
+MOST_EXTENT = 2**63 - 1  # of a dimension
+_BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | _BINARY
+# Python refuses to read more than 4,300 digits
+AMOUNT = re.compile(r"(\d{1,99}(?:\.\d{1,99})?) ?([a-z]*)", re.IGNORECASE | re.ASCII)
 
 
 def shown(value: object) -> str:
@@ -53,6 +61,52 @@ def require_whole(name: str, value: object, least: int, most: int | None = None)
     return number
 
 
+def parse_bytes(text: str) -> int:
+    """Return the bytes that `text` denotes (4096, 64KiB, 10KB); raises UsageError for no amount of memory."""
+    match = AMOUNT.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _FACTORS:
+        examples = "write bytes, or 64KiB, 512MiB, 1.5GiB, 10KB"
+        raise UsageError(f"`{cut(text)}` is no amount of memory; {examples}")
+    nbytes = int(Fraction(match[1]) * _FACTORS[match[2].lower()])
+    if nbytes > MOST_BYTES:
+        raise UsageError(f"`{cut(text)}` is more memory than there can be")
+    return nbytes
+
+
+def require_bytes(name: str, value: object, *, least: int = 0, most: int = MOST_BYTES) -> int:
+    """Return the bytes that the argument `name` is: an int, a whole float, or text.  Raises UsageError."""
+    try:
+        amount: object = parse_bytes(value) if isinstance(value, str) else value
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
+    if isinstance(amount, float) and amount.is_integer():
+        amount = int(amount)
+    try:
+        nbytes = None if isinstance(amount, bool) else index(amount)  # type: ignore[arg-type]
+    except TypeError:
+        nbytes = None
+    if nbytes is None:
+        raise UsageError(f"{name} is {shown(value)}; it must be a whole number of bytes")
+    if not least <= nbytes <= most:
+        raise UsageError(f"{name} is {shown(value)}; it must be from {least} to {most} bytes")
+    return nbytes
+
+
+def require_binding(name: str, value: object) -> dict[str, int]:
+    """Return the values of symbols that the argument `name` is, by the names of the symbols.
+
+    A symbol is a text, or has a name, as sympy's do.  Raises UsageError.
+    """
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} is {shown(value)}; it must map symbols to whole numbers")
+    return {
+        require_text(f"a symbol of the {name}", getattr(symbol, "name", symbol)): require_whole(
+            f"the {name} of {str(symbol)!r}", extent, -MOST_EXTENT, MOST_EXTENT
+        )
+        for symbol, extent in value.items()
+    }
+
+
 def require_seconds(name: str, value: object) -> float:
     """Return the duration that the argument `name` is; raise UsageError for what is no positive number."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -80,6 +134,8 @@ def require_path(name: str, value: object) -> Path:
     """Return the path that the argument `name` is; raise UsageError for what the system takes for none."""
     if not isinstance(value, str | Path):
         raise UsageError(f"{name} is {shown(value)}; it must be a path")
+    if value == "":  # as an unset variable of a shell is; it would stand for the working directory
+        raise UsageError(f"{name}: an empty path was given")
     try:
         Path(value).stat()
     except OSError as error:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from symalloc.arguments import require_choice, require_flag, require_texts
+from symalloc.arguments import require_choice, require_flag
+from symalloc.options import made
 
 if TYPE_CHECKING:
     from tvm.ir.transform import Pass
     from tvm.target import Target
 
-    from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
+    from symalloc.planner.planner_options import PlanChoices
     from symalloc.program.reading import PipelineName
 
 REPLACE = "SYMALLOC_REPLACE_TVM_PLANNER"
@@ -37,13 +37,9 @@ def pipeline(
     target: str | Target | None = None,
     *,
     pipeline: PipelineName | Pass = "default",
-    flavour: Flavour = "auto",
-    guards: GuardKind = "assert",
-    bounds: BoundsUse = "ignore",
-    effort: EffortName = "quick",
     seed: int = 0,
-    alias: str | Sequence[str] = (),
     names: bool = False,
+    **options: Unpack[PlanChoices],
 ) -> Pass:
     """A pipeline for `relax.build(mod, target, relax_pipeline=…)` that plans memory with symalloc.
 
@@ -53,25 +49,22 @@ def pipeline(
     on machines of `memory_cfg`.  The rest is as for `symalloc.plan`.  Raises UsageError for a choice that
     there is not.
     """
+    from symalloc.planner.planner_options import PlanChoices, PlanOptions
     from symalloc.relax.passes.given_target import require_pipeline, target_of
     from symalloc.relax.passes.pipeline import pipeline as make
 
     require_pipeline(pipeline)
     require_flag("names", names)
-    options = _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
+    chosen = made(PlanOptions, options, PlanChoices, seed=seed)
     built_for = None if target is None else target_of(target)
-    return make(built_for, pipeline=pipeline, options=options, names=names)
+    return make(built_for, pipeline=pipeline, options=chosen, names=names)
 
 
 def replace_tvm_planner(
     *,
-    flavour: Flavour = "auto",
-    guards: GuardKind = "assert",
-    bounds: BoundsUse = "ignore",
-    effort: EffortName = "quick",
     seed: int = 0,
-    alias: str | Sequence[str] = (),
     names: bool = False,
+    **options: Unpack[PlanChoices],
 ) -> AbstractContextManager[None]:
     """A context in which pipelines that make StaticPlanBlockMemory themselves plan with symalloc.
 
@@ -83,19 +76,11 @@ def replace_tvm_planner(
     compare with it, stays.  The variable SYMALLOC_REPLACE_TVM_PLANNER=1 does the same for a whole process.
     Raises UsageError.
     """
+    from symalloc.planner.planner_options import PlanChoices, PlanOptions
     from symalloc.relax.passes.replace_planner import replace_planner
 
     require_flag("names", names)
-    options = _options(alias, flavour=flavour, guards=guards, bounds=bounds, effort=effort, seed=seed)
-    return replace_planner(options, names=names)
-
-
-def _options(alias: str | Sequence[str], **choices: Any) -> PlanOptions:
-    from symalloc.analysis.donation import parse_donation
-    from symalloc.planner.planner_options import PlanOptions
-
-    donations = tuple(map(parse_donation, require_texts("alias", alias)))
-    return PlanOptions(alias=donations, **choices)
+    return replace_planner(made(PlanOptions, options, PlanChoices, seed=seed), names=names)
 
 
 def register_pipelines() -> None:

@@ -117,7 +117,7 @@ def test_paths_and_modules(tmp_path: Path) -> None:
         (SOUND, {"baseline": 3}, "baseline is 3; it must be a path"),
         (SOUND, {"baseline": "none.json"}, "baseline none.json: cannot be read"),
         (SOUND, {"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
-        (SOUND, {"stage": "later"}, "unknown stage 'later'"),
+        (SOUND, {"stage": "later"}, "stage is 'later'; it must be one of auto"),
     ],
 )
 def test_arguments_that_make_no_sense(target: object, options: dict[str, object], words: str) -> None:

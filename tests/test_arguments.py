@@ -16,6 +16,9 @@ import tvm
 import symalloc
 from symalloc import PoolError, SymallocError, UsageError
 from symalloc.arguments import require_path, require_texts, require_whole, shown
+from symalloc.linter.lint_options import LintKeywords
+from symalloc.planner.planner_options import PlanChoices
+from symalloc.session.api import FileKeywords, PlanKeywords
 from tests.relax.modules_to_plan import Chain
 
 
@@ -60,8 +63,25 @@ class Case:
     sense: Mapping[str, set[str]] = field(default_factory=dict)
 
 
+LINTING = {
+    "trust": {"true"},
+    "strict": {"true"},
+    "target": {"several lines"},
+    "timeout": {"fraction", "huge"},
+    "jobs": OPTIONAL | WHOLE,
+    "budget": OPTIONAL,
+    "cache": OPTIONAL,
+    "executor": OPTIONAL,
+    "baseline": OPTIONAL,
+    "exclude": TEXT | {"half a character"},
+}
 PLANNING = {"seed": WHOLE, "trust": {"true"}, "module_name": OPTIONAL, "certificate": OPTIONAL}
 PROBLEM = {"symbols": {"n": {}}, "buffers": [{"id": "a", "size": "n", "lower": 0, "upper": 1}]}
+
+
+KEYWORDS: Mapping[str, type] = {
+    each.__name__: each for each in (FileKeywords, LintKeywords, PlanChoices, PlanKeywords)
+}
 
 
 def _with(name: str) -> Callable[[object], object]:
@@ -80,17 +100,7 @@ def models() -> Mapping[str, Case]:
         "lint": Case(
             function=symalloc.lint,
             given={"target": Chain},
-            sense={
-                "trust": {"true"},
-                "strict": {"true"},
-                "target": model,
-                "timeout": {"fraction", "huge"},
-                "jobs": OPTIONAL | WHOLE,
-                "budget": OPTIONAL | WHOLE,
-                "cache": OPTIONAL,
-                "executor": OPTIONAL,
-                "baseline": OPTIONAL,
-            },
+            sense=LINTING,
         ),
         "plan": Case(function=symalloc.plan, given={"module": Chain}, sense={**PLANNING, "module": model}),
         "run": Case(
@@ -108,12 +118,12 @@ def models() -> Mapping[str, Case]:
         "pack": Case(
             function=symalloc.pack,
             given={"problem": PROBLEM},
-            sense={"capacity": OPTIONAL | WHOLE, "seed": WHOLE, "certificate": OPTIONAL},
+            sense={"capacity": OPTIONAL, "seed": WHOLE, "certificate": OPTIONAL},
         ),
         "save_program": Case(function=symalloc.save_program, given={"program": None, "path": "x.pt2"}),
         "sources": Case(function=planned.sources),
         "assert_memory_safe": Case(
-            function=symalloc.assert_memory_safe, given={"target": Chain}, sense={"target": model}
+            function=symalloc.assert_memory_safe, given={"target": Chain}, sense=LINTING
         ),
     }
 
@@ -128,7 +138,7 @@ def passes() -> Mapping[str, Case]:
         "replace_tvm_planner": Case(
             function=symalloc.replace_tvm_planner, sense={"seed": WHOLE, "names": {"true"}}
         ),
-        "VerifyMemory": Case(function=symalloc.VerifyMemory),
+        "VerifyMemory": Case(function=symalloc.VerifyMemory, sense=LINTING),
         "PlanMemory": Case(function=lambda options: symalloc.PlanMemory(options)),
         "memory_cfg": Case(function=symalloc.memory_cfg),
     }
@@ -223,7 +233,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _parameters(case: Case) -> Iterator[str]:
     for parameter in inspect.signature(case.function).parameters.values():
-        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        if parameter.kind is parameter.VAR_KEYWORD:
+            name = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+            yield from KEYWORDS[name].__annotations__ if name in KEYWORDS else ()
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
             yield parameter.name
 
 

@@ -78,8 +78,8 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "run": {"extract", "files", "ir_types", "passes", "tvm_error", "workers"},
     "": set(),
 }
-FOR_ALL = {"symalloc.arguments", "symalloc.errors", "symalloc.shown"}
-"""Errors that any room may raise, checks of arguments, and how results show themselves."""
+FOR_ALL = {"symalloc.arguments", "symalloc.errors", "symalloc.options", "symalloc.shown"}
+"""Errors that any room may raise, checks of arguments, the table of options, how results show themselves."""
 ONLY_IN = {
     "tvm": {"relax", "session"},  # the session names the types of what users give, and imports none
     "tvm_ffi": {"native", "pool", "relax"},

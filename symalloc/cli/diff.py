@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import PathName, format_option, keep_apart, show
-from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.cli.click_options import PathName, format_option, module_options, planner_options, request_of
+from symalloc.cli.output import keep_apart, show
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
 

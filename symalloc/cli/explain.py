@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from symalloc.cli.output import colour_wanted, rules_option, show, terminal_width
+from symalloc.cli.click_options import rules_option
+from symalloc.cli.output import colour_wanted, show, terminal_width
 
 
 @click.command()

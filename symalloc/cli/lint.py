@@ -9,28 +9,19 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from symalloc.cli.output import (
-    OneOf,
-    PathName,
-    colour_wanted,
-    keep_apart,
-    rules_option,
-    show,
-    terminal_width,
-    wrote,
-)
+from symalloc.cli.click_options import PathName, Word, from_table
+from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.program.reading import DEFAULT_TIMEOUT, STAGES, PipelineName, is_stage
+from symalloc.options import choice
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.read.model_file import STDIN_ARGUMENT
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
-from symalloc.session.amounts import parse_amount
 from symalloc.session.config import find_config, load_config
 from symalloc.session.files import read_source
 from symalloc.session.lint_cache import LintCache, default_folder
@@ -127,21 +118,6 @@ class _Output:
         return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
 
 
-def _split(_: click.Context, __: click.Parameter, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Split what was given at commas: `SYM1,SYM2` counts as two."""
-    return tuple(part.strip() for key in keys for part in key.split(",") if part.strip())
-
-
-def _stage(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
-    if name is not None and not is_stage(name):
-        raise click.BadParameter(f"{name!r} is none of {', '.join(STAGES)}, and no pass is called like that")
-    return name
-
-
-def _amount(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    return parse_amount(f"--{parameter.name}", text, least=1)
-
-
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from symalloc.report.lint_json import schema_text
@@ -152,83 +128,25 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1)
-@click.option("--format", "form", type=OneOf(FORMATS), default="text", help="How to show findings.")
+@click.option("--format", "form", type=Word(choice(FORMATS)), default="text", help="How to show findings.")
 @click.option(
     "-o",
     "--output",
     type=PathName(dir_okay=False, path_type=Path),
     help="Write to this file; leave it as it is after an error.",
 )
-@click.option(
-    "--select",
-    multiple=True,
-    callback=_split,
-    metavar="RULE",
-    help="Check only these rules: ids, prefixes of ids (SYM2), or names.",
-)
-@click.option("--ignore", multiple=True, callback=_split, metavar="RULE", help="Do not check these rules.")
-@rules_option
-@click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "n <= 2048".')
-@click.option(
-    "--stage",
-    callback=_stage,
-    metavar="|".join((*STAGES, "PASS")),
-    help="as-is: check the modules as they stand; planned: check them after TVM's passes; all: check every "
-    "stage; auto (default): as-is, and planned for modules without memory operations; or the name of a pass "
-    "of TVM's pipeline, such as VMShapeLower: check them after that pass.",
-)
-@click.option(
-    "--pipeline",
-    type=OneOf(get_args(PipelineName)),
-    default="default",
-    help="The passes for --stage: the pipeline that relax.build runs, or the target's own, which fuses "
-    "operators.  On a GPU they are the same.",
-)
-@click.option(
-    "--trust", is_flag=True, help="Run all code of the files. Never use it for code that you have not read."
-)
-@click.option(
-    "--target", default="llvm", show_default=True, help="The TVM target to lower for: a name, or JSON."
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=DEFAULT_TIMEOUT,
-    show_default=True,
-    metavar="SECONDS",
-    help="The most time for reading one file. Then the file is a finding (SYM902).",
-)
-@click.option(
-    "--jobs",
-    "-j",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Read at most N files at once, each in a process of its own; by default one per CPU.",
-)
-@click.option(
-    "--budget",
-    callback=_amount,
-    metavar="BYTES",
-    help="Report calls that can hold more than this at once, such as 512MiB (SYM402).",
-)
+@from_table(LintOptions, "select", "ignore", "rules", "assume", "stage", "pipeline", "trust", "target")
+@from_table(LintOptions, "timeout", "jobs", "budget")
 @click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
 @click.option(
     "--unsafe-fixes", is_flag=True, help="With --fix or --diff: include fixes that may change behaviour."
 )
 @click.option("--diff", is_flag=True, help="Show the changes that --fix would make; write nothing.")
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Count notes. Report undecided constraints and unknown constructs as errors.",
-)
+@from_table(LintOptions, "strict")
 @click.option(
     "--exit-zero", is_flag=True, help="Exit with 0 despite findings (still 2 for input that cannot be read)."
 )
-@click.option(
-    "--baseline",
-    type=PathName(dir_okay=False, path_type=Path),
-    help="Leave out the findings that this file holds, unless they got worse.",
-)
+@from_table(LintOptions, "baseline")
 @click.option(
     "--write-baseline",
     type=PathName(dir_okay=False, path_type=Path),
@@ -238,7 +156,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--color",
     "colour",
-    type=OneOf(("auto", "always", "never")),
+    type=Word(choice(("auto", "always", "never"))),
     default="auto",
     help="When to use colours.",
 )

@@ -1,50 +1,17 @@
-"""Output to a terminal, a pipe or a file; options that verbs share."""
+"""Output to a terminal, a pipe or a file."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TextIO
 
 import click
 
-from symalloc.errors import UsageError, meant
+from symalloc.errors import UsageError
 from symalloc.session.files import write_atomically
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class PathName(click.Path):
-    """A path that is not empty: an empty one would stand for the working directory."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; an error where the text is empty, as an unset variable of a shell is."""
-        if value == "":
-            self.fail("an empty path was given", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-rules_option = click.option(
-    "--rules", multiple=True, type=PathName(path_type=Path), help="A folder or file with rules of your own."
-)
-
-
-class OneOf(click.Choice[str]):
-    """One of some words; the one that is nearest to a wrong one is named."""
-
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """The message of click, with a suggestion."""
-        said = super().get_invalid_choice_message(value, ctx)
-        return f"{said.removesuffix('.')}{meant(value, self.choices)}"
-
-
-def format_option(of: str) -> Callable[[Command], Command]:
-    """--format: text or json."""
-    return click.option(
-        "--format", "form", type=OneOf(("text", "json")), default="text", help=f"The format of {of}."
-    )
 
 
 def colour_wanted(choice: str, stream: TextIO | None) -> bool:

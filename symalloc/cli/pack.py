@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.output import OneOf, PathName
+from symalloc.cli.click_options import PathName, Word, given_as
+from symalloc.cli.output import show, wrote
 from symalloc.errors import UsageError
+from symalloc.options import amount, choice, whole
+from symalloc.planner.planner_options import EffortName
 
 if TYPE_CHECKING:
     from symalloc.planner.packing.pack_problem import Packing
     from symalloc.planner.packing.packing_problem import PackingProblem
-    from symalloc.planner.planner_options import EffortName
 
 EPILOG = """\
 The floor is the lower bound: the largest sum of bytes that are live at the same time.  Ratios are bytes of
@@ -27,29 +29,24 @@ invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json des
 
 @click.command(epilog=EPILOG)
 @click.argument("files", nargs=-1, required=True, type=PathName(path_type=Path), metavar="FILE...")
-@click.option(
-    "--capacity",
-    type=click.IntRange(min=0),
-    metavar="BYTES",
-    help="Find a packing that needs at most so many bytes.",
-)
-@click.option(
+@given_as("--capacity", amount(), help="Find a packing that needs at most so many bytes, such as 2GiB.")
+@given_as(
     "--effort",
-    type=OneOf(("quick", "normal", "thorough")),
+    choice(EffortName),
     default="normal",
     show_default=True,
     help="The time spent on the search, if the floor is not reached at once.",
 )
-@click.option(
+@given_as(
     "--seed",
-    type=click.IntRange(0),
+    whole(0),
     default=0,
     help="The seed of the search. The same seed gives the same answer.",
 )
 @click.option(
     "--format",
     "form",
-    type=OneOf(("text", "json", "csv")),
+    type=Word(choice(("text", "json", "csv"))),
     help="A table, JSON, or MiniMalloc's CSV with offsets. [default: text]",
 )
 @click.option(
@@ -137,7 +134,6 @@ def _show(
     packings: Sequence[Packing], capacity: int | None, form: str | None, outputs: Sequence[tuple[Path, str]]
 ) -> None:
     """Write the answers, and on standard output the table, or the answers where they have no files."""
-    from symalloc.cli.output import show, wrote
     from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
     for packing, (path, kind) in zip(packings, outputs, strict=False):

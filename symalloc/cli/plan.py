@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.output import OneOf, PathName, format_option, keep_apart, terminal_width
-from symalloc.cli.plan_options import module_options, planner_options, request_of
+from symalloc.cli.click_options import (
+    PathName,
+    format_option,
+    from_table,
+    given_as,
+    module_options,
+    planner_options,
+    request_of,
+)
+from symalloc.cli.output import keep_apart, terminal_width
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report, Severity
+from symalloc.options import amount, choice
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.session.amounts import parse_amount
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.fitting import FunctionFit
@@ -48,28 +56,15 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     metavar="NAME=N,…",
     help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
 )
-@click.option("--compare", type=OneOf(("tvm",)), help="Also show what TVM's own planner reserves.")
-@click.option(
+@given_as("--compare", choice(("tvm",)), help="Also show what TVM's own planner reserves.")
+@given_as(
     "--fits",
-    metavar="BYTES",
+    amount(),
     help="Show for which shapes the arenas and the whole call fit, such as 512MiB.",
 )
-@click.option(
-    "--max-arena",
-    "limit",
-    metavar="BYTES",
-    help="Fail where arenas can take more within the declared bounds.",
-)
+@given_as("--max-arena", amount(), help="Fail where arenas can take more within the declared bounds.")
 @planner_options
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the planner's search."
-)
-@click.option(
-    "--certificate",
-    type=PathName(path_type=Path),
-    metavar="DIR",
-    help="Write the proofs to this folder as SMT-LIB2, so that another solver can check them.",
-)
+@from_table(PlanOptions, "seed", "certificate")
 @module_options
 def plan_command(
     file: Path,
@@ -77,8 +72,8 @@ def plan_command(
     form: str,
     samples: tuple[str, ...],
     compare: str | None,
-    fits: str | None,
-    limit: str | None,
+    fits: int | None,
+    max_arena: int | None,
     **options: Any,
 ) -> int:
     """Plan the memory of the model in FILE, prove the plan, and show it.
@@ -91,7 +86,6 @@ def plan_command(
     from symalloc.report.plan_text import plans_as_text
     from symalloc.session.planning import planned_file
 
-    room, most = parse_amount("--fits", fits), parse_amount("--max-arena", limit)
     request = request_of(file, options)
     chosen = PlanOptions(**options)
     written = _form(output)
@@ -105,7 +99,7 @@ def plan_command(
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
     )
-    fitting = _fits(planned.reports, room)
+    fitting = _fits(planned.reports, fits)
     if form == "json":
         text = plans_as_json(planned.reports, fitting)
     else:
@@ -117,7 +111,7 @@ def plan_command(
         _show(planned.report)
     if any(d.severity is Severity.ERROR for d in planned.report):
         return _refused(planned.report, file)
-    exceeding = _exceeding(planned.reports, most)
+    exceeding = _exceeding(planned.reports, max_arena)
     if exceeding:
         click.echo("\n".join(f"error: {line}; nothing is written" for line in exceeding), err=True)
         return 1

@@ -11,8 +11,10 @@ from typing import Any
 
 import click
 
-from symalloc.cli.output import PathName, format_option, show
+from symalloc.cli.click_options import PathName, format_option, from_table
+from symalloc.cli.output import show
 from symalloc.errors import UsageError
+from symalloc.linter.lint_options import LintOptions
 from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.domain import Domain
@@ -26,7 +28,7 @@ _SHOWN = 60  # characters of a constraint on either side of a mistake
 
 @click.command("prove")
 @click.argument("constraint", required=False)
-@click.option("--assume", multiple=True, metavar="COND", help='A condition on symbols, such as "m >= 1".')
+@from_table(LintOptions, "assume")
 @format_option("the answer")
 @click.option(
     "--batch",

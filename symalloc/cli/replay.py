@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.output import PathName, format_option, show_bytes
-from symalloc.cli.replay_options import pool_options_of, replay_options
+from symalloc.cli.click_options import PathName, format_option, pool_options_of, replay_options
+from symalloc.cli.output import show_bytes
 from symalloc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,21 +56,17 @@ def replay_command(
     **given: str | None,
 ) -> int:
     """Replay allocation traces on several allocators, and compare the memory that they reserve."""
-    from symalloc.pool.pool_errors import PoolError
     from symalloc.pool.replaying import checked_policies, replay
     from symalloc.pool.trace import read_trace
     from symalloc.report.replay_text import replays_as_json, replays_as_text
 
-    try:
-        options = pool_options_of(given)
-        names = checked_policies(policies)
-        files = _parse_exports(exports, len(traces))
-        read = [read_trace(path) for path in traces]
-        results = [replay(trace, name, options) for trace in read for name in names]
-        if files:
-            _export(read[0], replace(options, separate_escaping=names == ["pool-separate"]), files)
-    except PoolError as error:
-        raise UsageError(str(error)) from None
+    options = pool_options_of(given)
+    names = checked_policies(policies)
+    files = _parse_exports(exports, len(traces))
+    read = [read_trace(path) for path in traces]
+    results = [replay(trace, name, options) for trace in read for name in names]
+    if files:
+        _export(read[0], replace(options, separate_escaping=names == ["pool-separate"]), files)
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
     return int(any(r.out_of_memory for r in results))
 

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.given import refuse_given
-from symalloc.cli.output import OneOf, PathName, keep_apart, show_bytes
-from symalloc.cli.plan_options import (
+from symalloc.cli.click_options import (
     MODULE_OPTIONS,
     PLANNER_OPTIONS,
+    REPLAY_OPTIONS,
+    PathName,
+    given_as,
     module_options,
     planner_options,
+    pool_options_of,
+    refuse_given,
+    replay_options,
     request_of,
 )
-from symalloc.cli.replay_options import REPLAY_OPTIONS, pool_options_of, replay_options
+from symalloc.cli.output import keep_apart, show_bytes
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
+from symalloc.options import choice
 from symalloc.planner.planner_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -57,9 +62,9 @@ _MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTION
     help="The sizes that a picture shows, and at which a page begins.",
 )
 @click.option("--function", help="The function that a picture shows, if the module has several.")
-@click.option(
+@given_as(
     "--compare",
-    type=OneOf(("tvm", "none")),
+    choice(("tvm", "none")),
     default="tvm",
     show_default=True,
     help="Show TVM's own plan in the page, too.",
@@ -74,7 +79,7 @@ def report_command(
     from symalloc.pool.trace import holds_trace
     from symalloc.session.planning import planned_file
 
-    request, pool = request_of(file, options), _pool(options)
+    request, pool = request_of(file, options), pool_options_of(options)
     _check_output(output)
     keep_apart("-o", output, [file])
     binding = parse_binding(bind, "--bind")
@@ -133,28 +138,15 @@ def _chosen(
     return tuple(r for r in reports if function in (None, r.plan.function))
 
 
-def _pool(options: dict[str, Any]) -> PoolOptions:
-    from symalloc.pool.pool_errors import PoolError
-
-    try:
-        return pool_options_of(options)
-    except PoolError as error:
-        raise UsageError(str(error)) from None
-
-
 def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
     """Return the page or the picture, and whether all allocations fitted."""
-    from symalloc.pool.pool_errors import PoolError
     from symalloc.pool.replaying import timeline_of
     from symalloc.pool.trace import read_trace
     from symalloc.report.map.page import map_page
     from symalloc.report.map.plan_data import trace_data
     from symalloc.report.map.scene import trace_scene
 
-    try:
-        timeline = timeline_of(read_trace(file), options)
-    except PoolError as error:
-        raise UsageError(str(error)) from None
+    timeline = timeline_of(read_trace(file), options)
     capacity = options.range_capacity
     if form == ".html":
         drawn = map_page(trace_data(timeline, title=file.name, capacity=capacity)).encode()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
-from symalloc.cli.given import refuse_given
-from symalloc.cli.output import OneOf, PathName, format_option, keep_apart, show
-from symalloc.cli.plan_options import PLANNER_OPTIONS, module_options, planner_options, request_of
+from symalloc.cli.click_options import (
+    PLANNER_OPTIONS,
+    PathName,
+    format_option,
+    given_as,
+    module_options,
+    planner_options,
+    refuse_given,
+    request_of,
+)
+from symalloc.cli.output import keep_apart, show
 from symalloc.errors import UsageError
+from symalloc.options import amount, choice, whole
 from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind
 from symalloc.planner.planner_options import PlanOptions
 
@@ -40,30 +49,30 @@ read, planned, built or run.
     help="Run at each of these values: n=1..512, n=16..512:16, n=1,8,64..128; may be repeated, for all "
     "combinations.",
 )
-@click.option(
+@given_as(
     "--repeat",
-    type=click.IntRange(1, MOST_REPEATS),
+    whole(1, MOST_REPEATS),
     default=1,
     show_default=True,
     help="Go through all values so many times.",
 )
-@click.option(
+@given_as(
     "--plan",
-    type=OneOf(get_args(PlanKind)),
+    choice(PlanKind),
     default="symalloc",
     show_default=True,
     help="The planner: symalloc, TVM's StaticPlanBlockMemory, or none.",
 )
 @click.option("--check", is_flag=True, help="Compare with the unplanned module, bit for bit.")
-@click.option(
+@given_as(
     "--compare",
-    type=OneOf(("tvm",)),
+    choice(("tvm",)),
     help="Also make each call with TVM's own plan on TVM's pooled allocator, and compare.",
 )
 @click.option("--pool", is_flag=True, help="Take all memory from symalloc's pool.")
-@click.option(
+@given_as(
     "--limit",
-    metavar="BYTES",
+    amount(),
     help="The most bytes that the pool may reserve, such as 64MiB; implies --pool.",
 )
 @click.option(
@@ -78,9 +87,7 @@ read, planned, built or run.
     help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )
 @click.option("--function", help="The function to run, if there are several.")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the random arguments."
-)
+@given_as("--seed", whole(0), default=0, show_default=True, help="The seed of the random arguments.")
 @format_option("the figures")
 @planner_options
 @module_options
@@ -110,17 +117,12 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     return 0 if report.ok else 1
 
 
-def _pool_request(wanted: bool, limit: str | None, guard: bool, trace: bool) -> PoolRequest | None:
+def _pool_request(wanted: bool, limit: int | None, guard: bool, trace: bool) -> PoolRequest | None:
     if not (wanted or guard or trace or limit is not None):
         return None
-    from symalloc.pool.pool_errors import PoolError
-    from symalloc.pool.pool_options import parse_bytes
     from symalloc.relax.files.requests import PoolRequest
 
-    try:
-        return PoolRequest(limit=None if limit is None else parse_bytes(limit), guard=guard, trace=trace)
-    except PoolError as error:
-        raise UsageError(f"--limit: {error}") from None
+    return PoolRequest(limit=limit, guard=guard, trace=trace)
 
 
 def _require_folder(file: Path | None) -> None:

@@ -296,7 +296,7 @@ class Editor:
             path=path,
             text=params.text_document.text,
             version=params.text_document.version,
-            changed=loop.time() - self._options.debounce,
+            changed=loop.time() - self._options.debounce / 1000,
         )
         self._check_soon(self._open[uri])
 
@@ -334,7 +334,7 @@ class Editor:
         """Check `document` until the text checked is the text it has."""
         loop = asyncio.get_running_loop()
         while not document.closed:
-            while (left := document.changed + self._options.debounce - loop.time()) > 0:
+            while (left := document.changed + self._options.debounce / 1000 - loop.time()) > 0:
                 await asyncio.sleep(left)
             text = document.text
 

@@ -2,62 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
-from typing import Any, get_args
+from typing import Any, TypedDict
 
-from symalloc.arguments import require_choice, require_flag, require_seconds, require_whole, shown
-from symalloc.errors import UsageError, meant
-from symalloc.program.reading import STAGES, PipelineName, ReadOptions, is_stage
+from symalloc.arguments import require_text, require_texts, shown
+from symalloc.errors import UsageError
+from symalloc.options import FLAG, PATH, PATHS, TEXTS, Kind, amount, option, options_of, whole
+from symalloc.program.reading import PipelineName, ReadOptions
 from symalloc.size.condition import Condition
-from symalloc.size.parse import SizeSyntaxError, as_condition, is_sympy, parse_condition
+from symalloc.size.parse import ConditionLike, SizeSyntaxError, as_condition, is_sympy, parse_condition
+
+
+class LintKeywords(TypedDict, total=False):
+    """Keyword arguments for how to lint, as `LintOptions` has them; docs/options.md describes each."""
+
+    assume: ConditionLike | Sequence[ConditionLike]
+    select: str | Sequence[str]
+    ignore: str | Sequence[str]
+    rules: str | Path | Sequence[str | Path]
+    exclude: str | Sequence[str]
+    per_file_ignores: Mapping[str, str | Sequence[str]]
+    stage: str
+    pipeline: PipelineName
+    trust: bool
+    strict: bool
+    timeout: float
+    jobs: int | None
+    budget: str | int | None
+    baseline: str | Path | None
+
+
+def _rule_keys(name: str, value: object) -> tuple[str, ...]:
+    """Return the keys of rules in some texts: `SYM1,SYM2` counts as two."""
+    keys = (key.strip() for text in require_texts(name, value) for key in text.split(","))
+    return tuple(key for key in keys if key)
+
+
+def _keys_per_file(name: str, value: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f'{name} is {shown(value)}; it must be a table, such as {{ "tests/*" = ["SYM2"] }}')
+    return {
+        require_text(f"a pattern of {name}", pattern): _rule_keys(f"{name} of {pattern}", keys)
+        for pattern, keys in value.items()
+    }
+
+
+def require_conditions(name: str, value: object) -> tuple[str, ...]:
+    """Return the conditions that the argument `name` is, as texts: one or several, texts or sympy's.
+
+    Raises UsageError.
+    """
+    given = (value,) if isinstance(value, str | Condition) or is_sympy(value) else value
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        raise UsageError(f"{name} is {shown(given)}; it must be a condition or a list of conditions")
+    try:
+        return tuple(one if isinstance(one, str) else str(as_condition(one)) for one in given)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+_RULES = Kind(read=_rule_keys, metavar="RULE", several=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintOptions(ReadOptions):
     """Options of reading and of checking.
 
-    `assume` holds conditions on symbols ("n <= 2048").  `select` and `ignore` are rule ids, beginnings of
-    ids, or names; `per_file_ignores` maps glob patterns on file names to such.  `rules` are folders or files
-    of further rules.  `exclude` holds glob patterns of files and folders.  `strict`: what could not be
-    decided or understood is an error.  `baseline` is a file with known findings, which are left out.
-    `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
-    a call of a function may hold at once, None where that is not asked.  `cache`: whether findings
-    are kept from one run of the command line to the next.
-
-    Raises UsageError for a stage that does not exist, and for a timeout, jobs or a budget that are not
-    positive.
+    `cache`: the command line keeps findings from one run to the next.  Raises UsageError for values that
+    make no sense.
     """
 
-    assume: tuple[str, ...] = ()
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    rules: tuple[Path, ...] = ()
-    strict: bool = False
-    exclude: tuple[str, ...] = ()
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    baseline: Path | None = None
-    jobs: int | None = None
-    budget: int | None = None
-    cache: bool = True
-
-    def __post_init__(self) -> None:
-        if not is_stage(self.stage):
-            stages = ", ".join(STAGES)
-            raise UsageError(
-                f"unknown stage {shown(self.stage)}; it must be one of {stages}, or the name of a pass"
-                f"{meant(self.stage, STAGES)}"
-            )
-        require_choice("pipeline", self.pipeline, get_args(PipelineName))
-        for name in ("trust", "strict"):
-            require_flag(name, getattr(self, name))
-        require_seconds("timeout", self.timeout)
-        if self.jobs is not None:
-            require_whole("jobs", self.jobs, 1)
-        if self.budget is not None:
-            require_whole("budget", self.budget, 1)
+    select: tuple[str, ...] = option(
+        (), _RULES, "Check only these rules: ids, prefixes of ids (SYM2), or names.", in_file=True
+    )
+    ignore: tuple[str, ...] = option((), _RULES, "Do not check these rules.", in_file=True, adds=True)
+    rules: tuple[Path, ...] = option(
+        (), PATHS, "A folder or file with rules of your own.", in_file=True, adds=True
+    )
+    assume: tuple[str, ...] = option(
+        (),
+        Kind(read=require_conditions, metavar="COND", several=True),
+        'A condition on symbols, such as "n <= 2048".',
+        in_file=True,
+        adds=True,
+    )
+    jobs: int | None = option(
+        None,
+        whole(1),
+        "Read at most N files at once, each in a process of its own; by default one per CPU.",
+        in_file=True,
+        short=("-j",),
+    )
+    budget: int | None = option(
+        None,
+        amount(1),
+        "Report calls that can hold more than this at once, such as 512MiB (SYM402).",
+        in_file=True,
+    )
+    strict: bool = option(
+        False, FLAG, "Count notes. Report undecided constraints and unknown constructs as errors."
+    )
+    baseline: Path | None = option(
+        None, PATH, "Leave out the findings that this file holds, unless they got worse.", in_file=True
+    )
+    exclude: tuple[str, ...] = option((), TEXTS, "Glob patterns of files and folders.", in_file=True)
+    per_file_ignores: Mapping[str, tuple[str, ...]] = option(
+        {},
+        Kind(read=_keys_per_file, metavar="TABLE"),
+        "Rules that are not checked in files that match a glob pattern.",
+        in_file=True,
+    )
+    cache: bool = option(
+        True, FLAG, "Keep findings from one run of the command line to the next.", in_file=True
+    )
 
     @property
     def reports_unused(self) -> bool:
@@ -69,30 +129,16 @@ class LintOptions(ReadOptions):
         return any(matches_file(file, pattern) for pattern in self.exclude)
 
     def overlaid(self, **given: Any) -> LintOptions:
-        """These options with a caller's laid over them.
-
-        `select`, `stage`, `baseline`, `jobs`, `budget` replace where they are given, `ignore`, `assume` and
-        `rules` add; all else replaces.
+        """These options with a caller's laid over them, where they are given: they replace or, if they are
+        options that add, add.
         """
-        for name in ("ignore", "assume", "rules"):
-            given[name] = (*getattr(self, name), *given.get(name, ()))
-        for name in ("select", "stage", "baseline", "jobs", "budget"):
-            given[name] = given.get(name) or getattr(self, name)
-        return replace(self, **given)
-
-
-def assumption_texts(assume: object) -> tuple[str, ...]:
-    """The conditions that a caller gives as `assume`, as texts: one or several, texts or sympy's.
-
-    Raises UsageError.
-    """
-    given = (assume,) if isinstance(assume, str | Condition) or is_sympy(assume) else assume
-    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
-        raise UsageError(f"assume is {shown(given)}; it must be a condition or a list of conditions")
-    try:
-        return tuple(one if isinstance(one, str) else str(as_condition(one)) for one in given)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+        table = options_of(self)
+        chosen: dict[str, Any] = {
+            name: (*getattr(self, name), *value) if table[name].adds else value
+            for name, value in given.items()
+            if value not in (None, ())
+        }
+        return replace(self, **chosen)
 
 
 def parse_assumptions(texts: Iterable[str]) -> tuple[Condition, ...]:

@@ -2,51 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypedDict
 
-from symalloc.analysis.donation import Donation
-from symalloc.arguments import require_choice, require_flag, require_whole, shown
+from symalloc.analysis.donation import Donation, parse_donation
+from symalloc.arguments import require_texts
 from symalloc.errors import UsageError
+from symalloc.options import PATH, Kind, choice, option, read_fields, whole
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
 BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 
-_CHOICES: Mapping[str, Any] = {
-    "effort": EffortName,
-    "flavour": Flavour,
-    "guards": GuardKind,
-    "bounds": BoundsUse,
-}
+
+class PlanChoices(TypedDict, total=False):
+    """Keyword arguments for how to plan, as `PlanOptions` has them; docs/options.md describes each."""
+
+    flavour: Flavour
+    guards: GuardKind
+    bounds: BoundsUse
+    effort: EffortName
+    alias: str | Sequence[str]
+
+
+def _donations(name: str, value: object) -> tuple[Donation, ...]:
+    if isinstance(value, tuple) and all(isinstance(one, Donation) for one in value):
+        return value
+    return tuple(map(parse_donation, require_texts(name, value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """The options of the planner: one record for the command line, Python, the pipeline and the pass.
 
-    `effort` names the budget of the search for a stacking, `seed` makes it repeatable.  `flavour`: one
-    "arena" with tensors at symbolic offsets; "storages", one storage per slot and every tensor at offset 0;
-    or "auto", the arena where the target's kernels can run it.  `guards`: what the check at entry becomes, an
-    assertion, an If whose else runs unplanned, a kernel's own asserts that need no Python, or nothing.
-    `bounds`: what becomes of bounds that a function declares: they only steer the search ("ignore"); they are
-    checked at entry, and proofs rely on them ("enforce"); and arena and offsets are constants at these bounds
-    ("reserve").  `graphs`: kernels are captured in CUDA graphs, which takes storages of constant size.
-    `certificate`: the folder for the proof as SMT-LIB2.  `alias`: which inputs the caller donates, each for
-    an output to be written into its memory.
+    `graphs`: kernels are captured in CUDA graphs, which takes storages of constant size.
     """
 
-    effort: EffortName = "quick"
-    seed: int = 0
-    flavour: Flavour = "auto"
-    guards: GuardKind = "assert"
-    bounds: BoundsUse = "ignore"
+    flavour: Flavour = option(
+        "auto",
+        choice(Flavour),
+        "arena: tensors lie at offsets of one arena; storages: tensors share whole storages; auto: "
+        "an arena, or storages where the target's kernels could not run with an arena.",
+    )
+    guards: GuardKind = option(
+        "assert",
+        choice(GuardKind),
+        "What happens at shapes for which the plan is not proved: an error; the function runs "
+        "without the plan; an error that needs no Python; or no check.",
+    )
+    bounds: BoundsUse = option(
+        "ignore",
+        choice(BoundsUse),
+        "The bounds that a function declares (tir_var_upper_bound): nothing relies on them; "
+        "they are checked at entry, and proofs rely on them; or memory is reserved for them, at "
+        "constant offsets.",
+    )
+    effort: EffortName = option(
+        "quick", choice(EffortName), "The time spent on the search for a better plan."
+    )
+    alias: tuple[Donation, ...] = option(
+        (),
+        Kind(read=_donations, metavar="[FUNCTION:]OUT=IN", several=True),
+        "The caller donates the input IN, and the output OUT is written into its memory; may be "
+        "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`. IN is a parameter or "
+        "a field of one (caches.0).",
+    )
+    seed: int = option(0, whole(0), "The seed of the planner's search.")
+    certificate: Path | None = option(
+        None,
+        PATH,
+        "Write the proofs to this folder as SMT-LIB2, so that another solver can check them.",
+        metavar="DIR",
+    )
     graphs: bool = False
-    certificate: Path | None = None
-    alias: tuple[Donation, ...] = ()
 
     @property
     def constants_apart(self) -> bool:
@@ -55,14 +86,7 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value that there is not, and for choices that contradict each other."""
-        for name, kind in _CHOICES.items():
-            require_choice(name, getattr(self, name), get_args(kind))
-        require_whole("seed", self.seed, 0)
-        require_flag("graphs", self.graphs)
-        if not isinstance(self.certificate, Path | None):
-            raise UsageError(f"certificate is {shown(self.certificate)}; it must be a Path")
-        if not isinstance(self.alias, tuple) or not all(isinstance(d, Donation) for d in self.alias):
-            raise UsageError(f"alias is {shown(self.alias)}; it must be a tuple of donations")
+        read_fields(self)
         if self.bounds != "ignore" and self.guards == "none":
             raise UsageError(
                 f'bounds="{self.bounds}" rests on a check at entry, and guards="none" leaves it out; '

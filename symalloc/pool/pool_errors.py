@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from symalloc.errors import SymallocError, UsageError
 
-class PoolError(Exception):
+
+class PoolError(SymallocError):
     """A pool refuses a request."""
 
 
-class PoolUsageError(PoolError, ValueError):
+class PoolUsageError(PoolError, UsageError):
     """An amount, an option or a trace makes no sense."""
 
 

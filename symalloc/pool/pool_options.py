@@ -1,26 +1,21 @@
-"""Options of a pool, and reading amounts of memory (4096, 64KiB, 10KB) and ratios (1.05) from text."""
+"""Options of a pool; soft limits are read from text, too: amounts of memory (64KiB) and ratios (1.05)."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from operator import index
 
-from symalloc.arguments import cut, shown
+from symalloc.arguments import AMOUNT, MOST_BYTES, require_bytes, shown
+from symalloc.errors import UsageError
 from symalloc.pool.pool_errors import PoolUsageError
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
 KIB = 2**10
 
-_BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-_FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | _BINARY
-# Python refuses to read more than 4,300 digits
-_AMOUNT = re.compile(r"(\d{1,99}(?:\.\d{1,99})?) ?([a-z]*)", re.IGNORECASE | re.ASCII)
 RATIOS_BELOW = 100
 RANGE_CAPACITY = 2**40  # bytes
-MOST = 2**62
+MOST = MOST_BYTES
 LEAST_PAGE, MOST_PAGE = 4 * KIB, 2**30
 MOST_CACHED = 2**60
 MOST_BINNED = 64 * KIB
@@ -108,18 +103,10 @@ def require_name(value: object, name: str) -> str:
 
 def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) -> int:
     """The bytes that an option is given as: an int, a whole float, or text.  Raises PoolUsageError."""
-    amount: object = parse_bytes(value) if isinstance(value, str) else value
-    if isinstance(amount, float) and amount.is_integer():
-        amount = int(amount)
     try:
-        nbytes = index(amount)  # type: ignore[arg-type]
-    except TypeError:
-        nbytes = None
-    if isinstance(amount, bool) or nbytes is None:
-        raise PoolUsageError(f"`{name}` is a whole number of bytes, not {shown(value)}")
-    if not least <= nbytes <= most:
-        raise PoolUsageError(f"`{name}` must be from {least} to {most} bytes, not {shown(value)}")
-    return nbytes
+        return require_bytes(f"`{name}`", value, least=least, most=most)
+    except UsageError as error:
+        raise PoolUsageError(str(error)) from None
 
 
 def read_seconds(value: object, name: str, *, least: float = 0) -> float:
@@ -148,23 +135,11 @@ def read_soft_limit(value: object) -> Fraction | int | None:
     return soft
 
 
-def parse_bytes(text: str) -> int:
-    """The number of bytes that `text` denotes; raises PoolUsageError for no amount, or more than 4 EiB."""
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None or match[2].lower() not in _FACTORS:
-        examples = "write bytes, or 64KiB, 512MiB, 1.5GiB, 10KB"
-        raise PoolUsageError(f"`{cut(text)}` is no amount of memory; {examples}")
-    nbytes = int(Fraction(match[1]) * _FACTORS[match[2].lower()])
-    if nbytes > MOST:
-        raise PoolUsageError(f"`{cut(text)}` is more memory than there can be")
-    return nbytes
-
-
 def parse_soft_limit(text: str) -> Fraction | int | None:
     """A ratio (a number below 100 without a unit), bytes, or None for `none`; raises PoolUsageError."""
     if text.strip().lower() == "none":
         return None
-    match = _AMOUNT.fullmatch(text.strip())
+    match = AMOUNT.fullmatch(text.strip())
     if match is not None and not match[2] and Fraction(match[1]) < RATIOS_BELOW:
         return Fraction(match[1])
-    return parse_bytes(text)
+    return read_bytes(text, "soft_limit")

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from symalloc.errors import UsageError
+from symalloc.arguments import shown
+from symalloc.errors import UsageError, meant
+from symalloc.options import FLAG, SECONDS, Kind, choice, option, read_fields
 from symalloc.program.ir import Program
 from symalloc.program.span import Source, Span
 
@@ -21,6 +23,19 @@ PipelineName: TypeAlias = Literal["default", "target"]  # what relax.build runs,
 def is_stage(name: object) -> bool:
     """Return whether `name` is a stage, or may be the name of a pass, which only the pipeline knows."""
     return isinstance(name, str) and (name in STAGES or (name[:1].isupper() and name.isidentifier()))
+
+
+def _stage(name: str, value: object) -> object:
+    if is_stage(value):
+        return value
+    known = f"it must be one of {', '.join(STAGES)}, or the name of a pass"
+    raise UsageError(f"{name} is {shown(value)}; {known}{meant(value, STAGES)}")
+
+
+def _target(name: str, value: object) -> object:
+    if isinstance(value, str) or type(value).__name__ == "Target":
+        return value
+    raise UsageError(f"{name} is {shown(value)}; it must be the name of a target of TVM, or a Target")
 
 
 class InputError(UsageError):
@@ -57,22 +72,43 @@ class MissingExtraError(UnreadableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """Options of reading.
+class ModuleOptions:
+    """Options of reading and lowering a module.  Raises UsageError for values that make no sense."""
 
-    `trust`: evaluate whatever the scripts hold, and run the module-level code of a `.py` file where its
-    scripts need it.  `stage`: `as-is` reads a module as it stands, `planned` what TVM's passes make of it,
-    `auto` both where the module holds no memory operations yet, `all` the program after every pass from
-    CallTIRRewrite on; the name of a pass reads what that pass leaves.  `target` is a TVM target, `pipeline`
-    the "default" one, which `relax.build` runs for it, or the "target"'s own.  `timeout`: seconds for one
-    file.
-    """
+    target: str = option(
+        "llvm", Kind(read=_target, metavar="TEXT"), "The TVM target to lower for: a name, or JSON."
+    )
+    pipeline: PipelineName = option(
+        "default",
+        choice(PipelineName),
+        "The pipeline that relax.build runs, or the target's own, which fuses operators. On a GPU they are "
+        "the same.",
+    )
+    trust: bool = option(
+        False, FLAG, "Run all code of the files. Never use it for code that you have not read."
+    )
 
-    trust: bool = False
-    stage: str = "auto"
-    target: str = "llvm"
-    pipeline: PipelineName = "default"
-    timeout: float = DEFAULT_TIMEOUT
+    def __post_init__(self) -> None:
+        read_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(ModuleOptions):
+    """Options of reading the stages of a module."""
+
+    stage: str = option(
+        "auto",
+        Kind(read=_stage, metavar="|".join((*STAGES, "PASS"))),
+        "as-is: check the modules as they stand; planned: check them after TVM's passes; all: check every "
+        "stage; auto (default): as-is, and planned for modules without memory operations; or the name of a "
+        "pass of TVM's pipeline, such as VMShapeLower: check them after that pass.",
+        in_file=True,
+    )
+    timeout: float = option(
+        DEFAULT_TIMEOUT,
+        SECONDS,
+        "The most time for reading one file. Then the file is a finding (SYM902).",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,34 +7,32 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, Unpack, get_args
 
-from symalloc.analysis.donation import parse_donation
 from symalloc.arguments import (
+    require_binding,
     require_choice,
     require_flag,
     require_path,
-    require_paths,
     require_text,
-    require_texts,
     require_whole,
     shown,
 )
 from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
-from symalloc.linter.lint_options import LintOptions, assumption_texts, parse_assumptions
+from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
+from symalloc.options import made
 from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind, RunResult
-from symalloc.planner.planner_options import BoundsUse, EffortName, Flavour, GuardKind, PlanOptions
-from symalloc.program.reading import DEFAULT_TIMEOUT, PipelineName, UnreadableError
-from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.planner.planner_options import PlanChoices, PlanOptions
+from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableError
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
-from symalloc.session.amounts import parse_amount
 from symalloc.session.executor import lint_on
 from symalloc.session.lint_cache import LintCache
 from symalloc.session.lint_files import found_files
 from symalloc.session.linting import LintElsewhere, LintSession
-from symalloc.size.parse import ConditionLike, as_condition, is_sympy
+from symalloc.size.parse import ConditionLike, as_condition
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -53,64 +51,51 @@ Model: TypeAlias = Union["IRModule", "ModelProto", "ExportedProgram", tuple["NnM
 """What is linted, planned or run: a model in memory, a pair of an nn.Module and its spec, or a path."""
 
 
+class FileKeywords(LintKeywords, total=False):
+    """Keyword arguments of `lint`."""
+
+    cache: str | Path | None
+    executor: Executor | None
+
+
+class PlanKeywords(PlanChoices, total=False):
+    """Keyword arguments for how to read, lower and plan a module."""
+
+    target: str
+    pipeline: PipelineName
+    trust: bool
+
+
 def lint(
     target: Model | Sequence[Model],
     *,
-    assume: ConditionLike | Sequence[ConditionLike] = (),
-    select: str | Sequence[str] = (),
-    ignore: str | Sequence[str] = (),
-    rules: str | Path | Sequence[str | Path] = (),
-    stage: str = "auto",
-    pipeline: PipelineName = "default",
-    trust: bool = False,
-    strict: bool = False,
-    timeout: float = DEFAULT_TIMEOUT,
-    jobs: int | None = None,
-    budget: str | int | None = None,
     cache: str | Path | None = None,
     executor: Executor | None = None,
-    baseline: str | Path | None = None,
+    **options: Unpack[LintKeywords],
 ) -> Report:
     """Lint models in memory, and files, directories or glob patterns given as str or Path.
 
     A model in memory is an IRModule, an onnx.ModelProto, a torch ExportedProgram, or a pair of a
     tvm.relax.frontend.nn.Module and its spec; it is checked in this process, files are read in worker
-    processes.  `assume` holds conditions on
+    processes.  `options` are those of the command line (docs/options.md): `assume` holds conditions on
     symbols ("n <= 2048", or sympy's), `select` and `ignore` rule ids, beginnings of ids, or names, `rules`
-    folders of further rules. `stage`: `as-is` checks a module as it stands, `planned` what TVM's passes make
-    of it, `auto` both where it holds no memory operations, `all` every stage, "VMShapeLower" what that pass
-    leaves.
-    `pipeline`: "default" is what `relax.build` runs, "target" the target's own.  `trust` lets scripts run
-    whatever they hold.  `strict`: what cannot be decided is an error.  `timeout`: seconds for reading one
-    file.  `jobs`: the most files that are read at once, None for one per CPU.  `budget`: the most bytes that
-    a call of a function may hold at once, such as "512MiB" (SYM402).  `cache`: a folder for the findings of
-    files, which are not linted again while nothing changes.  `executor`: a
-    concurrent.futures.Executor to lint files on; that of a Dask cluster is Client(address).get_executor().
-    `baseline`: a file with findings to leave out, which `symalloc lint --write-baseline` wrote.
+    folders of further rules; `stage` and `pipeline` say what is checked, `budget` the most bytes that a call
+    of a function may hold at once, such as "512MiB" (SYM402).  `trust` lets scripts run whatever they hold.
+    `baseline` is a file with findings to leave out, which `symalloc lint --write-baseline` wrote.
+
+    `cache`: a folder for the findings of files, which are not linted again while nothing changes.
+    `executor`: a concurrent.futures.Executor to lint files on; that of a Dask cluster is
+    Client(address).get_executor().
 
     Raises UsageError for an argument that makes no sense.  What cannot be read is a finding (SYM902), not
     an exception.
     """
-    options = LintOptions(
-        assume=assumption_texts(assume),
-        select=require_texts("select", select),
-        ignore=require_texts("ignore", ignore),
-        rules=require_paths("rules", rules),
-        stage=stage,
-        pipeline=pipeline,
-        trust=trust,
-        strict=strict,
-        timeout=timeout,
-        jobs=jobs,
-        budget=parse_amount("budget", budget, least=1),
-        baseline=_path_or_none("baseline", baseline),
-    )
+    chosen = made(LintOptions, options, LintKeywords)
     paths, modules = _sorted_out(target)
     with ExitStack() as stack:
-        folder = _path_or_none("cache", cache)
-        kept = None if folder is None else LintCache(folder, options, fixes=True)
-        session = stack.enter_context(LintSession(options, cache=kept, elsewhere=_elsewhere(executor)))
-        reports = [session.lint_files(found_files(options, paths))] if paths else []
+        kept = None if cache is None else LintCache(require_path("cache", cache), chosen, fixes=True)
+        session = stack.enter_context(LintSession(chosen, cache=kept, elsewhere=_elsewhere(executor)))
+        reports = [session.lint_files(found_files(chosen, paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
         return session.without_known(reports[0] if len(reports) == 1 else Report.joined(reports))
 
@@ -122,7 +107,7 @@ def prove(constraint: ConditionLike, *, assume: ConditionLike | Sequence[Conditi
     texts, sympy relations, joined by sympy's And, Or and Not as may be, or such as a proof holds.  Raises
     UsageError for what is no condition on sizes.
     """
-    domain = Domain(assumptions=parse_assumptions(assumption_texts(assume)))
+    domain = Domain(assumptions=parse_assumptions(require_conditions("assume", assume)))
     try:
         claim = as_condition(constraint)
     except ValueError as error:
@@ -133,46 +118,26 @@ def prove(constraint: ConditionLike, *, assume: ConditionLike | Sequence[Conditi
 def plan(
     module: Model,
     *,
-    target: str = "llvm",
-    pipeline: PipelineName = "default",
-    flavour: Flavour = "auto",
-    guards: GuardKind = "assert",
-    bounds: BoundsUse = "ignore",
-    effort: EffortName = "quick",
     seed: int = 0,
     certificate: str | Path | None = None,
-    alias: str | Sequence[str] = (),
-    trust: bool = False,
     module_name: str | None = None,
+    **options: Unpack[PlanKeywords],
 ) -> PlannedModule:
     """Lower `module` to the point where memory is planned, and plan it; `.module` builds with any pipeline.
 
-    `module` is a model as `lint` takes it, or the path of one.  `.plans` holds the plan of each
-    function.  `pipeline`: "default" is what `relax.build` runs, "target" the target's own; `flavour`:
-    tensors at offsets of one "arena", "storages" that they share whole, or "auto",
-    the arena where the target can run it; `guards`: what checks the shapes at entry; `bounds`: those that
-    functions declare: "ignore" them, "enforce" them by a check at entry, or "reserve" memory for them, at
-    constant offsets; `effort` and `seed` are those of the search; `certificate`: a folder for the proof;
-    `alias`: inputs that the caller donates, such as "0=weights", each for an output to be written into its
-    memory.  A path is read in a process of its own: `trust` lets the file run whatever it holds,
-    `module_name` chooses one of its modules.  Raises SymallocError.
+    `module` is a model as `lint` takes it, or the path of one.  `.plans` holds the plan of each function.
+    `options` are those of the command line (docs/options.md): `target` and `pipeline` say how it is
+    lowered, `flavour`, `guards`, `bounds` and `effort` how it is planned, `alias` names inputs that the
+    caller donates, such as "0=weights", each for an output to be written into its memory.  `seed` is that of
+    the search, `certificate` a folder for the proof.  A path is read in a process of its own: `trust` lets
+    the file run whatever it holds, `module_name` chooses one of its modules.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import plan_module
-    from symalloc.relax.passes.given_target import require_target
 
-    require_target(target)
-    require_choice("pipeline", pipeline, get_args(PipelineName))
-    options = PlanOptions(
-        effort=effort,
-        seed=seed,
-        flavour=flavour,
-        guards=guards,
-        bounds=bounds,
-        certificate=_path_or_none("certificate", certificate),
-        alias=tuple(map(parse_donation, require_texts("alias", alias))),
-    )
-    loaded = _loaded(module, "plan", trust=trust, module_name=module_name)
-    return plan_module(loaded, target=target, pipeline=pipeline, options=options)
+    lowering = made(ModuleOptions, options, PlanKeywords)
+    chosen = made(PlanOptions, options, PlanKeywords, seed=seed, certificate=certificate)
+    loaded = _loaded(module, "plan", trust=lowering.trust, module_name=module_name)
+    return plan_module(loaded, target=lowering.target, pipeline=lowering.pipeline, options=chosen)
 
 
 def diff(
@@ -180,15 +145,8 @@ def diff(
     after: Model | PlannedModule,
     *,
     bind: Binding | Sequence[Binding] = (),
-    target: str = "llvm",
-    pipeline: PipelineName = "default",
-    flavour: Flavour = "auto",
-    guards: GuardKind = "assert",
-    bounds: BoundsUse = "ignore",
-    effort: EffortName = "quick",
     seed: int = 0,
-    alias: str | Sequence[str] = (),
-    trust: bool = False,
+    **options: Unpack[PlanKeywords],
 ) -> PlanDiff:
     """Compare what two plans of a model take, function by function: `.grew` is True where one takes more.
 
@@ -202,25 +160,19 @@ def diff(
     from symalloc.relax.passes.plan_pass import PlannedModule
     from symalloc.session.comparing import diff_plans, plans_in, records_of
 
-    bindings = _bindings(bind)
-    target_of(target)
-    require_choice("pipeline", pipeline, get_args(PipelineName))
-    chosen: dict[str, Any] = {"flavour": flavour, "guards": guards, "bounds": bounds, "effort": effort}
-    require_flag("trust", trust)
-    options = PlanOptions(
-        **chosen, seed=seed, alias=tuple(map(parse_donation, require_texts("alias", alias)))
-    )
+    several = bind if isinstance(bind, list | tuple) else [bind]
+    bindings = [require_binding("binding", each) for each in several]
+    lowering = made(ModuleOptions, options, PlanKeywords)
+    target_of(lowering.target)
+    chosen = made(PlanOptions, options, PlanKeywords, seed=seed)
 
     def plans(of: Model | PlannedModule) -> tuple[FunctionRecord, ...]:
         if isinstance(of, str | Path):
-            request = PlanRequest(
-                path=require_path("the file", of), trust=trust, target=target, pipeline=pipeline
+            return plans_in(
+                made(PlanRequest, options, PlanKeywords, path=require_path("the file", of)), chosen
             )
-            return plans_in(request, options)
-        found = of
-        if not isinstance(found, PlannedModule):
-            found = plan(found, **chosen, target=target, pipeline=pipeline, seed=seed, alias=alias)
-        return records_of(memory_reports(found, found.module, target))
+        found = of if isinstance(of, PlannedModule) else plan(of, seed=seed, **options)
+        return records_of(memory_reports(found, found.module, lowering.target))
 
     return diff_plans(plans(before), plans(after), bindings)
 
@@ -233,17 +185,10 @@ def run(
     check: bool = False,
     seed: int = 0,
     repeat: int = 1,
-    target: str = "llvm",
-    pipeline: PipelineName = "default",
-    flavour: Flavour = "auto",
-    guards: GuardKind = "assert",
-    bounds: BoundsUse = "ignore",
-    effort: EffortName = "quick",
     plan: PlanKind = "symalloc",
     pool: InstrumentedPool | None = None,
-    alias: str | Sequence[str] = (),
-    trust: bool = False,
     module_name: str | None = None,
+    **options: Unpack[PlanKeywords],
 ) -> RunResult:
     """Run a function of `module`, planned, on random arguments at `binding`, in this process.
 
@@ -252,28 +197,25 @@ def run(
     compared bit for bit with the module in which
     every tensor has memory of its own.  Raises SymallocError.
     """
-    from symalloc.relax.passes.given_target import require_target
     from symalloc.relax.run.runner import Runner
 
-    at = _binding(binding)
-    require_target(target)
-    require_choice("pipeline", pipeline, get_args(PipelineName))
+    at = require_binding("binding", binding)
     require_choice("plan", plan, get_args(PlanKind))
     require_flag("check", check)
     _require_pool(pool)
     if function is not None:
         require_text("function", function)
     seed, repeat = require_whole("seed", seed, 0), require_whole("repeat", repeat, 1, MOST_REPEATS)
-    options = PlanOptions(
-        effort=effort,
-        flavour=flavour,
-        guards=guards,
-        bounds=bounds,
-        alias=tuple(map(parse_donation, require_texts("alias", alias))),
-    )
-    loaded = _loaded(module, "run", trust=trust, module_name=module_name)
+    lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)
+    loaded = _loaded(module, "run", trust=lowering.trust, module_name=module_name)
     runner = Runner(
-        loaded, function=function, target=target, pipeline=pipeline, options=options, plan=plan, pool=pool
+        loaded,
+        function=function,
+        target=lowering.target,
+        pipeline=lowering.pipeline,
+        options=chosen,
+        plan=plan,
+        pool=pool,
     )
     return runner.run(at, check=check, seed=seed, repeat=repeat)
 
@@ -298,13 +240,8 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _path_or_none(name: str, value: object) -> Path | None:
-    return None if value is None else require_path(name, value)
-
-
 def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -> IRModule:
     """The module that `model` is, describes, or names; raises SymallocError."""
-    require_flag("trust", trust)
     if module_name is not None:
         require_text("module_name", module_name)
     if isinstance(model, str | Path):
@@ -331,23 +268,6 @@ def _require_model(value: object, verb: str) -> None:
 
     if not is_model(value):
         raise UsageError(f"cannot {verb} {type(value).__name__} objects: give {KINDS}, or a path")
-
-
-def _bindings(value: object) -> list[dict[str, int]]:
-    """One binding, or several; raises UsageError."""
-    several = value if isinstance(value, list | tuple) else [value]
-    return [_binding(each) for each in several]
-
-
-def _binding(value: object) -> dict[str, int]:
-    if not isinstance(value, Mapping):
-        raise UsageError(f"binding is {shown(value)}; it must map symbols to whole numbers")
-    return {
-        require_text("a symbol of the binding", str(name) if is_sympy(name) else name): require_whole(
-            f"the binding of {name!r}", extent, -INT64_MAX, INT64_MAX
-        )
-        for name, extent in value.items()
-    }
 
 
 def _elsewhere(value: object) -> LintElsewhere | None:

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from symalloc.arguments import require_choice, require_texts
+from symalloc.arguments import require_choice
 from symalloc.errors import UsageError, nearest
 from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.linter.fixes import tried_fixes
-from symalloc.linter.lint_options import LintOptions, assumption_texts
+from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.linter.linter import LintedFile, Linter, report_of
 from symalloc.linter.rewriting import Rewrite, rewrite
+from symalloc.options import made
 from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.program.record import no_collections
@@ -30,7 +31,6 @@ from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.session.files import read_source, source_bytes
 from symalloc.session.lint_cache import LintCache, sendable
 from symalloc.size.condition import FALSE
-from symalloc.size.parse import ConditionLike
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -270,31 +270,23 @@ class LintSession:
 
 
 def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one
-    *,
-    mode: Mode = "raise",
-    assume: ConditionLike | Sequence[ConditionLike] = (),
-    select: str | Sequence[str] = (),
-    ignore: str | Sequence[str] = (),
+    *, mode: Mode = "raise", **options: Unpack[LintKeywords]
 ) -> Any:
     """A pass instrument that lints the module after every pass and stops at the pass that brings an error in.
 
         with tvm.transform.PassContext(instruments=[symalloc.VerifyMemory()]):
             relax.build(mod, target="llvm")
 
-    `assume`, `select` and `ignore` are those of `symalloc.lint`.  A warning that a pass brings in becomes a
-    VerificationWarning that names the pass; notes are passed over.  With mode "warn" the build goes on after
-    errors too.  Raises UsageError for arguments that make no sense; while passes run, VerificationError.
+    `options` are those of `symalloc.lint`; those of reading files have no effect.  A warning that a pass
+    brings in becomes a VerificationWarning that names the pass; notes are passed over.  With mode "warn"
+    the build goes on after errors too.  Raises UsageError for arguments that make no sense; while passes run,
+    VerificationError.
     """
     from symalloc.relax.passes.verify_pass import make_instrument
 
     require_choice("mode", mode, ("raise", "warn"))
-    options = LintOptions(
-        assume=assumption_texts(assume),
-        select=require_texts("select", select),
-        ignore=require_texts("ignore", ignore),
-        stage="as-is",
-    )
-    faults = partial(_faults, Linter(options))
+    chosen = replace(made(LintOptions, options, LintKeywords), stage="as-is")
+    faults = partial(_faults, Linter(chosen))
     return make_instrument(faults, mode)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from symalloc.arguments import require_choice, require_path, require_whole
+from symalloc.arguments import require_bytes, require_choice, require_path, require_whole
 from symalloc.errors import SymallocError, UsageError
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
@@ -26,18 +26,18 @@ from symalloc.planner.stack import SearchBudget
 def pack(
     problem: PackingProblem | Mapping[str, Any] | str | Path,
     *,
-    capacity: int | None = None,
+    capacity: str | int | None = None,
     effort: EffortName = "normal",
     seed: int = 0,
     certificate: str | Path | None = None,
 ) -> Packing:
     """Return a proved packing of `problem`: a dictionary in the JSON form, or the path of a JSON or CSV file.
 
-    `capacity` is in bytes: `.overrun` says whether the packing fits it.  `effort` is how long to search;
-    `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a problem that makes no sense,
-    SymallocError where the packing cannot be proved.
+    `capacity` is in bytes, or such as "2GiB": `.overrun` says whether the packing fits it.  `effort` is how
+    long to search; `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a
+    problem that makes no sense, SymallocError where the packing cannot be proved.
     """
-    room = None if capacity is None else require_whole("capacity", capacity, 0)
+    room = None if capacity is None else require_bytes("capacity", capacity)
     require_choice("effort", effort, get_args(EffortName))
     folder = None if certificate is None else require_path("certificate", certificate)
     known = _known(problem)

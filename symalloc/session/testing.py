@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 from symalloc.linter.diagnostic import Report
-from symalloc.session.api import Model, lint
+from symalloc.session.api import FileKeywords, Model, lint
 
 
-def assert_memory_safe(target: Model | Sequence[Model], **options: Any) -> Report:
+def assert_memory_safe(target: Model | Sequence[Model], **options: Unpack[FileKeywords]) -> Report:
     """Fail, showing the findings, where `symalloc.lint(target, **options)` has errors or warnings.
 
         symalloc.assert_memory_safe(module, assume=["n <= 2048"])

@@ -227,9 +227,9 @@ def test_what_is_done_is_said_to_whoever_debugs(capsys: pytest.CaptureFixture[st
         (["model.py", "--baseline", "none.json"], ["baseline none.json: cannot be read"]),
         (["model.py", "--baseline", "model.py"], ["baseline model.py: not valid JSON"]),
         (["model.py", "--baseline", "a", "--write-baseline", "b"], ["goes without --baseline"]),
-        (["model.py", "--jobs", "0"], ["'--jobs'", "x>=1"]),
+        (["model.py", "--jobs", "0"], ["--jobs is 0; it must be a whole number of at least 1"]),
         (["model.py", "--budget", "1XiB"], ["--budget: `1XiB` is no amount of memory"]),
-        (["model.py", "--budget", "0"], ["--budget is 0; it must be a whole number of at least 1"]),
+        (["model.py", "--budget", "0"], ["--budget is '0'; it must be from 1 to"]),
         (["model.py", "--unsafe-fixes"], ["goes with --fix or --diff"]),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_certificate_for_each_problem(folder: Path, capsys: pytest.CaptureFixt
         (("table.csv", "table.csv", "-o", "out"), "two of the problems have the same file name"),
         (("table.csv", "-o", "none/out.csv"), "cannot write none/out.csv: there is no directory none"),
         (("table.csv", "-o", "out", "--format", "text"), "the table goes to standard output"),
-        (("table.csv", "--capacity", "-1"), "invalid value for '--capacity'"),
+        (("table.csv", "--capacity", "-1"), "--capacity: `-1` is no amount of memory"),
         (("bad.json",), "bad.json: buffers[0] (`x`).size: `m` is not among the symbols"),
         (("latin.csv",), "latin.csv: not UTF-8 text"),
     ],

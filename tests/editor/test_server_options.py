@@ -14,19 +14,18 @@ def test_without_options_the_defaults_hold() -> None:
 
 def test_times_and_values_of_symbols_are_read() -> None:
     given = read_options({"debounce": 300, "timeout": 5, "bind": {"n": 128}})
-    assert given == ServerOptions(debounce=0.3, timeout=5, bind={"n": 128})
+    assert given == ServerOptions(debounce=300, timeout=5, bind={"n": 128})
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "must be an object"),
+        ([], "it must be an object"),
         ({"debonce": 1}, "did you mean 'debounce'"),
-        ({"debounce": -1}, "`debounce` must be a number of at least 0, not -1"),
-        ({"timeout": True}, "`timeout` must be a number"),
-        ({"timeout": float("inf")}, "`timeout` must be a number"),
-        ({"bind": "n=1"}, "`bind` must be an object"),
-        ({"bind": {"n": "1"}}, "`bind` gives `n` the value '1'"),
+        ({"debounce": -1}, "`debounce` is -1; it must be a whole number of at least 0"),
+        ({"timeout": True}, "`timeout` is True; it must be a number of seconds"),
+        ({"bind": "n=1"}, "`bind` is 'n=1'; it must map symbols to whole numbers"),
+        ({"bind": {"n": "1"}}, "the `bind` of 'n' is '1'; it must be a whole number"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given: object, said: str) -> None:

@@ -77,7 +77,7 @@ def test_the_limit_can_be_moved() -> None:
         pool.alloc(MIB)
     pool.limit = None
     pool.alloc(MIB)
-    with pytest.raises(PoolUsageError, match="not -1"):
+    with pytest.raises(PoolUsageError, match="`limit` is -1"):
         pool.limit = -1
 
 

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from symalloc.arguments import parse_bytes
+from symalloc.errors import UsageError
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, PoolUsageError
-from symalloc.pool.pool_options import PoolOptions, parse_bytes, parse_soft_limit
+from symalloc.pool.pool_options import PoolOptions, parse_soft_limit
 from tests.pool.reference.reference_pool import ReferencePool
 
 
@@ -46,7 +48,7 @@ def test_amounts(text: str, nbytes: int) -> None:
     ),
 )
 def test_what_is_no_amount_is_refused(text: str) -> None:
-    with pytest.raises(PoolUsageError) as refused:
+    with pytest.raises(UsageError) as refused:
         parse_bytes(text)
     assert len(str(refused.value)) < 200
 
@@ -177,6 +179,6 @@ def test_arguments_of_another_type_are_told() -> None:
         for handle in (None, "1", 2.5, 2**64, [1]):
             with pytest.raises(BadFreeError, match=r"names a block; .* does not"):
                 use(handle)
-    with pytest.raises(PoolUsageError, match="`limit` is a whole number of bytes"):
+    with pytest.raises(PoolUsageError, match=r"`limit` is .*; it must be a whole number of bytes"):
         pool.limit = np.array([1, 2])
     assert pool.statistics().allocs == pool.statistics().live == 0

@@ -36,8 +36,8 @@ def test_a_capacity_and_a_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"capacity": -1}, "capacity is -1; it must be a whole number of at least 0"),
-        ({"capacity": "1GiB"}, "capacity is '1GiB'"),
+        ({"capacity": -1}, "capacity is -1; it must be from 0 to"),
+        ({"capacity": "1XB"}, "capacity: `1XB` is no amount of memory"),
         ({"effort": "fast"}, "effort is 'fast'; it must be one of quick, normal, thorough"),
         ({"seed": None}, "seed is None"),
         ({"certificate": 3}, "certificate is 3; it must be a path"),

@@ -9,23 +9,19 @@ from pathlib import Path
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.program.ir import Program
-from symalloc.program.reading import PipelineName
+from symalloc.program.reading import ModuleOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
+class PlanRequest(ModuleOptions):
     """A module in what `path` names: the one called `module` where there are several.
 
-    `data` is the content of `path` where that is not in a file.  `trust`: the file may run whatever it
-    holds.  `pipeline`: the "default" one, which `relax.build` runs, or the target's own.
+    `data` is the content of `path` where that is not in a file.
     """
 
     path: Path
     data: bytes | None = None
-    trust: bool = False
     module: str | None = None
-    target: str = "llvm"
-    pipeline: PipelineName = "default"
 
 
 class RefusedError(RunError):

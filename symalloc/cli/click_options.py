@@ -1,0 +1,165 @@
+"""Options of the command line, made from the table of options (`symalloc.options`) and beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from symalloc.errors import UsageError
+from symalloc.linter.lint_options import LintOptions
+from symalloc.options import FLAG, Kind, Option, choice, options_of
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.reading import ModuleOptions
+
+if TYPE_CHECKING:
+    from symalloc.pool.pool_options import PoolOptions
+    from symalloc.relax.files.requests import PlanRequest
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
+PLANNER_OPTIONS = ("flavour", "guards", "bounds", "effort", "alias")
+REPLAY_OPTIONS = ("soft_limit", "limit", "page")
+
+
+class Word(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    """A word that is read as Python reads the same argument, with the same messages."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind, self.name = kind, kind.metavar
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what stands for a value in help."""
+        return self._kind.metavar
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value, or the values of one word where an option may be given several times."""
+        try:
+            return self._kind.read(_flag(param), self._kind.parse(value) if isinstance(value, str) else value)
+        except UsageError as error:
+            raise click.UsageError(str(error), ctx) from None
+
+
+class PathName(click.Path):
+    """A path that is not empty: an empty one would stand for the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; an error where the text is empty, as an unset variable of a shell is."""
+        if value == "":
+            self.fail("an empty path was given", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def given_as(name: str, kind: Kind, **more: Any) -> Callable[[Command], Command]:
+    """An option of one verb, with values of `kind`; `more` is that of click."""
+    return click.option(name, type=Word(kind), **more)
+
+
+def from_table(record: type, *names: str) -> Callable[[Command], Command]:
+    """The options `names` of a class of records.  Those that a file may set are None where not given."""
+    table = options_of(record)
+    made = [_made(name, table[name]) for name in names]
+    return lambda command: reduce(lambda before, add: add(before), reversed(made), command)
+
+
+def _made(name: str, known: Option) -> Callable[[Command], Command]:
+    names = (f"--{name.replace('_', '-')}", *known.short)
+    if known.kind is FLAG:
+        return click.option(*names, is_flag=True, help=known.help)
+    more: dict[str, Any] = {} if known.in_file or known.default in (None, ()) else {"default": known.default}
+    return click.option(
+        *names,
+        type=Word(known.kind),
+        multiple=known.kind.several,
+        callback=_joined if known.kind.several else None,
+        metavar=known.metavar or None,
+        show_default=bool(more),
+        help=known.help,
+        **more,
+    )
+
+
+def _joined(_: click.Context, __: click.Parameter, values: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(values))
+
+
+rules_option = from_table(LintOptions, "rules")
+planner_options = from_table(PlanOptions, *PLANNER_OPTIONS)
+lowering_options = from_table(ModuleOptions, *MODULE_OPTIONS[1:])
+
+
+def module_options(command: Command) -> Command:
+    """--module, --target, --pipeline and --trust."""
+    return click.option("--module", help="The module to use, if the file has several.")(
+        lowering_options(command)
+    )
+
+
+def format_option(of: str) -> Callable[[Command], Command]:
+    """--format: text or json."""
+    return click.option(
+        "--format", "form", type=Word(choice(("text", "json"))), default="text", help=f"The format of {of}."
+    )
+
+
+def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
+    """Take the values of `module_options` out of `options`; read standard input where `file` is `-`."""
+    from symalloc.relax.files.requests import PlanRequest
+    from symalloc.relax.read.find_files import read_standard_input
+    from symalloc.relax.read.model_file import STDIN, STDIN_ARGUMENT
+
+    wanted = {name: options.pop(name) for name in MODULE_OPTIONS}
+    if str(file) == STDIN_ARGUMENT:
+        return PlanRequest(path=STDIN, data=read_standard_input(), **wanted)
+    return PlanRequest(path=file, **wanted)
+
+
+def replay_options(command: Command) -> Command:
+    """--soft-limit, --limit and --page: the pool that traces are replayed on."""
+    for name, metavar, default, text in reversed(_POOL):
+        command = click.option(name, metavar=metavar, default=default, show_default=True, help=text)(command)
+    return command
+
+
+_POOL = (
+    (
+        "--soft-limit",
+        "RATIO|BYTES|none",
+        "1.1",
+        "Above it, symalloc's pool gives free pages back before it takes more: a ratio to the most "
+        "bytes used so far (a number below 100), or an amount such as 512MiB.",
+    ),
+    (
+        "--limit",
+        "BYTES",
+        None,
+        "The most bytes that symalloc's pool may reserve; past it, allocations fail.",
+    ),
+    ("--page", "BYTES", "64KiB", "The unit in which memory is given back."),
+)
+
+
+def pool_options_of(options: dict[str, Any]) -> PoolOptions:
+    """Take the values of `replay_options` out of `options`; raises PoolUsageError."""
+    from symalloc.pool.pool_options import PoolOptions
+
+    return PoolOptions(**{name: options.pop(name) for name in REPLAY_OPTIONS})
+
+
+def refuse_given(names: Iterable[str], why: str) -> None:
+    """Raise UsageError, which ends in `why`, where the command line has one of these options."""
+    context = click.get_current_context()
+    flags = {param.name: _flag(param) for param in context.command.params}
+    given = [flags[n] for n in names if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    if given:
+        raise UsageError(f"{', '.join(given)} would have no effect: {why}")
+
+
+def _flag(param: click.Parameter | None) -> str:
+    return max(param.opts, key=len) if param is not None else "the value"
