@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"
 LOAD_JOB = "symalloc.relax.files.load:load_as_json"
-RUN_JOB = "symalloc.relax.run.sweep:run_file"
+RUN_JOB = "symalloc.relax.run.runner:run_file"
 SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
 
 

@@ -1,16 +1,18 @@
-"""Virtual machines for a lowered module, and calls on them: what came out, as arrays."""
+"""Virtual machines for a lowered module, and calls on them: what came out, as arrays, and how it differs."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.ir import Call, TupleType
 from tvm.relax import transform
 
 from symalloc.errors import RunError
@@ -18,31 +20,27 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolError
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
+from symalloc.relax.ir_types import BindingNode
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.pipeline import finishing_pipeline
-from symalloc.relax.run.cache_objects import forward, with_sequences
-from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument
+from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
+from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument, forward, with_sequences
 from symalloc.relax.run.memory_cfg import memory_cfg
 from symalloc.relax.tvm_error import error_text, run_error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Builder:
-    """Builds modules as CallTIRRewrite, or a planner behind it, leaves them."""
+def machine(
+    lowered: tvm.IRModule, memory: InstrumentedPool | str, *, target: str, pipeline: PipelineName
+) -> relax.VirtualMachine:
+    """A machine on `memory`, a pool or the name of an allocator of TVM's; raises RunError.
 
-    target: str
-    pipeline: PipelineName
-
-    def machine(self, lowered: tvm.IRModule, memory: InstrumentedPool | str) -> relax.VirtualMachine:
-        """A machine on `memory`, a pool or the name of an allocator of TVM's; raises RunError.
-
-        For a pool, what is allocated is named.
-        """
-        given: str | dict[object, int] = memory if isinstance(memory, str) else memory_cfg(memory)
-        finishing = finishing_pipeline(self.target, pipeline=self.pipeline, names=memory is not given)
-        with run_error("TVM cannot build the module"):
-            built = relax.build(lowered, self.target, relax_pipeline=finishing)
-            return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given)
+    `lowered` is as CallTIRRewrite, or a planner, leaves it.  For a pool, what is allocated is named.
+    """
+    given: str | dict[object, int] = memory if isinstance(memory, str) else memory_cfg(memory)
+    finishing = finishing_pipeline(target, pipeline=pipeline, names=memory is not given)
+    with run_error("TVM cannot build the module"):
+        built = relax.build(lowered, target, relax_pipeline=finishing)
+        return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given)
 
 
 def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:
@@ -58,6 +56,10 @@ class CallResult:
     outputs: tuple[np.ndarray, ...]
     arguments: tuple[np.ndarray, ...]
     seconds: float
+
+    def arrays(self, what: str) -> tuple[np.ndarray, ...]:
+        """The outputs, or the arguments."""
+        return self.outputs if what == "output" else self.arguments
 
     def without(self, donated: Collection[int]) -> CallResult:
         """The same but for the arguments `donated`."""
@@ -141,7 +143,8 @@ def _arrays(value: object) -> list[np.ndarray]:
 
 def difference(ours: CallResult, theirs: CallResult) -> str | None:
     """The first difference in bits, in words; None where there is none."""
-    for what, left, right in _sides(ours, theirs):
+    for what in ("output", "argument"):
+        left, right = ours.arrays(what), theirs.arrays(what)
         if len(left) != len(right):
             return f"{len(left)} {what}s against {len(right)} of the unplanned module"
         for index, (a, b) in enumerate(zip(left, right, strict=True)):
@@ -157,12 +160,12 @@ def undetermined(ours: CallResult, theirs: CallResult, fillings: tuple[CallResul
     numbers.  None where `ours` differs from `theirs` in any other element.
     """
     found: list[str] = []
-    one, other = fillings
-    for (what, left, right), (_, first, second) in zip(_sides(ours, theirs), _sides(one, other), strict=True):
-        if len({len(left), len(right), len(first), len(second)}) > 1:
+    for what in ("output", "argument"):
+        sides = [one.arrays(what) for one in (ours, theirs, *fillings)]
+        if len({*map(len, sides)}) > 1:
             return None
-        for index, (a, b, x, y) in enumerate(zip(left, right, first, second, strict=True)):
-            if not _alike(a, b) or not _alike(b, x) or not _alike(x, y):
+        for index, (a, b, x, y) in enumerate(zip(*sides, strict=True)):
+            if not (_alike(a, b) and _alike(b, x) and _alike(x, y)):
                 return None
             open_elements = _changed(x, y)
             if (_changed(a, b) & ~open_elements).any():
@@ -170,15 +173,6 @@ def undetermined(ours: CallResult, theirs: CallResult, fillings: tuple[CallResul
             if open_elements.any():
                 found.append(f"{what} {index} in {int(open_elements.sum())} of {a.size} elements")
     return ", ".join(found)
-
-
-def _sides(
-    ours: CallResult, theirs: CallResult
-) -> tuple[tuple[str, tuple[np.ndarray, ...], tuple[np.ndarray, ...]], ...]:
-    return (
-        ("output", ours.outputs, theirs.outputs),
-        ("argument", ours.arguments, theirs.arguments),
-    )
 
 
 def _alike(left: np.ndarray, right: np.ndarray) -> bool:
@@ -191,3 +185,53 @@ def _changed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     bits = [np.frombuffer(a.tobytes(), dtype=np.uint8).reshape(-1, itemsize) for a in (left, right)]
     found: np.ndarray = (bits[0] != bits[1]).any(axis=1)
     return found
+
+
+# -- memory that nothing has written -----------------------------------------------------------------------
+
+# Two runs that differ only in what new tensors hold give other results where a kernel reads what nothing has
+# written: a maximum over no elements, a result that is left unwritten in part.
+
+
+Filling: TypeAlias = Literal[0, 1]
+
+_FUNCTION = "symalloc.run.fill"
+_ALLOCATION = "relax.builtin.alloc_tensor"
+_FLOATS = (0.75, -24.25)  # either sign, so that neither a maximum nor a rectifier hides them
+_BYTES = (0x3F, 0xC1)  # of element types that NumPy has not: numbers as well
+
+
+def filled(lowered: tvm.IRModule, filling: Filling) -> tvm.IRModule:
+    """`lowered`, as CallTIRRewrite leaves it, with each new tensor filled with the same number at once."""
+    tvm.register_global_func(_FUNCTION, _fill, override=True)
+    return map_functions(lowered, lambda _, f: with_body(f, _Filler(filling=filling).sequence(f.body)))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Filler(BindingRewriter):
+    filling: Filling
+
+    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
+        """The binding, and behind an allocation a call that fills it."""
+        found = list(BindingRewriter.rewrite(self, binding))
+        if isinstance(binding.value, Call) and getattr(binding.value.op, "name", None) == _ALLOCATION:
+            arguments = [binding.var, relax.prim_value(self.filling)]
+            call = Call(relax.ExternFunc(_FUNCTION), arguments, ty_args=[TupleType([])])
+            found.append(self.bind("_", call))
+        return found
+
+
+def _fill(tensor: tvm.runtime.Tensor, filling: int) -> None:
+    """Integers become 0 or 1, which are in range wherever they are indices."""
+    dtype = str(tensor.dtype)
+    kind = tvm.DataType(dtype)
+    nbytes = tensor.numel() * ((kind.bits * kind.lanes + 7) // 8)
+    if not nbytes:
+        return
+    memory = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
+    try:
+        elements = np.frombuffer(memory, dtype=np.dtype(dtype))
+    except TypeError:
+        np.frombuffer(memory, dtype=np.uint8)[:] = _BYTES[filling]
+        return
+    elements[:] = _FLOATS[filling] if elements.dtype.kind in "fc" else filling

@@ -9,8 +9,7 @@ from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
 from symalloc.errors import RunError
-from symalloc.relax.run.cache_objects import sequence_lengths, sizes_of_cache
-from symalloc.relax.run.inputs import ObjectArgument
+from symalloc.relax.run.inputs import ObjectArgument, sequence_lengths, sizes_of_cache
 from symalloc.relax.run.runner import Runner
 from tests.models.zoo.llama import llama_paged_cache
 

@@ -17,6 +17,7 @@ import symalloc
 from symalloc.errors import RunError, SymallocError
 from symalloc.planner.memory_report.runs import PlanKind
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import (
     DType,
@@ -31,8 +32,7 @@ from symalloc.program.types import (
 )
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
-from symalloc.relax.run.runner import Runner
-from symalloc.relax.run.sweep import sweep
+from symalloc.relax.run.runner import Runner, peaks, sweep
 from symalloc.relax.workers.child import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.pool.library import need_native
@@ -140,7 +140,7 @@ def test_a_difference_is_seen_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planned side is built from another module: one that computes 2x + x instead of 2x * x - 2x."""
     chain, other = load_one(SCRIPT, module="Chain"), load_one(SCRIPT, module="Reshapes")
     runner, wrong = Runner(chain), Runner(other)
-    monkeypatch.setattr(runner, "_planned", wrong._planned)
+    monkeypatch.setattr(runner, "planned", wrong.planned)
     result = runner.run({"n": 3}, check=True)
     assert result.difference is not None and result.difference.startswith("output 0 differs in ")
 
@@ -173,10 +173,10 @@ def test_garbage_is_told_from_a_wrong_plan(monkeypatch: pytest.MonkeyPatch) -> N
         (runner._filled[0], None, "output 0 in 4 of 4 elements"),
         (other._filled[0], "output 0 differs in 4 of 4 elements", None),
     ):
-        monkeypatch.setattr(runner, "_planned", planned)
+        monkeypatch.setattr(runner, "planned", planned)
         result = runner.run({"n": 0}, check=True)
         assert (result.difference, result.undetermined) == (difference, undetermined)
-    monkeypatch.setattr(runner, "_planned", runner._filled[0])
+    monkeypatch.setattr(runner, "planned", runner._filled[0])
     result = runner.run({"n": 2}, check=True)
     assert (result.difference, result.undetermined) == (None, None)
 
@@ -308,3 +308,24 @@ def test_a_job_that_takes_too_long_is_ended() -> None:
 def test_a_fault_of_ours_is_no_user_error() -> None:
     with pytest.raises(RuntimeError, match="TypeError"):
         call_in_child("time:sleep", "long", what="sleeping")
+
+
+def test_the_peak_of_each_call_counts_what_was_live_before() -> None:
+    trace = Trace(
+        name="two calls",
+        events=(
+            CallBegin(call=1),
+            Alloc(block=1, nbytes=100, call=1),
+            Alloc(block=2, nbytes=50, call=1),
+            Free(block=1),
+            CallEnd(call=1),
+            CallBegin(call=2),
+            Alloc(block=3, nbytes=10, call=2),
+            Free(block=2),
+            CallEnd(call=2),
+            CallBegin(call=3),
+            CallEnd(call=3),
+        ),
+    )
+    assert peaks(trace) == [150, 60, 10]
+    assert peaks(trace, before=7) == [157, 67, 17]
