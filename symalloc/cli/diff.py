@@ -14,7 +14,7 @@ from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
 
 EPILOG = """\
-docs/pipelines.md shows an example; symalloc/report/schema/diff-1.json describes the JSON.
+docs/pipelines.md shows an example; `symalloc schema diff` describes the JSON.
 
 A and B are compared at every shape without empty dimensions within the bounds that B declares.  What is not
 proved is compared at samples; where these show no growth it is undecided.
@@ -47,8 +47,8 @@ def diff_command(
     Each is the JSON of `symalloc plan --format json`, or a model, which is planned: TVMScript (.py), JSON of
     TVM, ONNX (.onnx), torch.export (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.report.diff_json import plan_diff_json
-    from symalloc.report.diff_text import plan_diff_text
+    from symalloc.report.diff import plan_diff_text
+    from symalloc.report.document import as_json
     from symalloc.session.comparing import diff_plans, plans_in
 
     if str(before) == str(after) == "-":
@@ -59,5 +59,5 @@ def diff_command(
     chosen = PlanOptions(**options)
     old, new = (plans_in(request, chosen) for request in requests)
     diff = diff_plans(old, new, wanted)
-    show(plan_diff_json(diff) if form == "json" else plan_diff_text(diff), output)
+    show(as_json(diff) if form == "json" else plan_diff_text(diff), output)
     return int(diff.grew)

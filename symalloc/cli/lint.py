@@ -120,9 +120,9 @@ class _Output:
 
 def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from symalloc.report.lint_json import schema_text
+        from symalloc.report.document import schema_text
 
-        click.echo(schema_text(), nl=False)
+        click.echo(schema_text("lint"), nl=False)
         ctx.exit()
 
 

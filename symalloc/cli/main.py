@@ -87,6 +87,7 @@ VERBS = {
     "server": "Serve editors: findings as you type, sizes under the cursor, fixes.",
     "rules": "List the rules.",
     "explain": "Explain one rule, with examples.",
+    "schema": "Print the JSON Schema of a document.",
 }
 
 

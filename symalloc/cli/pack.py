@@ -23,7 +23,7 @@ The floor is the lower bound: the largest sum of bytes that are live at the same
 the arena over bytes of the floor, at sizes that go far past the declared bounds.
 
 Exit status: 0 if all is packed and proved, 1 if a packing does not fit the capacity, 2 for wrong usage or an
-invalid problem.  symalloc/report/schema/pack-problem-1.json and pack-1.json describe the JSON.
+invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` describe the JSON.
 """
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from symalloc.planner.memory_report.function_report import FunctionReport
 
 EPILOG = """\
-docs/planning.md explains the report; symalloc/report/schema/plan-1.json describes the JSON.
+docs/planning.md explains the report; `symalloc schema plan` describes the JSON.
 
 Exit status: 0 if every plan is proved (all files are written), 1 if the linter finds an error in the planned
 module or an arena can exceed --max-arena (nothing is written), 2 for wrong usage, for a module that cannot be

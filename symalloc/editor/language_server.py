@@ -29,7 +29,7 @@ from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
 from symalloc.linter.user_script import UserScript, parse_user_script
 from symalloc.program.span import Span
-from symalloc.report.lines import body_of
+from symalloc.report.formats import body_of
 from symalloc.rulebook.book import Rulebook
 from symalloc.session.linting import LintedText
 

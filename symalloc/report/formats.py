@@ -1,4 +1,4 @@
-"""The formats of findings by name, SARIF and JUnit among them."""
+"""The formats of findings by name: text, JSON, SARIF, JUnit, and one line a finding."""
 
 from __future__ import annotations
 
@@ -6,15 +6,159 @@ import json
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from msgspec import field
+
 from symalloc.linter.baseline import fingerprints
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, Report, Severity
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Dependent, Diagnostic, Fix, Report, Severity
 from symalloc.program.span import Span
+from symalloc.prover.verdict import counterexample_title
 from symalloc.report.cells import visible
-from symalloc.report.text import text_of
+from symalloc.report.document import Binding, Count, Document, about, as_json, record
+from symalloc.report.quantities import binding_text
+from symalloc.report.text import render_text, text_of
+
+if TYPE_CHECKING:
+    from symalloc.rulebook.rule import Rule
+
+FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
+
+
+def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_options: Any) -> str:
+    """Render `report` in one of `FORMATS`; `rules` are for SARIF, `text_options` those of `render_text`."""
+    match form:
+        case "text":
+            return render_text(report, **text_options)
+        case "json":
+            return render_json(report)
+        case "sarif":
+            return render_sarif(report, rules=rules)
+        case "junit":
+            return render_junit(report)
+        case "concise":
+            return render_concise(report)
+        case "github":
+            return render_github(report)
+    raise ValueError(f"unknown format `{form}`")
+
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+
+class Place(Document, frozen=True, kw_only=True):
+    """A place that a finding of declared bounds stands for, with what does not hold there without them.
+
+    `constraint` is null for rules about lifetimes; line and column count from 1, null without a file.
+    """
+
+    rule: str
+    constraint: str | None
+    file: str | None
+    line: int | None
+    column: int | None
+
+
+class FixOffer(Document, frozen=True, kw_only=True):
+    """The fix that is offered first."""
+
+    title: str
+    safe: bool
+
+
+class Finding(Document, frozen=True, kw_only=True):
+    """A finding; line and column count from 1, and are null where it has no place in a file.
+
+    `verdict` is null for findings that are no size constraint.  `path`: the branches on which it is a fault.
+    `counterexample` breaks the rule, `smallest`: it is proved that no smaller binding does, by the largest
+    value, then value by value in the order of names.  `precondition` is proved equivalent to the rule over
+    the domain; `reason`: why nothing definite can be said; `guarded`: a check at run time stops the program
+    before the fault.  `places`: what a finding of declared bounds (SYM401) stands for.
+    """
+
+    rule: str
+    name: str
+    severity: Literal["error", "warning", "note"]
+    verdict: Literal["always-valid", "always-invalid", "runtime-check", "vacuous"] | None
+    one_line: str = field(name="message")
+    function: str | None
+    file: Annotated[str | None, about("The file that was linted; <module> for a module in memory.")]
+    line: int | None
+    column: int | None
+    end_line: int | None
+    end_column: Annotated[int | None, about("The column behind the last character.")]
+    path: str | None
+    counterexample: Binding | None
+    smallest: bool | None
+    precondition: str | None
+    reason: str | None
+    guarded: bool
+    places: tuple[Place, ...]
+    fix: FixOffer | None
+
+
+class Summary(Document, frozen=True, kw_only=True):
+    """Counts of functions, of constraints by verdict and by who decided, and of findings of the baseline.
+
+    `guarded`: run-time checks that the module makes itself; `unknown`: those for want of a decision;
+    `data_dependent`: indices in kernels that depend on data, and are not judged.  `known`: findings of the
+    baseline, which are left out; `stale`: those that are gone.
+    """
+
+    functions: Count
+    constraints: Count
+    always_valid: Count
+    always_invalid: Count
+    runtime_check: Count
+    guarded: Count
+    unknown: Count
+    data_dependent: Count
+    known: Count
+    stale: Count
+    by_solver: dict[Literal["cascade", "z3"], Count]
+    seconds: float
+
+
+class LintDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
+    """The report of `symalloc lint`."""
+
+    files: tuple[str, ...]
+    diagnostics: tuple[Finding, ...]
+    summary: Summary
+
+
+def render_json(report: Report) -> str:
+    """Render the report as one JSON document."""
+    seconds = round(report.summary.seconds, 6)
+    return as_json(
+        LintDocument(
+            files=tuple(report.files),
+            diagnostics=tuple(_finding(found, report) for found in report),
+            summary=record(Summary, report.summary, report, seconds=seconds),
+        )
+    )
+
+
+def _finding(d: Diagnostic, report: Report) -> Finding:
+    return record(
+        Finding,
+        report.file_span(d),
+        d,
+        severity=d.severity.value,
+        verdict=d.verdict.value if d.verdict else None,
+        counterexample=None if d.counterexample is None else dict(d.counterexample),
+        smallest=None if d.counterexample is None else d.smallest,
+        places=[_place(one, report) for one in d.dependents],
+    )
+
+
+def _place(one: Dependent, report: Report) -> Place:
+    return record(Place, None if one.span is None or report.printed_after(one.span) else one.span, one)
+
+
+# -- JUnit -------------------------------------------------------------------------------------------------
 
 
 def render_junit(report: Report) -> str:
@@ -80,8 +224,7 @@ def _text(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-if TYPE_CHECKING:
-    from symalloc.rulebook.rule import Rule
+# -- SARIF -------------------------------------------------------------------------------------------------
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "symallocFinding/v1"
@@ -228,29 +371,71 @@ def _region(span: Span) -> dict[str, int]:
     }
 
 
-if TYPE_CHECKING:
-    from symalloc.rulebook.rule import Rule
+# -- one line a finding ------------------------------------------------------------------------------------
 
-FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
-def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_options: Any) -> str:
-    """Render `report` in one of `FORMATS`; `rules` are for SARIF, `text_options` those of `render_text`."""
-    match form:
-        case "text":
-            from symalloc.report.text import render_text
+def render_concise(report: Report) -> str:
+    """Render all findings, each as `file:line:column: SYM101 message`; empty where there are none."""
+    return "".join(f"{_concise(d, report)}\n" for d in report)
 
-            return render_text(report, **text_options)
-        case "json":
-            from symalloc.report.lint_json import render_json
 
-            return render_json(report)
-        case "sarif":
-            return render_sarif(report, rules=rules)
-        case "junit":
-            return render_junit(report)
-        case "concise" | "github":
-            from symalloc.report.lines import render_concise, render_github
+def _concise(diagnostic: Diagnostic, report: Report) -> str:
+    span = report.file_span(diagnostic)
+    place = (
+        f"{span.file}:{span.line}:{span.column}" if span else diagnostic.file or diagnostic.module or "module"
+    )
+    where = f" (in `{diagnostic.function}`)" if span is None and diagnostic.function else ""
+    return visible(f"{place}: {diagnostic.rule} {diagnostic.one_line}{where}")
 
-            return render_concise(report) if form == "concise" else render_github(report)
-    raise ValueError(f"unknown format `{form}`")
+
+def render_github(report: Report) -> str:
+    """Render all findings, one workflow command each; GitHub annotates the pull request with them.
+
+    What the baseline left out is a notice without a place.
+    """
+    known = ", ".join(report.known_remarks)
+    notice = f"::notice title=symalloc baseline::{_data(known)}\n" if known else ""
+    return "".join(f"{_command(d, report)}\n" for d in report) + notice
+
+
+def _command(diagnostic: Diagnostic, report: Report) -> str:
+    properties = ",".join(f"{k}={_property(v)}" for k, v in _annotated(diagnostic, report).items())
+    return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(body_of(diagnostic))}"
+
+
+def _annotated(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
+    span = report.file_span(diagnostic)
+    file = span.file if span else diagnostic.file
+    properties = {"file": file} if file else {}
+    if span:
+        properties |= {"line": str(span.line), "col": str(span.column), "endLine": str(span.end_line)}
+        if span.end_line == span.line:
+            properties["endColumn"] = str(span.end_column)
+    return properties | {"title": diagnostic.rule}
+
+
+def body_of(diagnostic: Diagnostic, *, help_too: bool = False) -> str:
+    """The message of a finding, and on further lines its path, counterexample and precondition."""
+    lines = [diagnostic.one_line]
+    if diagnostic.path:
+        lines.append(f"on paths where {diagnostic.path}")
+    if diagnostic.counterexample:
+        consequence = f" -> {diagnostic.consequence}" if diagnostic.consequence else ""
+        binding = binding_text(diagnostic.counterexample)
+        lines.append(f"{counterexample_title(diagnostic.smallest)}: {binding}{consequence}")
+    if diagnostic.precondition:
+        lines.append(f"holds only when: {diagnostic.precondition}")
+    if help_too and diagnostic.help:
+        lines.append(f"help: {diagnostic.help}")
+    return "\n".join(map(visible, lines))
+
+
+def _data(text: str) -> str:
+    """Escape what would end or nest a command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

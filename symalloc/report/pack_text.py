@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from symalloc.planner.packing.pack_problem import Packing
-from symalloc.report.quantities import columns
+from symalloc.report.document import Binding, Document, about, as_json, record
+from symalloc.report.quantities import binding_text, columns, cut
 from symalloc.size.notation import PIECEWISE
 
 HEADINGS = ("problem", "buffers", "worst", "mean", "proved", "seconds", "arena (bytes)")
@@ -21,27 +24,50 @@ def packings_as_text(packings: Sequence[Packing]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def packing_as_document(packing: Packing) -> dict[str, object]:
-    """The answer as JSON holds it; bytes are expressions in Python syntax."""
-    return {
-        "arena": packing.arena.text(PIECEWISE),
-        "offsets": {id_: offset.text(PIECEWISE) for id_, offset in packing.offsets.items()},
-        "ratios": [
-            {"binding": dict(r.binding), "bytes": r.bytes, "floor": r.floor, "ratio": r.ratio}
-            for r in packing.ratios
-        ],
-        "worst_ratio": packing.worst_ratio,
-        "mean_ratio": packing.mean_ratio,
-        "proved": True,  # what cannot be proved is refused before it comes here
-        "seconds": round(packing.seconds, 6),
-    }
+class Ratio(Document, frozen=True, kw_only=True):
+    """The arena beside the floor, the most bytes live at one position, at sample values."""
+
+    binding: Binding
+    bytes: int
+    floor: int
+    ratio: float
+
+
+class PackDocument(Document, frozen=True, kw_only=True):
+    """A packing; the arena and the offset of each buffer by its id are expressions in sympy's syntax.
+
+    Of several problems there is a list of packings, each with the problem's name.
+    """
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    arena: str
+    offsets: dict[str, str]
+    ratios: tuple[Ratio, ...]
+    worst_ratio: float
+    mean_ratio: float
+    proved: Annotated[bool, about("No two buffers that are live together overlap, at any values.")]
+    seconds: float
+
+
+PackDocuments: TypeAlias = PackDocument | list[PackDocument]
 
 
 def packings_as_json(packings: Sequence[Packing]) -> str:
     """One packing as an object; several as a list of objects, each with the problem's name in front."""
-    documents = [packing_as_document(p) for p in packings]
-    named = [{"name": p.problem.name, **d} for p, d in zip(packings, documents, strict=True)]
-    return json.dumps(documents[0] if len(documents) == 1 else named, indent=1) + "\n"
+    several = len(packings) > 1
+    documents = [
+        record(
+            PackDocument,
+            packing,
+            name=packing.problem.name if several else msgspec.UNSET,
+            arena=packing.arena.text(PIECEWISE),
+            offsets={id_: offset.text(PIECEWISE) for id_, offset in packing.offsets.items()},
+            proved=True,  # what cannot be proved is refused before it comes here
+            seconds=round(packing.seconds, 6),
+        )
+        for packing in packings
+    ]
+    return as_json(documents if several else documents[0], indent=1)
 
 
 def packing_as_csv(packing: Packing) -> str:
@@ -61,7 +87,7 @@ def packing_as_csv(packing: Packing) -> str:
 def overrun_text(packing: Packing, capacity: int) -> str:
     """Return in one line why `packing` does not fit `capacity` bytes."""
     point = packing.overrun or {}
-    at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items()))
+    at = binding_text(dict(sorted(point.items())))
     where = f" at {at}" if at else ""
     missing = packing.arena.symbols - point.keys()
     need = "may need more than it" if missing else f"needs {packing.arena.evaluate(point)} bytes{where}"
@@ -69,7 +95,6 @@ def overrun_text(packing: Packing, capacity: int) -> str:
 
 
 def _row(packing: Packing) -> tuple[str, ...]:
-    arena = packing.arena.text(PIECEWISE)
     return (
         packing.problem.name,
         str(len(packing.offsets)),
@@ -77,7 +102,7 @@ def _row(packing: Packing) -> tuple[str, ...]:
         f"{packing.mean_ratio:.4f}",
         "yes",
         f"{packing.seconds:.3f}",
-        arena if len(arena) <= LONGEST else f"{arena[: LONGEST - 1]}…",
+        cut(packing.arena.text(PIECEWISE), LONGEST),
     )
 
 

@@ -1,240 +1,435 @@
-"""Plans as JSON, version 1; `symalloc/report/schema/plan-1.json` describes it."""
+"""Plans as JSON, version 1: the records of the document, written and read back to be compared."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from importlib import resources
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
-from symalloc.planner.memory_plan import Arena, FurtherArena, Placement
-from symalloc.planner.memory_report.call_peak import CallPeak
-from symalloc.planner.memory_report.fitting import Fit, FunctionFit
-from symalloc.planner.memory_report.function_report import (
-    FloorSums,
-    FunctionReport,
-    MemorySample,
-)
+import msgspec
+from msgspec import field
+
+from symalloc.analysis.tensor_origin import NO_ORIGIN
+from symalloc.errors import UsageError
+from symalloc.planner import memory_plan
+from symalloc.planner.memory_plan import Rung
+from symalloc.planner.memory_report import call_peak, fitting
+from symalloc.planner.memory_report.call_peak import PeakKind
+from symalloc.planner.memory_report.fitting import FunctionFit, LargestValue
+from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmPlan
-from symalloc.planner.memory_report.target_report import TargetReport
+from symalloc.planner.plan_diff.plan_record import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
-from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
+from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
+from symalloc.size.choice import maximum
+from symalloc.size.expr import ZERO, Expr
 
 VERSION = 1
 
+# -- the document ------------------------------------------------------------------------------------------
+
+
+class Buffer(TensorRecord, frozen=True, kw_only=True):
+    """A tensor that lies in an arena, the variable of the source that holds it, and the place of the source
+    that it is computed for, such as `layers.0 at model.py:12`; `callee` is the function that works in it.
+    """
+
+    id: int
+    variable: str | None
+    source: str | None
+    live: Annotated[tuple[tuple[int, int], ...], about("Half-open intervals of moments.")]
+
+
+class FurtherArena(Document, frozen=True, kw_only=True):
+    """Why an arena is not one with the first: the bytes by which a call would take more at a binding."""
+
+    reason: str
+    saves: int
+    at: Binding = field(name="binding")
+
+
+class Arena(Document, frozen=True, kw_only=True):
+    """Memory that is reserved at once for several tensors."""
+
+    device: int
+    scope: str
+    after: Annotated[str | None, about("The variable behind which it is reserved; null: at entry.")]
+    result: Annotated[str | None, about("The result whose memory this is; it outlives the call.")]
+    apart: Annotated[FurtherArena | None, about("Null for the first.")]
+    size: Expr = field(name="bytes")
+    buffers: tuple[Buffer, ...]
+
+
+class Guard(Document, frozen=True, kw_only=True):
+    """A check at run time: `check` is evaluated, implies `condition` and stays within 64 bits."""
+
+    condition: str
+    check: str
+    after: Annotated[str | None, about("The variable behind which it stands; null: at entry.")]
+    declared: Annotated[bool, about("It is a bound that the function declares, enforced by --bounds.")]
+
+
+class DonatedResult(Document, frozen=True, kw_only=True):
+    """A tensor that is returned in the memory of an input (`room`), which the caller gives up."""
+
+    output: str
+    input: str
+    nbytes: Expr | None = field(name="bytes")
+    room: Expr | None
+
+
+class CalleeTensor(Document, frozen=True, kw_only=True):
+    """A tensor that a called function or operator makes and that is not returned."""
+
+    by: str
+    nbytes: Expr | None = field(name="bytes")
+
+
+class UnplannedTensor(Document, frozen=True, kw_only=True):
+    """A tensor that lies in no arena for another reason."""
+
+    name: str
+    nbytes: Expr | None = field(name="bytes")
+    reason: str
+
+
+class Kernel(Document, frozen=True, kw_only=True):
+    """A kernel that takes workspace of its own while it runs; `problem`: why its bytes are not known."""
+
+    name: str
+    calls: Count
+    nbytes: Expr | None = field(name="bytes")
+    problem: str | None
+    parallel: Annotated[bool, about("Taken by each worker thread of a parallel loop.")]
+
+
+class OtherPlan(Document, frozen=True, kw_only=True):
+    """What TVM's planner makes of the function; `problem`: why there is no plan."""
+
+    storages: Annotated[tuple[Expr | None, ...], about("One for each storage that is reserved.")]
+    fresh: Annotated[tuple[Expr | None, ...], about("One for each tensor without, that is not returned.")]
+    calls: Annotated[tuple[tuple[Expr | None, ...], ...], about("For each call, what that reserves.")]
+    problem: str | None
+
+
+class OtherPlans(Document, frozen=True, kw_only=True):
+    """TVM's plans with the declared bounds, null where none is declared, and without."""
+
+    bounded: OtherPlan | None
+    unbounded: OtherPlan
+
+
+class Target(Document, frozen=True, kw_only=True):
+    """The target of a plan by TVM's name: `present` on this machine; this build of TVM makes code for it.
+
+    `kernels` counts those that the function calls, `offset_kernels` those of them that take a tensor at an
+    offset, `grounded` the tensors that start a storage.  `kept`: bytes that TVM's pooled allocator keeps
+    after a call at each sample; null where all arenas are constant, or a size is not known.
+    """
+
+    name: str
+    present: bool
+    generated: bool
+    flavour: Literal["arena", "storages"]
+    kernels: Count
+    offset_kernels: Count
+    grounded: Count
+    kept: int | None
+
+
+class PeakTensor(Document, frozen=True, kw_only=True):
+    """A tensor that is held at the peak; its bytes are rounded up to 64.
+
+    `until`: what touches it last, null for a result; `idle`: what runs at the peak does not touch it.
+    """
+
+    name: str
+    kind: PeakKind
+    operator: str | None
+    variable: str | None
+    source: str | None
+    nbytes: Count = field(name="bytes")
+    until: str | None
+    idle: bool
+
+
+class Remedy(Document, frozen=True, kw_only=True):
+    """The tensor without which the peak is least, and the bytes of that peak."""
+
+    name: str
+    without: Count
+
+
+class Peak(Document, frozen=True, kw_only=True):
+    """The most that the tensors of a call take together, results included, the largest of them first.
+
+    `operator` runs there, call number `step` of `steps`, 0 where none runs.  `remedy`: null where no tensor
+    alone makes a difference.
+    """
+
+    nbytes: Count = field(name="bytes")
+    operator: str | None
+    step: Count
+    steps: Count
+    tensors: tuple[PeakTensor, ...]
+    remedy: Remedy | None
+
+
+class Sample(Document, frozen=True, kw_only=True):
+    """Bytes of a call at one binding; null where they are not known.
+
+    `label`: at the declared upper bounds, past one of them, or neither.  `arena`: what the arenas reserve;
+    `floor`: the least that the planned tensors need; `unshared`: the planned tensors without reuse; `saved`:
+    the share of that which the arena does without.  `returned`: results with memory of their own; `carried`:
+    those in the memory of inputs.  `workspace`: the most that one kernel holds of its own; `pool`: what TVM's
+    workspace pool keeps in the end.  `call`: the most that a call holds at one moment, results included;
+    `call_unplanned`: the same where each tensor has memory of its own; `call_tvm_bounded`,
+    `call_tvm_unbounded`: behind TVM's planner, with the declared bounds and without; `tvm_bounded`,
+    `tvm_unbounded`: that less results.  With bounds it is too little where `label` is `beyond`.
+    `whole`: call + pool.  `refused`: the guard refuses this binding.
+    """
+
+    binding: Binding
+    label: Literal["bound", "beyond"] | None
+    arena: int | None
+    floor: int | None
+    ratio: float | None
+    unshared: int | None
+    saved: float | None
+    returned: int | None
+    donated: int | None = field(name="carried")
+    made: int | None
+    unplanned: int | None
+    workspace: int | None
+    pool: int | None
+    whole: int | None
+    whole_ratio: float | None
+    bounded: int | None = field(name="tvm_bounded")
+    unbounded: int | None = field(name="tvm_unbounded")
+    call: int | None
+    call_unplanned: int | None
+    call_bounded: int | None = field(name="call_tvm_bounded")
+    call_unbounded: int | None = field(name="call_tvm_unbounded")
+    peak: Peak | None
+    refused: bool
+
+
+class Fit(Document, frozen=True, kw_only=True):
+    """The shapes at which some memory takes at most `limit` bytes.
+
+    `condition` is proved to hold exactly there; null where none was found.
+    """
+
+    limit: Count
+    verdict: str
+    condition: str | None
+    counterexample: Binding | None
+    largest: tuple[LargestValue, ...]
+
+
+class Fits(Document, frozen=True, kw_only=True):
+    """The shapes at which the arenas of a function fit the bytes asked about, and its whole call."""
+
+    arenas: Fit
+    call: Fit
+
+
+class PlannedFunction(Document, frozen=True, kw_only=True):
+    """The plan of one function, and the memory of a call; without `rungs` the plan is at the floor.
+
+    `reserved` are sums of arenas that are reserved together: the largest is what a call takes of them;
+    `held` those of all bytes that a call holds together, results included; null where that is no formula.
+    `bounds` gives by symbol the least and the greatest value that the function declares, `signed` the symbols
+    that may be negative.  `offsets` counts distinct ones that are no constants: evaluated at each call.
+    `returned`: results with memory of their own; `carried`: results in that of inputs.  `packed`: functions
+    that are called of which it is not known what they take.  `tvm`: with --compare tvm; `target`: null for a
+    CPU; `fits`: only if that was asked.
+    """
+
+    function: str
+    arenas: tuple[Arena, ...]
+    floor: tuple[FloorSums, ...]
+    reserved: tuple[Expr, ...] | None
+    held: tuple[Expr, ...] | None
+    bounds: dict[str, tuple[int | None, int | None]]
+    signed: tuple[str, ...]
+    offsets: Count
+    rungs: tuple[Rung, ...]
+    guards: tuple[Guard, ...]
+    returned: tuple[Expr | None, ...]
+    donated: tuple[DonatedResult, ...] = field(name="carried")
+    made: tuple[CalleeTensor, ...]
+    unplanned: tuple[UnplannedTensor, ...]
+    kernels: tuple[Kernel, ...]
+    packed: tuple[str, ...]
+    tvm: OtherPlans | None
+    target: Target | None
+    samples: tuple[Sample, ...]
+    fits: Fits | msgspec.UnsetType = msgspec.UNSET
+
+
+class PlanDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
+    """The plans of the functions of a module; sizes and offsets are bytes."""
+
+    functions: tuple[PlannedFunction, ...]
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
 
 def plans_as_json(reports: Sequence[FunctionReport], fits: Sequence[FunctionFit] = ()) -> str:
-    """`{"version": 1, "functions": [...]}`; sizes and offsets are Python expressions, in bytes.
-
-    `fits`: where each function fits, if that was asked.
-    """
-    functions = [function_document(s) for s in reports]
-    for document, fit in zip(functions, fits, strict=False):
-        document["fits"] = {
-            "arenas": _fit(fit.arenas),
-            "call": _fit(fit.call),
-        }
-    document = {"version": VERSION, "functions": functions}
-    return json.dumps(document, indent=2, ensure_ascii=False, default=_plain) + "\n"
+    """Return the plans as JSON; `fits`: where each function fits, if that was asked."""
+    asked = fits or (None,) * len(reports)
+    return as_json(PlanDocument(functions=tuple(map(function_document, reports, asked))))
 
 
-def plan_schema_text() -> str:
-    """The JSON Schema of a plan report."""
-    return (resources.files("symalloc.report") / "schema" / "plan-1.json").read_text(encoding="utf-8")
+def function_document(report: FunctionReport, fit: FunctionFit | None = None) -> PlannedFunction:
+    """Return the report of one function."""
+    plan, outside, target = report.plan, report.outside, report.target
+    declared = sorted(report.lower.keys() | report.upper.keys())
+    return record(
+        PlannedFunction,
+        report,
+        plan,
+        outside,
+        arenas=[_arena(arena, report) for arena in plan.arenas],
+        bounds={name: (report.lower.get(name), report.upper.get(name)) for name in declared},
+        signed=sorted(report.signed),
+        guards=[_guard(guard) for guard in plan.guards],
+        returned=[result.nbytes for result in outside.returned],
+        kernels=[_kernel(use) for use in outside.kernels],
+        tvm=_others(report),
+        target=None if target is None else record(Target, target, kept=report.kept_by_pool),
+        samples=[record(Sample, s, peak=None if s.peak is None else _peak(s.peak)) for s in report.samples],
+        fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
+    )
 
 
-def function_document(report: FunctionReport) -> dict[str, Any]:
-    """The report of one function, in which sizes, offsets and conditions are still objects."""
-    outside = report.outside
-    return {
-        "function": report.plan.function,
-        "arenas": [_arena(arena, report.origins) for arena in report.plan.arenas],
-        "floor": [_floor(floor) for floor in report.floor],
-        "reserved": report.reserved,
-        "held": report.held,
-        "bounds": {
-            name: [report.lower.get(name), report.upper.get(name)]
-            for name in sorted(report.lower.keys() | report.upper.keys())
-        },
-        "signed": sorted(report.signed),
-        "offsets": report.offsets,
-        "rungs": [
-            {"kind": rung.kind, "reason": rung.reason, "ratio": rung.ratio} for rung in report.plan.rungs
-        ],
-        "guards": [
-            {
-                "condition": guard.condition,
-                "check": guard.check,
-                "after": _name(guard.defined_by),
-                "declared": guard.declared,
-            }
-            for guard in report.plan.guards
-        ],
-        "returned": [r.nbytes for r in outside.returned],
-        "carried": [
-            {"output": c.output, "input": c.input, "bytes": c.nbytes, "room": c.room} for c in outside.donated
-        ],
-        "made": [{"by": m.by, "bytes": m.nbytes} for m in outside.made],
-        "unplanned": [{"name": u.name, "bytes": u.nbytes, "reason": u.reason} for u in report.unplanned],
-        "kernels": [_kernel(use) for use in outside.kernels],
-        "packed": outside.packed,
-        "tvm": None
-        if report.comparison is None
-        else {
-            "bounded": None if report.comparison.bounded is None else _tvm(report.comparison.bounded),
-            "unbounded": _tvm(report.comparison.unbounded),
-        },
-        "target": None if report.target is None else _target(report.target, report.kept_by_pool),
-        "samples": [_sample(sample) for sample in report.samples],
-    }
+def _arena(arena: memory_plan.Arena, report: FunctionReport) -> Arena:
+    return record(
+        Arena,
+        arena,
+        after=_name(arena.defined_by),
+        result=None if arena.result is None else arena.result.name,
+        apart=arena.further,
+        buffers=[_buffer(placement, report) for placement in arena.placements],
+    )
 
 
-def _fit(fit: Fit) -> dict[str, Any]:
-    proof = fit.proof
-    return {
-        "limit": fit.limit,
-        "verdict": proof.verdict.value,
-        "condition": proof.precondition,
-        "counterexample": None if proof.counterexample is None else dict(proof.counterexample),
-        "largest": [
-            {"symbol": one.symbol, "at": dict(one.at), "value": one.value, "monotone": one.monotone}
-            for one in fit.largest
-        ],
-    }
+def _buffer(placement: memory_plan.Placement, report: FunctionReport) -> Buffer:
+    var = placement.buffer.var
+    origin = NO_ORIGIN if var is None else report.origins.get(var, NO_ORIGIN)
+    return record(Buffer, placement.buffer, origin, offset=placement.offset)
 
 
-def _floor(floor: FloorSums) -> dict[str, Any]:
-    return {"device": floor.device, "scope": floor.scope, "sums": floor.sums}
+def _guard(guard: memory_plan.Guard) -> Guard:
+    return record(
+        Guard,
+        guard,
+        condition=str(guard.condition),
+        check=str(guard.check),
+        after=_name(guard.defined_by),
+    )
 
 
-def _arena(arena: Arena, origins: Mapping[Var, TensorOrigin]) -> dict[str, Any]:
-    return {
-        "device": arena.device,
-        "scope": arena.scope,
-        "after": _name(arena.defined_by),
-        "result": None if arena.result is None else arena.result.name,
-        "apart": None if arena.further is None else _further(arena.further),
-        "bytes": arena.size,
-        "buffers": [_buffer(placement, origins) for placement in arena.placements],
-    }
+def _kernel(use: KernelWorkspaceUse) -> Kernel:
+    scratch = use.scratch
+    known = scratch.peak if scratch.problem is None else None
+    return record(Kernel, use, scratch, name=use.kernel, nbytes=known)
 
 
-def _further(further: FurtherArena) -> dict[str, Any]:
-    return {"reason": further.reason, "saves": further.saves, "binding": further.at}
+def _others(report: FunctionReport) -> OtherPlans | None:
+    both = report.comparison
+    if both is None:
+        return None
+    bounded = None if both.bounded is None else _other(both.bounded)
+    return OtherPlans(bounded=bounded, unbounded=_other(both.unbounded))
 
 
-def _buffer(placement: Placement, origins: Mapping[Var, TensorOrigin]) -> dict[str, Any]:
-    buffer = placement.buffer
-    origin = NO_ORIGIN if buffer.var is None else origins.get(buffer.var, NO_ORIGIN)
-    return {
-        "id": buffer.id,
-        "name": buffer.name,
-        "callee": buffer.callee,
-        "operator": origin.operator or None,
-        "variable": origin.variable or None,
-        "source": origin.source or None,
-        "offset": placement.offset,
-        "bytes": buffer.size,
-        "live": buffer.live,
-    }
-
-
-def _tvm(plan: TvmPlan) -> dict[str, Any]:
+def _other(plan: TvmPlan) -> OtherPlan:
     called: dict[int, list[Expr | None]] = {}
     for one in plan.memory.taken():
         if one.frame.caller is not None:
             called.setdefault(id(one.frame), []).append(one.size)
-    return {
-        "storages": [one.size for one in plan.storages],
-        "fresh": [one.size for one in plan.fresh],
-        "calls": list(called.values()),
-        "problem": plan.problem,
-    }
+    sizes = {name: [one.size for one in getattr(plan, name)] for name in ("storages", "fresh")}
+    return record(OtherPlan, plan, calls=list(called.values()), **sizes)
 
 
-def _kernel(use: KernelWorkspaceUse) -> dict[str, Any]:
-    scratch = use.scratch
-    return {
-        "name": use.kernel,
-        "calls": use.calls,
-        "bytes": scratch.peak if scratch.problem is None else None,
-        "problem": scratch.problem,
-        "parallel": scratch.parallel,
-    }
+def _peak(peak: call_peak.CallPeak) -> Peak:
+    tensors = [record(PeakTensor, tensor, tensor.origin) for tensor in peak.tensors]
+    remedy = None if peak.remedy is None else record(Remedy, peak.remedy, peak)
+    return record(Peak, peak, tensors=tensors, remedy=remedy)
 
 
-def _sample(sample: MemorySample) -> dict[str, Any]:
-    return {
-        "binding": dict(sample.binding),
-        "label": sample.label or None,
-        "arena": sample.arena,
-        "floor": sample.floor,
-        "ratio": sample.ratio,
-        "unshared": sample.unshared,
-        "saved": sample.saved,
-        "returned": sample.returned,
-        "carried": sample.donated,
-        "made": sample.made,
-        "unplanned": sample.unplanned,
-        "workspace": sample.workspace,
-        "pool": sample.pool,
-        "whole": sample.whole,
-        "whole_ratio": sample.whole_ratio,
-        "tvm_bounded": sample.bounded,
-        "tvm_unbounded": sample.unbounded,
-        "call": sample.call,
-        "call_unplanned": sample.call_unplanned,
-        "call_tvm_bounded": sample.call_bounded,
-        "call_tvm_unbounded": sample.call_unbounded,
-        "peak": None if sample.peak is None else _peak(sample.peak),
-        "refused": sample.refused,
-    }
-
-
-def _peak(peak: CallPeak) -> dict[str, Any]:
-    return {
-        "bytes": peak.nbytes,
-        "operator": peak.operator or None,
-        "step": peak.step,
-        "steps": peak.steps,
-        "tensors": [
-            {
-                "name": tensor.name,
-                "kind": tensor.kind,
-                "bytes": tensor.nbytes,
-                "operator": tensor.origin.operator or None,
-                "variable": tensor.origin.variable or None,
-                "source": tensor.origin.source or None,
-                "until": tensor.until or None,
-                "idle": tensor.idle,
-            }
-            for tensor in peak.tensors
-        ],
-        "remedy": None if peak.remedy is None else {"name": peak.remedy.name, "without": peak.without},
-    }
-
-
-def _target(target: TargetReport, kept: int | None) -> dict[str, Any]:
-    return {
-        "name": target.name,
-        "present": target.present,
-        "generated": target.generated,
-        "flavour": target.flavour,
-        "kernels": target.kernels,
-        "offset_kernels": target.offset_kernels,
-        "grounded": target.grounded,
-        "kept": kept,
-    }
+def _fit(fit: fitting.Fit) -> Fit:
+    proof = fit.proof
+    condition = None if proof.precondition is None else str(proof.precondition)
+    return record(Fit, fit, proof, verdict=proof.verdict.value, condition=condition)
 
 
 def _name(variable: Var | None) -> str | None:
     return None if variable is None else variable.name
 
 
-def _plain(value: object) -> str:
-    """Return a size or a condition as text."""
-    assert isinstance(value, Expr | Condition), type(value)
-    return str(value)
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+class _Head(msgspec.Struct):
+    version: Any
+    functions: Any
+
+
+def is_plan_report(data: bytes) -> bool:
+    """Return whether a file is the JSON of `symalloc plan`, and not that of a module."""
+    if data.lstrip()[:1] != b"{":
+        return False
+    try:
+        msgspec.json.decode(data, type=_Head)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def read_plan(name: str, data: str | bytes) -> tuple[FunctionRecord, ...]:
+    """Return the plans in the JSON `data`; raises UsageError, which names `name`."""
+    version = msgspec.json.decode(data, type=_Head).version
+    if version != VERSION:
+        raise UsageError(f"{name}: a plan report of version {version!r}, only {VERSION} is known")
+    try:
+        functions = from_json(data, PlanDocument).functions
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{name}: the plan report is not understood: {error}; write it again with this symalloc"
+        ) from None
+    twice = [one for one, count in Counter(f.function for f in functions).items() if count > 1]
+    if twice:
+        raise UsageError(f"{name}: the plan report has several functions called `{twice[0]}`")
+    return tuple(map(_compared, functions))
+
+
+def _compared(one: PlannedFunction) -> FunctionRecord:
+    """Return what plans are compared by; tensors come in the order of allocation."""
+    buffers = sorted((b for arena in one.arenas for b in arena.buffers), key=lambda b: b.id)
+    known = [size for size in one.returned if size is not None]
+    return FunctionRecord(
+        name=one.function,
+        sums={
+            "call": one.held,
+            "arenas": one.reserved,
+            "floor": _floor([floor.sums for floor in one.floor]),
+            "results": (sum(known, start=ZERO),) if len(known) == len(one.returned) else None,
+        },
+        tensors=tuple(record(TensorRecord, b) for b in buffers),
+        guards=tuple(guard.condition for guard in one.guards),
+        bounds=one.bounds,
+        signed=frozenset(one.signed),
+        samples=tuple(sample.binding for sample in one.samples),
+    )
+
+
+def _floor(places: Sequence[tuple[Expr, ...]]) -> tuple[Expr, ...]:
+    """Return sums of which the floor of all devices and scopes is the largest."""
+    if len(places) == 1:
+        return places[0]
+    return (sum((maximum(*sums) for sums in places if sums), start=ZERO),)

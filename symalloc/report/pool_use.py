@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from symalloc.arguments import require_choice, shown
 from symalloc.errors import UsageError
-from symalloc.report.quantities import human_bytes
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
+from symalloc.pool.native_pool import PoolStatistics
+from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
+from symalloc.report.document import Document, as_json, record
+from symalloc.report.quantities import cut, human_bytes
 
-if TYPE_CHECKING:
-    from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
-    from symalloc.pool.native_pool import PoolStatistics
-    from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
-
-    Scope: TypeAlias = ScopeStatistics | StatisticsScope
-
+Scope: TypeAlias = ScopeStatistics | StatisticsScope
 SHOWN = 20  # tags
 WIDTH = 44  # columns for a tag
 NAMELESS = "(no tag)"
@@ -30,25 +26,13 @@ def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str
     and for what is no pool or scope.
     """
     require_choice("form", form, ("text", "json"))
-    _require_kinds(pool, scope)
-    render = use_as_json if form == "json" else use_as_text
-    return render(pool.statistics(), pool.limit, pool.leaks(), _counted_of(pool, scope))
-
-
-def _require_kinds(pool: object, scope: object) -> None:
-    from symalloc.pool.instrumented_pool import InstrumentedPool
-    from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope
-
     if not isinstance(pool, InstrumentedPool):
         raise UsageError(f"pool is {shown(pool)}; it must be a symalloc.Pool")
     if not isinstance(scope, ScopeStatistics | StatisticsScope | None):
         raise UsageError(f"scope is {shown(scope)}; it must be what symalloc.pool.statistics() gives")
-
-
-def _counted_of(pool: InstrumentedPool, scope: Scope | None) -> Scope | None:
-    from symalloc.pool.statistics_scope import StatisticsScope
-
-    return scope.figures_of(pool) if isinstance(scope, StatisticsScope) else scope
+    counted = scope.figures_of(pool) if isinstance(scope, StatisticsScope) else scope
+    render = use_as_json if form == "json" else use_as_text
+    return render(pool.statistics(), pool.limit, pool.leaks(), counted)
 
 
 def use_as_text(
@@ -61,18 +45,31 @@ def use_as_text(
     return "".join(f"{line}\n" for line in lines)
 
 
+class Counted(Document, frozen=True, kw_only=True):
+    """The figures of a scope; `tags` has "" for blocks without a tag, the highest peaks first."""
+
+    live: int
+    peak_live: int
+    peak_used: int
+    peak_reserved: int
+    tags: dict[str, TagCount]
+
+
+class PoolDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
+    """The use of a pool, in bytes; `held` are the live blocks by tag, `counted` is null without a scope."""
+
+    limit: int | None
+    statistics: PoolStatistics
+    held: tuple[Holding, ...]
+    counted: Counted | None
+
+
 def use_as_json(
     now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: Scope | None = None
 ) -> str:
-    """`{"version": 1, "limit", "statistics": {...}, "held": [...], "counted": {...}|null}`; in bytes."""
-    document = {
-        "version": 1,
-        "limit": limit,
-        "statistics": asdict(now),
-        "held": [asdict(holding) for holding in held],
-        "counted": None if scope is None else _scope_json(scope),
-    }
-    return json.dumps(document, indent=2) + "\n"
+    """Return the same as a `PoolDocument`."""
+    counted = None if scope is None else record(Counted, scope, tags=_by_peak(scope.tags))
+    return as_json(PoolDocument(limit=limit, statistics=now, held=tuple(held), counted=counted))
 
 
 def _amounts(now: PoolStatistics, limit: int | None) -> Iterator[str]:
@@ -91,9 +88,7 @@ def _held(held: Sequence[Holding]) -> Iterator[str]:
         return
     yield ""
     yield f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"
-    for holding in held[:SHOWN]:
-        yield f"{_cut(holding.tag):<{WIDTH}}{human_bytes(holding.nbytes):>12}{holding.blocks:>10}"
-    yield from _more(len(held))
+    yield from _first(f"{_tag(h.tag):<{WIDTH}}{human_bytes(h.nbytes):>12}{h.blocks:>10}" for h in held)
 
 
 def _counted(scope: Scope) -> Iterator[str]:
@@ -102,33 +97,24 @@ def _counted(scope: Scope) -> Iterator[str]:
         f"{human_bytes(scope.peak_reserved)} reserved"
     )
     yield f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}"
-    for tag, count in list(_by_peak(scope.tags).items())[:SHOWN]:
-        yield (
-            f"{_cut(tag):<{WIDTH}}{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
-            f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
-        )
-    yield from _more(len(scope.tags))
+    yield from _first(
+        f"{_tag(tag):<{WIDTH}}{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
+        f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
+        for tag, count in _by_peak(scope.tags).items()
+    )
 
 
-def _more(tags: int) -> Iterator[str]:
-    if tags > SHOWN:
-        yield f"… {tags - SHOWN} more"
+def _first(rows: Iterable[str]) -> Iterator[str]:
+    """Yield the rows of the first tags, and how many more there are."""
+    every = list(rows)
+    yield from every[:SHOWN]
+    if len(every) > SHOWN:
+        yield f"… {len(every) - SHOWN} more"
 
 
 def _by_peak(tags: Mapping[str, TagCount]) -> dict[str, TagCount]:
     return dict(sorted(tags.items(), key=lambda item: (-item[1].peak, item[0])))
 
 
-def _cut(tag: str) -> str:
-    name = tag.replace("\n", " ") or NAMELESS
-    return name if len(name) < WIDTH else f"{name[: WIDTH - 2]}…"
-
-
-def _scope_json(scope: Scope) -> dict[str, object]:
-    return {
-        "live": scope.live,
-        "peak_live": scope.peak_live,
-        "peak_used": scope.peak_used,
-        "peak_reserved": scope.peak_reserved,
-        "tags": {tag: asdict(count) for tag, count in _by_peak(scope.tags).items()},
-    }
+def _tag(tag: str) -> str:
+    return cut(tag.replace("\n", " ") or NAMELESS, WIDTH - 1)

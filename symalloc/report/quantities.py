@@ -1,9 +1,10 @@
-"""Byte counts for a person, and tables of them."""
+"""Byte counts, bindings and names for a person, and tables of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import ceil
+from textwrap import wrap
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 WIDEST_PLACE = 40
@@ -21,6 +22,40 @@ def human_bytes(count: int | None) -> str:
     if unit == "B":
         return f"{count} B"
     return f"{value:.1f} {unit}" if value < 1e6 else f"{value:.1e} {unit}"
+
+
+def binding_text(binding: Mapping[str, int]) -> str:
+    """Return `n = 128, b = 2`."""
+    return ", ".join(f"{name} = {value}" for name, value in binding.items())
+
+
+def cut(text: object, width: int) -> str:
+    """Return the text of something in at most `width` characters, an ellipsis in place of the rest."""
+    whole = str(text)
+    return whole if len(whole) <= width else f"{whole[: width - 1]}…"
+
+
+def capped(lines: Sequence[str], what: str, most: int) -> Iterator[str]:
+    """Yield the first lines, and how many more there are."""
+    yield from lines[:most]
+    if len(lines) > most:
+        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+        yield f"{indent}… and {len(lines) - most} more {what}"
+
+
+def broken(text: str, width: int, indent: int = 0, margin: int = 0) -> str:
+    """`text`, which begins behind `indent` cells, broken at `width`; further lines begin behind `margin`."""
+    if len(text) + indent <= width:
+        return text
+    lines = wrap(
+        text,
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).lstrip()
 
 
 def times(ratio: float | None) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 
 from symalloc.pool.replaying import PolicySummary, Replayed, total
+from symalloc.report.document import Document, as_json, record
 from symalloc.report.quantities import human_bytes
 
 NAME = 14  # columns
@@ -24,17 +23,54 @@ def replays_as_text(results: Sequence[Replayed]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+class ReplayedTrace(Document, frozen=True, kw_only=True):
+    """One trace on one policy; sizes are bytes, `ratio` is peak reserved to peak live.
+
+    `out_of_memory`: the event that ran out of memory; figures go as far as that.
+    """
+
+    trace: str
+    policy: str
+    operations: int
+    peak_live: int
+    peak_reserved: int
+    seconds: float
+    left_live: int
+    commits: int
+    decommits: int
+    bytes_given_back: int
+    out_of_memory: str | None
+    ratio: float
+    operations_per_second: int
+
+
+class PolicyTotal(Document, frozen=True, kw_only=True):
+    """The ratios of one policy over all traces."""
+
+    policy: str
+    geometric_mean: float
+    worst: float
+
+
+class ReplayDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
+    """Traces replayed on policies."""
+
+    results: tuple[ReplayedTrace, ...]
+    totals: tuple[PolicyTotal, ...]
+
+
 def replays_as_json(results: Sequence[Replayed]) -> str:
-    """`{"version": 1, "results": [...], "totals": [...]}`; sizes are bytes."""
-    document = {
-        "version": 1,
-        "results": [_result_json(r) for r in results],
-        "totals": [
-            {"policy": t.policy, "geometric_mean": round(t.mean, 6), "worst": round(t.worst, 6)}
-            for t in _totals(results)
-        ],
-    }
-    return json.dumps(document, indent=2) + "\n"
+    """Return the same as a `ReplayDocument`."""
+    totals = [
+        record(PolicyTotal, t, geometric_mean=round(t.mean, 6), worst=round(t.worst, 6))
+        for t in _totals(results)
+    ]
+    return as_json(ReplayDocument(results=tuple(map(_result, results)), totals=tuple(totals)))
+
+
+def _result(one: Replayed) -> ReplayedTrace:
+    ratio, seconds = round(one.ratio, 6), round(one.seconds, 6)
+    return record(ReplayedTrace, one, ratio=ratio, seconds=seconds, operations_per_second=round(one.rate))
 
 
 def _totals(results: Sequence[Replayed]) -> list[PolicySummary]:
@@ -71,11 +107,3 @@ def _summary(totals: Sequence[PolicySummary], count: int) -> Iterator[str]:
 
 def _row(name: str, *cells: str) -> str:
     return f"  {name:<{NAME}}" + "".join(f"{cell:>12}" for cell in cells)
-
-
-def _result_json(result: Replayed) -> dict[str, object]:
-    return asdict(result) | {
-        "ratio": round(result.ratio, 6),
-        "seconds": round(result.seconds, 6),
-        "operations_per_second": round(result.rate),
-    }

@@ -1,62 +1,120 @@
-"""Figures of a run, for a person: a few lines for one binding, a table for several."""
+"""The figures of a run as JSON, and for a person: a few lines for one binding, a table for several."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from statistics import geometric_mean, median
+from typing import Annotated, Literal
 
-from symalloc.planner.memory_report.runs import Output, Peer, PoolUse, RunReport, RunResult
-from symalloc.report.quantities import columns, human_bytes, times
+from msgspec import field
+
+from symalloc.planner.memory_report.runs import Peer, PlanKind, PoolUse, RunReport, RunResult
+from symalloc.report.document import Binding, Count, Document, about, as_json, record
+from symalloc.report.quantities import binding_text, columns, human_bytes, times
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+
+class Pool(Document, frozen=True, kw_only=True):
+    """The use of a pool by some calls, in bytes; `ratio`: reserved over live."""
+
+    calls: Count
+    allocations: Count
+    peak_live: Count
+    peak_reserved: Count
+    commits: Count
+    decommits: Count
+    ratio: float
+
+
+class OutputTensor(Document, frozen=True, kw_only=True):
+    """A tensor that came back."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: Count = field(name="bytes")
+
+
+class Run(Document, frozen=True, kw_only=True):
+    """Calls at one binding; `seconds` is the median, `tvm_seconds` the same of TVM's plan on its pool.
+
+    `time_ratio`: the median over the turns of our time over TVM's.  `pool` is null where there was none,
+    `same_as_unplanned` where it was not compared.  `undetermined`: elements that are computed from memory
+    that nothing has written, and that differ for that.
+    """
+
+    function: str
+    binding: Binding
+    plan: PlanKind
+    calls: Count
+    seconds: float
+    tvm_seconds: float | None
+    time_ratio: float | None
+    planned: Count = field(name="tensors_planned")
+    arena: Count | None
+    floor_bytes: Count | None = field(name="floor")
+    ratio: float | None
+    outputs: tuple[OutputTensor, ...]
+    pool: Pool | None
+    same_as_unplanned: bool | None
+    difference: str | None
+    undetermined: str | None
+
+
+class Refusal(Document, frozen=True, kw_only=True):
+    """Why the pool ended the run, and at which binding."""
+
+    message: str
+    binding: Mapping[str, int] | None
+
+
+class RunDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
+    """Runs at several bindings; `ok`: nothing was refused, and nothing differs."""
+
+    ok: bool
+    runs: tuple[Run, ...]
+    pool: Pool | None
+    tvm: Annotated[dict[Literal["reserved"], int] | None, about("Bytes that its pool has at last.")]
+    refused: Refusal | None
 
 
 def run_as_json(report: RunReport) -> str:
-    """`{"version": 1, "runs": […], "pool": …, "tvm": …, "refused": …}`; sizes are bytes, times seconds."""
+    """Return the runs as JSON; sizes are bytes, times seconds."""
     peers: Sequence[tuple[float, float] | None] = [None] * len(report.results)
     if report.peer is not None:
         peers = list(zip(report.peer.seconds, report.peer.ratios, strict=True))
-    document = {
-        "version": 1,
-        "ok": report.ok,
-        "runs": [_run(r, theirs) for r, theirs in zip(report.results, peers, strict=True)],
-        "pool": _pool_json(report.pool),
-        "tvm": None if report.peer is None else {"reserved": report.peer.reserved},
-        "refused": None
-        if report.refused is None
-        else {"message": report.refused, "binding": report.refused_at},
-    }
-    return json.dumps(document, indent=2) + "\n"
+    refused = report.refused
+    return as_json(
+        RunDocument(
+            ok=report.ok,
+            runs=tuple(_run(r, theirs) for r, theirs in zip(report.results, peers, strict=True)),
+            pool=_use(report.pool),
+            tvm=None if report.peer is None else {"reserved": report.peer.reserved},
+            refused=None if refused is None else Refusal(message=refused, binding=report.refused_at),
+        )
+    )
 
 
-def _run(result: RunResult, theirs: tuple[float, float] | None) -> dict[str, object]:
-    return {
-        "function": result.function,
-        "binding": dict(result.binding),
-        "plan": result.plan,
-        "calls": len(result.seconds),
-        "seconds": round(median(result.seconds), 9),
-        "tvm_seconds": None if theirs is None else round(theirs[0], 9),
-        "time_ratio": None if theirs is None else round(theirs[1], 4),
-        "tensors_planned": result.planned,
-        "arena": result.arena_bytes if result.plan == "symalloc" else None,
-        "floor": result.floor_bytes,
-        "ratio": None if result.ratio is None else round(result.ratio, 6),
-        "outputs": [_output(o) for o in result.outputs],
-        "pool": _pool_json(result.pool),
-        "same_as_unplanned": result.difference is None if result.checked else None,
-        "difference": result.difference,
-        "undetermined": result.undetermined,
-    }
+def _run(result: RunResult, theirs: tuple[float, float] | None) -> Run:
+    return record(
+        Run,
+        result,
+        calls=len(result.seconds),
+        seconds=round(median(result.seconds), 9),
+        tvm_seconds=None if theirs is None else round(theirs[0], 9),
+        time_ratio=None if theirs is None else round(theirs[1], 4),
+        arena=result.arena_bytes if result.plan == "symalloc" else None,
+        ratio=None if result.ratio is None else round(result.ratio, 6),
+        pool=_use(result.pool),
+        same_as_unplanned=result.difference is None if result.checked else None,
+    )
 
 
-def _output(output: Output) -> dict[str, object]:
-    return {"shape": list(output.shape), "dtype": output.dtype, "bytes": output.nbytes}
+def _use(pool: PoolUse | None) -> Pool | None:
+    return None if pool is None else record(Pool, pool, ratio=round(pool.ratio, 6))
 
 
-def _pool_json(pool: PoolUse | None) -> dict[str, object] | None:
-    return None if pool is None else asdict(pool) | {"ratio": round(pool.ratio, 6)}
-
+# -- text --------------------------------------------------------------------------------------------------
 
 MOST_ROWS = 24
 COLUMNS = ("calls", "time", "arena", "floor", "outputs", "storages", "live", "reserved", "ratio")
@@ -71,14 +129,9 @@ def run_as_text(report: RunReport) -> str:
         lines += _peer(report.results, report.peer, report.pool)
     lines += _checked(report.results)
     if report.refused is not None:
-        where = f" at {at_text(report.refused_at)}" if report.refused_at else ""
+        where = f" at {binding_text(report.refused_at)}" if report.refused_at else ""
         lines.append(f"REFUSED by the pool{where}: {report.refused}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def at_text(binding: Mapping[str, int]) -> str:
-    """`n = 5, b = 2`"""
-    return ", ".join(f"{name} = {value}" for name, value in binding.items())
 
 
 # -- one binding --------------------------------------------------------------------------------------------
@@ -86,7 +139,7 @@ def at_text(binding: Mapping[str, int]) -> str:
 
 def _single(result: RunResult) -> Iterator[str]:
     outputs = ", ".join(f"{o.dtype}{list(o.shape)}" for o in result.outputs) or "nothing"
-    yield f"{result.function}({at_text(result.binding)}) returns {outputs}"
+    yield f"{result.function}({binding_text(result.binding)}) returns {outputs}"
     yield _arena(result)
     yield f"outputs: {human_bytes(result.output_bytes)}"
     yield f"time: {_duration(_typical(result.seconds))}, {_calls(len(result.seconds))}"
@@ -143,7 +196,7 @@ def _row(result: RunResult) -> tuple[str, ...]:
     planned = result.plan == "symalloc"
     pool = result.pool
     return (
-        at_text(result.binding),
+        binding_text(result.binding),
         str(len(result.seconds)),
         _duration(_typical(result.seconds)),
         human_bytes(result.arena_bytes) if planned else "-",
@@ -186,11 +239,11 @@ def _checked(results: Sequence[RunResult]) -> Iterator[str]:
     checked = [r for r in results if r.checked]
     different = [r for r in checked if r.difference is not None]
     for result in different:
-        where = f" at {at_text(result.binding)}" if len(results) > 1 else ""
+        where = f" at {binding_text(result.binding)}" if len(results) > 1 else ""
         yield f"DIFFERENT from the unplanned module{where}: {result.difference}"
     undetermined = [r for r in checked if r.undetermined is not None]
     for result in undetermined:
-        where = f" at {at_text(result.binding)}" if len(results) > 1 else ""
+        where = f" at {binding_text(result.binding)}" if len(results) > 1 else ""
         yield f"UNDETERMINED{where}: {result.undetermined}"
         yield "  the unplanned module computes these, too, from memory that nothing has written"
     if checked and not different:

@@ -12,8 +12,7 @@ from symalloc.planner.plan_diff.compare_plans import PlanDiff, compare_plans
 from symalloc.planner.plan_diff.plan_record import FunctionRecord
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.report.plan_json import plans_as_json
-from symalloc.report.read_plan import is_plan_report, read_plan
+from symalloc.report.plan_json import is_plan_report, plans_as_json, read_plan
 from symalloc.session.planning import planned_file
 
 

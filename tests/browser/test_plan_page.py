@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import pytest
 
 from symalloc.linter.diagnostic import LintSummary, Report
 from symalloc.planner.memory_plan import Buffer
+from symalloc.report.document import as_json
 from symalloc.report.map.page import map_page
 from symalloc.report.map.plan_data import plan_data
 from symalloc.report.plan_json import function_document
@@ -74,7 +76,7 @@ def _rows(opened: Opened) -> list[list[str]]:
 
 def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page: Open) -> None:
     opened = open_page(model.page)
-    document = function_document(model.report)
+    document = json.loads(as_json(function_document(model.report)))
     buffers = _buffers(model)
     operators = {b["name"]: b["operator"] for arena in document["arenas"] for b in arena["buffers"]}
     assert len(document["samples"]) >= 3

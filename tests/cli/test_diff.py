@@ -11,7 +11,7 @@ import pytest
 
 import symalloc
 from symalloc.errors import UsageError
-from symalloc.report.diff_json import diff_schema_text
+from symalloc.report.document import schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -65,7 +65,7 @@ def test_a_plan_from_before_and_a_model_now(
     assert run("diff", str(kept), files[0])[0] == 0
     status, text, _ = run("diff", str(kept), files[1], "--format", "json")
     document = json.loads(text)
-    jsonschema.Draft202012Validator(json.loads(diff_schema_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_text("diff"))).validate(document)
     (function,) = document["functions"]
     grown = function["measures"]["call"]["grown"]
     assert (status, function["grew"], grown["proved"], grown["binding"]) == (1, True, True, {"n": 1})
@@ -88,7 +88,10 @@ def test_plans_in_memory(files: tuple[str, str]) -> None:
     ("content", "said"),
     [
         ('{"version": 2, "functions": []}', "a plan report of version 2, only 1 is known"),
-        ('{"version": 1, "functions": [{"function": "main"}]}', "the plan report has no 'held'"),
+        (
+            '{"version": 1, "functions": [{"function": "main"}]}',
+            "the plan report is not understood: Object missing required field `arenas` - at `$.functions[0]`",
+        ),
         ('{"version": 1, "functions": 3}', "the plan report is not understood"),
         ('{"version": 1, "functions": []}', "no function in common: none before, `main` after"),
         ("{", "cannot be read"),

@@ -13,7 +13,7 @@ import pytest
 
 from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted
-from symalloc.report.lint_json import schema_text
+from symalloc.report.document import schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -107,7 +107,7 @@ def test_json_goes_to_a_file_whole(run: Run, model: Path) -> None:
     status, out, _ = run(str(model), *ONLY, "--format", "json", "-o", "report.json", "--exit-zero")
     assert (status, out) == (0, "")
     document = json.loads(Path("report.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(json.loads(schema_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_text("lint"))).validate(document)
     assert [d["rule"] for d in document["diagnostics"]] == ["SYM101"]
     assert sorted(p.name for p in Path.cwd().iterdir()) == ["model.py", "report.json"]
 
@@ -129,7 +129,7 @@ def test_one_unreadable_file_costs_one_finding(run: Run, model: Path) -> None:
 
 
 def test_the_schema_can_be_asked_for(run: Run) -> None:
-    assert run("--print-schema") == (0, schema_text(), "")
+    assert run("--print-schema") == (0, schema_text("lint"), "")
 
 
 def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import tvm
 
 from symalloc.cli.main import main
-from symalloc.report.plan_json import plan_schema_text
+from symalloc.report.document import schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -69,7 +69,7 @@ def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
 def test_the_json_fits_its_schema(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = symalloc(capsys, "plan", module, "--format", "json", "--compare", "tvm")
     assert status == 0
-    jsonschema.Draft202012Validator(json.loads(plan_schema_text())).validate(json.loads(out))
+    jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(json.loads(out))
 
 
 @pytest.mark.real_process
@@ -174,7 +174,7 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(
     assert status == 1 and not output.exists()
     assert "its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
     document = json.loads(out)
-    jsonschema.Draft202012Validator(json.loads(plan_schema_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(document)
     fits = document["functions"][0]["fits"]
     assert fits["arenas"]["condition"] == "n <= 174762" == fits["call"]["condition"]
     assert fits["arenas"]["largest"] == [{"symbol": "n", "at": {}, "value": 174762, "monotone": True}]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from symalloc.report.document import schema_text
 from symalloc.rulebook.book import load_rules
 
 Run = Callable[..., tuple[int, str, str]]
@@ -60,3 +61,9 @@ def test_a_faulty_folder_of_rules_is_told_about(run: Run, tmp_path: Path) -> Non
     status, _, err = run("rules", "--rules", str(tmp_path / "missing"))
     assert status == 2
     assert "there is no such folder of rules" in err
+
+
+def test_the_schema_of_a_document_is_printed(run: Run) -> None:
+    assert run("schema", "plan") == (0, schema_text("plan"), "")
+    status, _, err = run("schema", "plans")
+    assert status == 2 and "'plans' is not one of" in err

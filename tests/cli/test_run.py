@@ -11,15 +11,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-import symalloc.report
 from symalloc.cli.main import main
 from symalloc.pool.trace import Alloc, CallBegin, read_trace
+from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
 from tests.pool.library import need_native
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = Path(symalloc.report.__file__).parent / "schema" / "run-1.json"
 
 MODULE = """\
 from tvm.script import ir as I, relax as R, tirx as T
@@ -173,7 +172,7 @@ def test_every_plan_gives_the_same_results(plan: str, capsys: pytest.CaptureFixt
     assert (found["arena"] is not None) == (plan == "symalloc")
     # a shape heap at the first call; then an arena and the output, or two tensors and the output
     assert document["pool"]["allocations"] == 1 + 3 * (2 if plan == "symalloc" else 3)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(document, json.loads(schema_text("run")))
 
 
 @pytest.mark.usefixtures("pool")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from symalloc.report.lines import render_concise, render_github
+from symalloc.report.formats import render_concise, render_github
 from tests.report import samples
 
 Golden = Callable[[str, str], None]

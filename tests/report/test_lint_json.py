@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import jsonschema
 
-from symalloc.report.lint_json import render_json, schema_text
+from symalloc.report.document import schema_text
+from symalloc.report.formats import render_json
 from tests.report import samples
 
 Golden = Callable[[str, str], None]
@@ -38,14 +39,14 @@ def test_golden(golden: Golden) -> None:
 
 
 def test_output_fits_the_schema() -> None:
-    schema = json.loads(schema_text())
+    schema = json.loads(schema_text("lint"))
     jsonschema.Draft202012Validator.check_schema(schema)
     document = json.loads(render_json(samples.report(*samples.ALL, samples.HOSTILE)))
     jsonschema.Draft202012Validator(schema).validate(document)
 
 
 def test_the_schema_refuses_what_is_missing_or_unknown() -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(schema_text()))
+    validator = jsonschema.Draft202012Validator(json.loads(schema_text("lint")))
     document = json.loads(render_json(samples.report(samples.OUTGROWN)))
     del document["diagnostics"][0]["guarded"]
     assert not validator.is_valid(document)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import jsonschema
 
-from symalloc import report
 from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem, problem_of, read_csv
 from symalloc.planner.stack import SearchBudget
+from symalloc.report.document import schema_text
 from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text
 
 SYMBOLIC = problem_of(
@@ -67,7 +67,7 @@ def test_several_packings_are_a_list_with_names() -> None:
 
 
 def test_problems_and_answers_fit_their_schemas() -> None:
-    problem, answer = map(validator, ("pack-problem-1.json", "pack-1.json"))
+    problem, answer = map(validator, ("pack-problem", "pack"))
     problem.validate(json.loads(Path("examples/buffers.json").read_text()))
     assert not problem.is_valid({"buffers": [{"id": 1, "size": 1.5, "lower": 0, "upper": 1}]})
     for packings in ([packed(SYMBOLIC)], [packed(SYMBOLIC), packed(TABLE)]):
@@ -76,7 +76,7 @@ def test_problems_and_answers_fit_their_schemas() -> None:
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads((Path(report.__file__).parent / "schema" / name).read_text())
+    schema = json.loads(schema_text(name))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

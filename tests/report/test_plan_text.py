@@ -8,7 +8,8 @@ import jsonschema
 import pytest
 
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.report.plan_json import plan_schema_text, plans_as_json
+from symalloc.report.document import schema_text
+from symalloc.report.plan_json import plans_as_json
 from symalloc.report.plan_text import plans_as_text
 from tests.report import plan_samples
 
@@ -36,13 +37,13 @@ def test_json(golden: Golden) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_json_fits_the_schema(name: str) -> None:
-    schema = json.loads(plan_schema_text())
+    schema = json.loads(schema_text("plan"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(json.loads(plans_as_json([SAMPLES[name]()])))
 
 
 def test_the_schema_refuses_what_is_missing_or_unknown() -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(plan_schema_text()))
+    validator = jsonschema.Draft202012Validator(json.loads(schema_text("plan")))
     text = plans_as_json([plan_samples.everything()])
     for where in (("samples", "ratio"), ("arenas", "bytes"), ("kernels", "calls"), ("guards", "check")):
         document = json.loads(text)

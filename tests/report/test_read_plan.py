@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.errors import UsageError
-from symalloc.report.read_plan import read_plan
+from symalloc.report.plan_json import read_plan
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.json"
 

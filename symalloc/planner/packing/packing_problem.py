@@ -54,11 +54,15 @@ class PackingProblem:
 
 
 class _JsonRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The values of a symbol that are likely; no proof relies on a maximum, null is none."""
+
     min: int = 1
     max: int | None = None
 
 
 class _JsonBuffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A buffer that is live in [lower, upper); its size is bytes, or an expression over the symbols."""
+
     id: str | int
     size: str | int
     lower: int
@@ -66,7 +70,9 @@ class _JsonBuffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alignment: int = 64
 
 
-class _JsonProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ProblemDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A problem for `symalloc pack`; its name is the file's where it is missing."""
+
     buffers: tuple[_JsonBuffer, ...]
     name: str = ""
     symbols: dict[str, _JsonRange] = {}
@@ -75,7 +81,7 @@ class _JsonProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_json(text: str, name: str) -> PackingProblem:
     """Return the problem that JSON `text` holds; `name` is used where it has none.  Raises ProblemError."""
     try:
-        raw = msgspec.json.decode(text, type=_JsonProblem)
+        raw = msgspec.json.decode(text, type=ProblemDocument)
     except msgspec.ValidationError as error:
         raise ProblemError(_misshapen(str(error))) from None
     except (msgspec.DecodeError, RecursionError) as error:
@@ -89,7 +95,7 @@ def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingPro
     Raises ProblemError.
     """
     try:
-        raw = msgspec.convert(_in_texts(document), _JsonProblem)
+        raw = msgspec.convert(_in_texts(document), ProblemDocument)
     except msgspec.ValidationError as error:
         raise ProblemError(_misshapen(str(error))) from None
     return _problem(raw, name)
@@ -122,7 +128,7 @@ def read_csv(text: str, name: str) -> PackingProblem:
     return PackingProblem(name=name, buffers=buffers, table=(header, *(row for _, row in numbered)))
 
 
-def _problem(raw: _JsonProblem, name: str) -> PackingProblem:
+def _problem(raw: ProblemDocument, name: str) -> PackingProblem:
     ranges = {symbol: _range(symbol, bounds) for symbol, bounds in raw.symbols.items()}
     buffers = tuple(_buffer(i, b, ranges) for i, b in enumerate(raw.buffers))
     _require_different(b.name for b in buffers)
@@ -228,7 +234,7 @@ def _misshapen(problem: str) -> str:
 
 def _keys_at(place: str) -> tuple[str, ...]:
     within = {"buffers": _JsonBuffer, "symbols": _JsonRange}
-    kind = next((kind for key, kind in within.items() if place.startswith(key)), _JsonProblem)
+    kind = next((kind for key, kind in within.items() if place.startswith(key)), ProblemDocument)
     return kind.__struct_fields__
 
 

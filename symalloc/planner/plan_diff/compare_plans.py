@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+
+import msgspec
 
 from symalloc.planner.plan_diff.plan_record import MEASURES, FunctionRecord, Measure, TensorRecord
 from symalloc.prover.domain import Domain
@@ -21,11 +21,15 @@ from symalloc.size.sign import is_nonnegative
 
 MOST_SUMS = 64  # of a formula that the prover is asked about
 
-Pair: TypeAlias = tuple[TensorRecord, TensorRecord]
+
+class TensorPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same tensor in both plans."""
+
+    before: TensorRecord
+    after: TensorRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorChanges:
+class TensorChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tensors of a plan against those of another: `resized` have another size, `moved` another offset only.
 
     A tensor with another name, but with the operator and the size of one that is gone, is the same.
@@ -33,8 +37,8 @@ class TensorChanges:
 
     new: tuple[TensorRecord, ...] = ()
     gone: tuple[TensorRecord, ...] = ()
-    resized: tuple[Pair, ...] = ()
-    moved: tuple[Pair, ...] = ()
+    resized: tuple[TensorPair, ...] = ()
+    moved: tuple[TensorPair, ...] = ()
 
 
 _SAME: Sequence[Callable[[TensorRecord], Hashable]] = (
@@ -48,26 +52,26 @@ _SAME: Sequence[Callable[[TensorRecord], Hashable]] = (
 def compare_tensors(before: Sequence[TensorRecord], after: Sequence[TensorRecord]) -> TensorChanges:
     """Compare the tensors of two plans, both in the order of allocation."""
     gone, new = list(before), list(after)
-    pairs: list[Pair] = []
+    pairs: list[TensorPair] = []
     for key in _SAME:
         pairs += _paired(gone, new, key)
     return TensorChanges(
         new=tuple(new),
         gone=tuple(gone),
-        resized=tuple(pair for pair in pairs if pair[0].size != pair[1].size),
-        moved=tuple(p for p in pairs if p[0].size == p[1].size and p[0].offset != p[1].offset),
+        resized=tuple(p for p in pairs if p.before.size != p.after.size),
+        moved=tuple(p for p in pairs if p.before.size == p.after.size and p.before.offset != p.after.offset),
     )
 
 
 def _paired(
     gone: list[TensorRecord], new: list[TensorRecord], key: Callable[[TensorRecord], Hashable]
-) -> list[Pair]:
+) -> list[TensorPair]:
     """Take tensors with equal keys out of both lists, the first of one with the first of the other."""
     waiting: dict[Hashable, list[TensorRecord]] = {}
     for one in gone:
         waiting.setdefault(key(one), []).append(one)
-    pairs = [(waiting[key(one)].pop(0), one) for one in new if waiting.get(key(one))]
-    taken = {id(one) for pair in pairs for one in pair}
+    pairs = [TensorPair(before=waiting[key(one)].pop(0), after=one) for one in new if waiting.get(key(one))]
+    taken = {id(one) for pair in pairs for one in (pair.before, pair.after)}
     for left in (gone, new):
         left[:] = [one for one in left if id(one) not in taken]
     return pairs
@@ -83,8 +87,7 @@ class Trend(StrEnum):
     UNCOMPARED = "not compared"  # no formula, or each has symbols that the other lacks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrownAt:
+class GrownAt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A shape at which the bytes grew; `proved` by the prover, `smallest` such shape, `always`: at each."""
 
     binding: Mapping[str, int]
@@ -95,66 +98,63 @@ class GrownAt:
     always: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureChange:
-    """The bytes of one measure before and after, the largest of some sums; None where they are no formula."""
+class MeasureChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The bytes of one measure before and after, the largest of some sums; null where they are no formula."""
 
-    measure: Measure
     before: tuple[Expr, ...] | None
     after: tuple[Expr, ...] | None
     trend: Trend
     grown: GrownAt | None = None
-    reason: str = ""
+    reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleChange:
+class SampleChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bytes of each measure before and after at one binding; None where they are not known.
 
     `counts` is false for a shape that is not compared: with an empty dimension, or beyond the bounds.
+    `factor` is that of a whole call, bytes after over bytes before; the ratios are arena over floor.
     """
 
     binding: Mapping[str, int]
     before: Mapping[Measure, int | None]
     after: Mapping[Measure, int | None]
     counts: bool
+    factor: float | None
+    ratio_before: float | None
+    ratio_after: float | None
 
     @property
     def is_known(self) -> bool:
         """True if some of the bytes are known."""
         return any(nbytes is not None for nbytes in (*self.before.values(), *self.after.values()))
 
-    def factor(self, measure: Measure) -> float | None:
-        """Bytes after over bytes before."""
-        return _over(self.after[measure], self.before[measure])
 
-    def ratios(self) -> tuple[float | None, float | None]:
-        """Arena over floor, before and after."""
-        before, after = self.before, self.after
-        return _over(before["arenas"], before["floor"]), _over(after["arenas"], after["floor"])
+class GuardChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Conditions that only one of the plans checks."""
+
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionDiff:
-    """The difference between two plans of one function; `guards_gone` and `guards_new` are conditions."""
+class FunctionDiff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The difference between two plans of one function.
+
+    `grew`: the bytes of `peak_measure` are more at some shape, cannot be compared, or were not decided; those
+    are the bytes of a whole call, or of the arenas where a whole call was no formula.
+    """
 
     function: str
-    measures: tuple[MeasureChange, ...]
-    samples: tuple[SampleChange, ...]
+    grew: bool
+    peak_measure: Measure = msgspec.field(name="peak")
+    measures: Mapping[Measure, MeasureChange]
+    guards: GuardChanges
     tensors: TensorChanges
-    guards_gone: tuple[str, ...]
-    guards_new: tuple[str, ...]
+    samples: tuple[SampleChange, ...]
 
     @property
     def peak(self) -> MeasureChange:
-        """The change that counts: of a whole call, or of the arenas where a whole call was no formula."""
-        call, arenas, *_ = self.measures
-        return arenas if call.before is None else call
-
-    @property
-    def grew(self) -> bool:
-        """True where the peak is more at some shape, cannot be compared, or was not decided."""
-        return self.peak.trend not in (Trend.SAME, Trend.NEVER_MORE)
+        """The change that counts."""
+        return self.measures[self.peak_measure]
 
 
 def compare_function(
@@ -164,15 +164,17 @@ def compare_function(
     shown = list(bindings) or _unique((*before.samples, *after.samples))
     samples = [_sample(before, after, at) for at in shown]
     told = tuple(one for one in samples if one.is_known)
-    changes = tuple(_change(measure, before, after, told, prover) for measure in MEASURES)
+    changes = {measure: _change(measure, before, after, told, prover) for measure in MEASURES}
+    peak: Measure = "arenas" if changes["call"].before is None else "call"
     gone, new = Counter(before.guards), Counter(after.guards)
     return FunctionDiff(
         function=after.name,
+        grew=changes[peak].trend not in (Trend.SAME, Trend.NEVER_MORE),
+        peak_measure=peak,
         measures=changes,
-        samples=told,
+        guards=GuardChanges(new=tuple((new - gone).elements()), gone=tuple((gone - new).elements())),
         tensors=compare_tensors(before.tensors, after.tensors),
-        guards_gone=tuple((gone - new).elements()),
-        guards_new=tuple((new - gone).elements()),
+        samples=told,
     )
 
 
@@ -185,9 +187,8 @@ def _change(
 ) -> MeasureChange:
     old, new = before.sums.get(measure), after.sums.get(measure)
 
-    def change(trend: Trend, grown: GrownAt | None = None, reason: str = "") -> MeasureChange:
+    def change(trend: Trend, grown: GrownAt | None = None, reason: str | None = None) -> MeasureChange:
         return MeasureChange(
-            measure=measure,
             before=old,
             after=new,
             trend=trend,
@@ -252,11 +253,15 @@ def _by_samples(measure: Measure, samples: Iterable[SampleChange]) -> GrownAt | 
 
 def _sample(before: FunctionRecord, after: FunctionRecord, at: Mapping[str, int]) -> SampleChange:
     compared = {name: value for name, value in at.items() if name in _names_in(before) | _names_in(after)}
+    was, now = _bytes(before, at), _bytes(after, at)
     return SampleChange(
         binding=at,
-        before=_bytes(before, at),
-        after=_bytes(after, at),
+        before=was,
+        after=now,
         counts=after.domain.contains(compared),
+        factor=_over(now["call"], was["call"]),
+        ratio_before=_over(was["arenas"], was["floor"]),
+        ratio_after=_over(now["arenas"], now["floor"]),
     )
 
 
@@ -288,18 +293,18 @@ def _over(bytes_: int | None, base: int | None) -> float | None:
     return bytes_ / base if base else (1.0 if bytes_ == 0 else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanDiff:
-    """The difference between the plans of two modules; `new` and `gone` are functions of one of them only."""
+class PlanDiff(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
+):
+    """The difference between the plans of two modules; `new` and `gone` are functions of one of them only.
 
+    `grew`: that of some function is true.
+    """
+
+    grew: bool
     functions: tuple[FunctionDiff, ...]
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-
-    @property
-    def grew(self) -> bool:
-        """True where the peak of some function grew, cannot be compared, or was not decided."""
-        return any(one.grew for one in self.functions)
 
     def __str__(self) -> str:
         """The difference as `symalloc diff` prints it."""
@@ -326,12 +331,12 @@ def compare_plans(
     """
     old, prover = {record.name: record for record in before}, Prover()
     names = {record.name for record in after}
+    functions = tuple(
+        compare_function(old[record.name], record, bindings, prover) for record in after if record.name in old
+    )
     return PlanDiff(
-        functions=tuple(
-            compare_function(old[record.name], record, bindings, prover)
-            for record in after
-            if record.name in old
-        ),
+        grew=any(one.grew for one in functions),
+        functions=functions,
         new=tuple(record.name for record in after if record.name not in old),
         gone=tuple(name for name in old if name not in names),
     )

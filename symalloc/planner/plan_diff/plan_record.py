@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
+import msgspec
+
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.size.expr import Expr
 
@@ -14,14 +16,13 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 """What is compared: the most that a whole call holds at once, its arenas, their floor, its results."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorRecord:
-    """A planned tensor: what it is called, what writes it, and its place in an arena, in bytes."""
+class TensorRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A planned tensor and its place in an arena; `operator` writes it first, `callee` works in it."""
 
     name: str
     operator: str | None
     callee: str | None
-    size: Expr
+    size: Expr = msgspec.field(name="bytes")
     offset: Expr
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.planner.memory_report.function_report import FunctionReport
@@ -110,14 +112,16 @@ def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) ->
 
 def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     table.symbols.clear()
-    plain = function_document(report)
+    plain = msgspec.to_builtins(function_document(report), enc_hook=lambda size: {"f": table.add(size)})
     for sample in plain["samples"]:
         del sample["peak"]  # the page finds it at any binding
+    for guard, written in zip(report.plan.guards, plain["guards"], strict=True):
+        written |= {"condition": guard.condition, "check": guard.check}
     document: dict[str, Any] = _encoded(plain, table)
     for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
         for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
             buffer["returned"] = placement.buffer.returned
-    document["reserved"] = _encoded(report.reserved or (), table)
+    document["reserved"] = document["reserved"] or []
     document["calls"] = _calls(report, table)
     names = sorted(table.symbols)
     document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]

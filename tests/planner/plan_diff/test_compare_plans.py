@@ -194,7 +194,7 @@ def test_formulas_over_other_symbols_are_not_compared() -> None:
 def test_arenas_are_compared_where_a_call_is_no_formula() -> None:
     unknown = FunctionRecord(name="main", sums={"call": None, "arenas": (parse_expr("64"),)})
     more = FunctionRecord(name="main", sums={"call": None, "arenas": (parse_expr("128"),)})
-    assert compare(unknown, more).functions[0].peak.measure == "arenas"
+    assert compare(unknown, more).functions[0].peak_measure == "arenas"
     assert compare(unknown, more).grew
 
 
@@ -206,4 +206,4 @@ def test_functions_of_one_side_are_told() -> None:
 
 def test_guards_are_told() -> None:
     (found,) = compare(record("64", guards=("a", "b")), record("64", guards=("b", "c", "c"))).functions
-    assert (found.guards_gone, found.guards_new) == (("a",), ("c", "c"))
+    assert (found.guards.gone, found.guards.new) == (("a",), ("c", "c"))

@@ -23,8 +23,8 @@ def test_sizes_and_offsets() -> None:
     before = [tensor("a", "add", "64*n"), tensor("b", "exp", "64", "0")]
     after = [tensor("a", "add", "128*n"), tensor("b", "exp", "64", "128*n")]
     changes = compare_tensors(before, after)
-    assert [(str(a.size), str(b.size)) for a, b in changes.resized] == [("64*n", "128*n")]
-    assert [b.name for _, b in changes.moved] == ["b"]
+    assert [(str(p.before.size), str(p.after.size)) for p in changes.resized] == [("64*n", "128*n")]
+    assert [p.after.name for p in changes.moved] == ["b"]
 
 
 def test_of_equal_tensors_as_many_are_gone_as_there_were_more() -> None:

@@ -14,8 +14,7 @@ from symalloc.planner.plan_diff.compare_plans import (
     Trend,
 )
 from symalloc.planner.plan_diff.plan_record import Measure, TensorRecord
-from symalloc.report.fit_text import binding_text
-from symalloc.report.quantities import columns, human_bytes, times
+from symalloc.report.quantities import binding_text, columns, human_bytes, times
 from symalloc.shown import counted
 from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr
@@ -39,10 +38,10 @@ def plan_diff_text(diff: PlanDiff) -> str:
 
 def _function(one: FunctionDiff) -> Iterator[str]:
     yield f"{one.function}:"
-    rows = [(f"  {_TITLES[m.measure]}", *_formulas(m), _trend(m)) for m in one.measures]
+    rows = [(f"  {_TITLES[m]}", *_formulas(change), _trend(change)) for m, change in one.measures.items()]
     yield from columns(rows, left=(0, 1, 2, 3))
-    yield from _listed("  guard gone: ", one.guards_gone)
-    yield from _listed("  guard new: ", one.guards_new)
+    yield from _listed("  guard gone: ", one.guards.gone)
+    yield from _listed("  guard new: ", one.guards.new)
     yield from _tensors(one.tensors)
     if one.samples:
         yield from columns([_HEADS, *map(_row, one.samples)])
@@ -88,17 +87,12 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def _tensors(changes: TensorChanges) -> Iterator[str]:
-    counts = {
-        "new": len(changes.new),
-        "gone": len(changes.gone),
-        "resized": len(changes.resized),
-        "moved": len(changes.moved),
-    }
+    counts = {name: len(getattr(changes, name)) for name in ("new", "gone", "resized", "moved")}
     said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     yield f"  tensors: {said or 'the same'}"
     yield from _listed("    new: ", [_tensor(one) for one in changes.new])
     yield from _listed("    gone: ", [_tensor(one) for one in changes.gone])
-    yield from _listed("    resized: ", [f"{_tensor(a)} -> {b.size} B" for a, b in changes.resized])
+    yield from _listed("    resized: ", [f"{_tensor(p.before)} -> {p.after.size} B" for p in changes.resized])
 
 
 def _tensor(one: TensorRecord) -> str:
@@ -111,16 +105,15 @@ _HEADS = ("  at", "whole call", "now", "factor", "arenas", "now", "arena/floor",
 
 def _row(sample: SampleChange) -> tuple[str, ...]:
     before, after = sample.before, sample.after
-    was, now = sample.ratios()
     return (
         f"  {binding_text(sample.binding) or 'any shape'}",
         human_bytes(before["call"]),
         human_bytes(after["call"]),
-        times(sample.factor("call")),
+        times(sample.factor),
         human_bytes(before["arenas"]),
         human_bytes(after["arenas"]),
-        times(was),
-        times(now),
+        times(sample.ratio_before),
+        times(sample.ratio_after),
         "" if sample.counts else "not compared: beyond the bounds, or empty",
     )
 
@@ -128,16 +121,17 @@ def _row(sample: SampleChange) -> tuple[str, ...]:
 def _summary(diff: PlanDiff) -> Iterator[str]:
     grown = [one for one in diff.functions if one.grew]
     if not grown:
-        partly = [f"`{one.function}`" for one in diff.functions if one.peak.measure != "call"]
+        partly = [f"`{one.function}`" for one in diff.functions if one.peak_measure != "call"]
         doubt = f"; of {', '.join(partly)} only the arenas were compared" if partly else ""
         yield f"nothing grew{doubt}"
     for one in grown:
-        yield f"{one.function}: {_verdict(one.peak)}"
+        yield f"{one.function}: {_verdict(one)}"
 
 
-def _verdict(peak: MeasureChange) -> str:
+def _verdict(one: FunctionDiff) -> str:
+    peak = one.peak
     if peak.grown is not None:
-        what = "a call takes" if peak.measure == "call" else "the arenas take"
+        what = "a call takes" if one.peak_measure == "call" else "the arenas take"
         return f"{what} more: {_grown(peak.grown)}"
     what = "cannot be compared" if peak.trend is Trend.UNCOMPARED else "undecided"
     return f"{what}: {peak.reason}"
