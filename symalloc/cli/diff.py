@@ -47,7 +47,7 @@ def diff_command(
     Each is the JSON of `symalloc plan --format json`, or a model, which is planned: TVMScript (.py), JSON of
     TVM, ONNX (.onnx), torch.export (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.report.diff import plan_diff_text
+    from symalloc.report.diff_text import plan_diff_text
     from symalloc.report.document import as_json
     from symalloc.session.comparing import diff_plans, plans_in
 

@@ -48,7 +48,7 @@ def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_opti
 # -- JSON --------------------------------------------------------------------------------------------------
 
 
-class Place(Document, frozen=True, kw_only=True):
+class PlaceEntry(Document, frozen=True, kw_only=True):
     """A place that a finding of declared bounds stands for, with what does not hold there without them.
 
     `constraint` is null for rules about lifetimes; line and column count from 1, null without a file.
@@ -68,7 +68,7 @@ class FixOffer(Document, frozen=True, kw_only=True):
     safe: bool
 
 
-class Finding(Document, frozen=True, kw_only=True):
+class FindingEntry(Document, frozen=True, kw_only=True):
     """A finding; line and column count from 1, and are null where it has no place in a file.
 
     `verdict` is null for findings that are no size constraint.  `path`: the branches on which it is a fault.
@@ -95,7 +95,7 @@ class Finding(Document, frozen=True, kw_only=True):
     precondition: str | None
     reason: str | None
     guarded: bool
-    places: tuple[Place, ...]
+    places: tuple[PlaceEntry, ...]
     fix: FixOffer | None
 
 
@@ -125,7 +125,7 @@ class LintDocument(Document, frozen=True, kw_only=True, tag_field="version", tag
     """The report of `symalloc lint`."""
 
     files: tuple[str, ...]
-    diagnostics: tuple[Finding, ...]
+    diagnostics: tuple[FindingEntry, ...]
     summary: Summary
 
 
@@ -141,9 +141,9 @@ def render_json(report: Report) -> str:
     )
 
 
-def _finding(d: Diagnostic, report: Report) -> Finding:
+def _finding(d: Diagnostic, report: Report) -> FindingEntry:
     return record(
-        Finding,
+        FindingEntry,
         report.file_span(d),
         d,
         severity=d.severity.value,
@@ -154,8 +154,8 @@ def _finding(d: Diagnostic, report: Report) -> Finding:
     )
 
 
-def _place(one: Dependent, report: Report) -> Place:
-    return record(Place, None if one.span is None or report.printed_after(one.span) else one.span, one)
+def _place(one: Dependent, report: Report) -> PlaceEntry:
+    return record(PlaceEntry, None if one.span is None or report.printed_after(one.span) else one.span, one)
 
 
 # -- JUnit -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from symalloc.linter.diagnostic import Diagnostic, Report
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.report.diff import plan_diff_text
+from symalloc.report.diff_text import plan_diff_text
 from symalloc.report.map.picture import picture
 from symalloc.report.map.scene import plan_scene
 from symalloc.report.quantities import human_bytes

@@ -30,7 +30,7 @@ VERSION = 1
 # -- the document ------------------------------------------------------------------------------------------
 
 
-class Buffer(TensorRecord, frozen=True, kw_only=True):
+class BufferEntry(TensorRecord, frozen=True, kw_only=True):
     """A tensor that lies in an arena, the variable of the source that holds it, and the place of the source
     that it is computed for, such as `layers.0 at model.py:12`; `callee` is the function that works in it.
     """
@@ -41,7 +41,7 @@ class Buffer(TensorRecord, frozen=True, kw_only=True):
     live: Annotated[tuple[tuple[int, int], ...], about("Half-open intervals of moments.")]
 
 
-class FurtherArena(Document, frozen=True, kw_only=True):
+class FurtherArenaEntry(Document, frozen=True, kw_only=True):
     """Why an arena is not one with the first: the bytes by which a call would take more at a binding."""
 
     reason: str
@@ -49,19 +49,19 @@ class FurtherArena(Document, frozen=True, kw_only=True):
     at: Binding = field(name="binding")
 
 
-class Arena(Document, frozen=True, kw_only=True):
+class ArenaEntry(Document, frozen=True, kw_only=True):
     """Memory that is reserved at once for several tensors."""
 
     device: int
     scope: str
     after: Annotated[str | None, about("The variable behind which it is reserved; null: at entry.")]
     result: Annotated[str | None, about("The result whose memory this is; it outlives the call.")]
-    apart: Annotated[FurtherArena | None, about("Null for the first.")]
+    apart: Annotated[FurtherArenaEntry | None, about("Null for the first.")]
     size: Expr = field(name="bytes")
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[BufferEntry, ...]
 
 
-class Guard(Document, frozen=True, kw_only=True):
+class GuardEntry(Document, frozen=True, kw_only=True):
     """A check at run time: `check` is evaluated, implies `condition` and stays within 64 bits."""
 
     condition: str
@@ -70,7 +70,7 @@ class Guard(Document, frozen=True, kw_only=True):
     declared: Annotated[bool, about("It is a bound that the function declares, enforced by --bounds.")]
 
 
-class DonatedResult(Document, frozen=True, kw_only=True):
+class DonatedResultEntry(Document, frozen=True, kw_only=True):
     """A tensor that is returned in the memory of an input (`room`), which the caller gives up."""
 
     output: str
@@ -79,7 +79,7 @@ class DonatedResult(Document, frozen=True, kw_only=True):
     room: Expr | None
 
 
-class CalleeTensor(Document, frozen=True, kw_only=True):
+class CalleeTensorEntry(Document, frozen=True, kw_only=True):
     """A tensor that a called function or operator makes and that is not returned."""
 
     by: str
@@ -94,7 +94,7 @@ class UnplannedTensor(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class Kernel(Document, frozen=True, kw_only=True):
+class KernelEntry(Document, frozen=True, kw_only=True):
     """A kernel that takes workspace of its own while it runs; `problem`: why its bytes are not known."""
 
     name: str
@@ -105,7 +105,7 @@ class Kernel(Document, frozen=True, kw_only=True):
 
 
 class OtherPlan(Document, frozen=True, kw_only=True):
-    """What TVM's planner makes of the function; `problem`: why there is no plan."""
+    """The plan that TVM's planner makes of the function; `problem`: why there is no plan."""
 
     storages: Annotated[tuple[Expr | None, ...], about("One for each storage that is reserved.")]
     fresh: Annotated[tuple[Expr | None, ...], about("One for each tensor without, that is not returned.")]
@@ -120,7 +120,7 @@ class OtherPlans(Document, frozen=True, kw_only=True):
     unbounded: OtherPlan
 
 
-class Target(Document, frozen=True, kw_only=True):
+class TargetEntry(Document, frozen=True, kw_only=True):
     """The target of a plan by TVM's name: `present` on this machine; this build of TVM makes code for it.
 
     `kernels` counts those that the function calls, `offset_kernels` those of them that take a tensor at an
@@ -138,7 +138,7 @@ class Target(Document, frozen=True, kw_only=True):
     kept: int | None
 
 
-class PeakTensor(Document, frozen=True, kw_only=True):
+class PeakTensorEntry(Document, frozen=True, kw_only=True):
     """A tensor that is held at the peak; its bytes are rounded up to 64.
 
     `until`: what touches it last, null for a result; `idle`: what runs at the peak does not touch it.
@@ -172,7 +172,7 @@ class Peak(Document, frozen=True, kw_only=True):
     operator: str | None
     step: Count
     steps: Count
-    tensors: tuple[PeakTensor, ...]
+    tensors: tuple[PeakTensorEntry, ...]
     remedy: Remedy | None
 
 
@@ -215,7 +215,7 @@ class Sample(Document, frozen=True, kw_only=True):
     refused: bool
 
 
-class Fit(Document, frozen=True, kw_only=True):
+class FitEntry(Document, frozen=True, kw_only=True):
     """The shapes at which some memory takes at most `limit` bytes.
 
     `condition` is proved to hold exactly there; null where none was found.
@@ -231,8 +231,8 @@ class Fit(Document, frozen=True, kw_only=True):
 class Fits(Document, frozen=True, kw_only=True):
     """The shapes at which the arenas of a function fit the bytes asked about, and its whole call."""
 
-    arenas: Fit
-    call: Fit
+    arenas: FitEntry
+    call: FitEntry
 
 
 class PlannedFunction(Document, frozen=True, kw_only=True):
@@ -248,7 +248,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     """
 
     function: str
-    arenas: tuple[Arena, ...]
+    arenas: tuple[ArenaEntry, ...]
     floor: tuple[FloorSums, ...]
     reserved: tuple[Expr, ...] | None
     held: tuple[Expr, ...] | None
@@ -256,15 +256,15 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     signed: tuple[str, ...]
     offsets: Count
     rungs: tuple[Rung, ...]
-    guards: tuple[Guard, ...]
+    guards: tuple[GuardEntry, ...]
     returned: tuple[Expr | None, ...]
-    donated: tuple[DonatedResult, ...] = field(name="carried")
-    made: tuple[CalleeTensor, ...]
+    donated: tuple[DonatedResultEntry, ...] = field(name="carried")
+    made: tuple[CalleeTensorEntry, ...]
     unplanned: tuple[UnplannedTensor, ...]
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelEntry, ...]
     packed: tuple[str, ...]
     tvm: OtherPlans | None
-    target: Target | None
+    target: TargetEntry | None
     samples: tuple[Sample, ...]
     fits: Fits | msgspec.UnsetType = msgspec.UNSET
 
@@ -300,15 +300,15 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         returned=[result.nbytes for result in outside.returned],
         kernels=[_kernel(use) for use in outside.kernels],
         tvm=_others(report),
-        target=None if target is None else record(Target, target, kept=report.kept_by_pool),
+        target=None if target is None else record(TargetEntry, target, kept=report.kept_by_pool),
         samples=[record(Sample, s, peak=None if s.peak is None else _peak(s.peak)) for s in report.samples],
         fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
     )
 
 
-def _arena(arena: memory_plan.Arena, report: FunctionReport) -> Arena:
+def _arena(arena: memory_plan.Arena, report: FunctionReport) -> ArenaEntry:
     return record(
-        Arena,
+        ArenaEntry,
         arena,
         after=_name(arena.defined_by),
         result=None if arena.result is None else arena.result.name,
@@ -317,15 +317,15 @@ def _arena(arena: memory_plan.Arena, report: FunctionReport) -> Arena:
     )
 
 
-def _buffer(placement: memory_plan.Placement, report: FunctionReport) -> Buffer:
+def _buffer(placement: memory_plan.Placement, report: FunctionReport) -> BufferEntry:
     var = placement.buffer.var
     origin = NO_ORIGIN if var is None else report.origins.get(var, NO_ORIGIN)
-    return record(Buffer, placement.buffer, origin, offset=placement.offset)
+    return record(BufferEntry, placement.buffer, origin, offset=placement.offset)
 
 
-def _guard(guard: memory_plan.Guard) -> Guard:
+def _guard(guard: memory_plan.Guard) -> GuardEntry:
     return record(
-        Guard,
+        GuardEntry,
         guard,
         condition=str(guard.condition),
         check=str(guard.check),
@@ -333,10 +333,10 @@ def _guard(guard: memory_plan.Guard) -> Guard:
     )
 
 
-def _kernel(use: KernelWorkspaceUse) -> Kernel:
+def _kernel(use: KernelWorkspaceUse) -> KernelEntry:
     scratch = use.scratch
     known = scratch.peak if scratch.problem is None else None
-    return record(Kernel, use, scratch, name=use.kernel, nbytes=known)
+    return record(KernelEntry, use, scratch, name=use.kernel, nbytes=known)
 
 
 def _others(report: FunctionReport) -> OtherPlans | None:
@@ -357,15 +357,15 @@ def _other(plan: TvmPlan) -> OtherPlan:
 
 
 def _peak(peak: call_peak.CallPeak) -> Peak:
-    tensors = [record(PeakTensor, tensor, tensor.origin) for tensor in peak.tensors]
+    tensors = [record(PeakTensorEntry, tensor, tensor.origin) for tensor in peak.tensors]
     remedy = None if peak.remedy is None else record(Remedy, peak.remedy, peak)
     return record(Peak, peak, tensors=tensors, remedy=remedy)
 
 
-def _fit(fit: fitting.Fit) -> Fit:
+def _fit(fit: fitting.Fit) -> FitEntry:
     proof = fit.proof
     condition = None if proof.precondition is None else str(proof.precondition)
-    return record(Fit, fit, proof, verdict=proof.verdict.value, condition=condition)
+    return record(FitEntry, fit, proof, verdict=proof.verdict.value, condition=condition)
 
 
 def _name(variable: Var | None) -> str | None:

@@ -61,7 +61,7 @@ class Run(Document, frozen=True, kw_only=True):
     undetermined: str | None
 
 
-class Refusal(Document, frozen=True, kw_only=True):
+class RefusedRun(Document, frozen=True, kw_only=True):
     """Why the pool ended the run, and at which binding."""
 
     message: str
@@ -75,7 +75,7 @@ class RunDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=
     runs: tuple[Run, ...]
     pool: Pool | None
     tvm: Annotated[dict[Literal["reserved"], int] | None, about("Bytes that its pool has at last.")]
-    refused: Refusal | None
+    refused: RefusedRun | None
 
 
 def run_as_json(report: RunReport) -> str:
@@ -90,7 +90,7 @@ def run_as_json(report: RunReport) -> str:
             runs=tuple(_run(r, theirs) for r, theirs in zip(report.results, peers, strict=True)),
             pool=_use(report.pool),
             tvm=None if report.peer is None else {"reserved": report.peer.reserved},
-            refused=None if refused is None else Refusal(message=refused, binding=report.refused_at),
+            refused=None if refused is None else RefusedRun(message=refused, binding=report.refused_at),
         )
     )
 
