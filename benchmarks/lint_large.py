@@ -54,7 +54,7 @@ def lint_file(path: Path) -> int:
     """Lint a file in this process; return the number of findings."""
     told: list[Message] = []
     read_path(path, ReadOptions(stage="as-is"), tell=told.append)
-    return len(Linter(LintOptions(stage="as-is")).add(result_of(str(path), told)))
+    return len(Linter(LintOptions(stage="as-is")).lint(result_of(str(path), told)).report)
 
 
 def load(path: Path) -> None:

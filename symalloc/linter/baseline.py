@@ -38,7 +38,7 @@ def fingerprints(report: Report) -> list[str]:
 
 
 def _text(d: Diagnostic, report: Report) -> str:
-    return "\0".join((d.rule, d.module, d.function, d.stage or "", _line_of(d, report) or d.message))
+    return "\0".join((*d.kind, d.stage or "", _line_of(d, report) or d.message))
 
 
 def _line_of(d: Diagnostic, report: Report) -> str:

@@ -131,6 +131,11 @@ class Diagnostic:
         )
 
     @property
+    def kind(self) -> tuple[str, str, str]:
+        """The rule, and the module and the function in which it is broken."""
+        return self.rule, self.module, self.function
+
+    @property
     def one_line(self) -> str:
         """The message on one line, with the pass that brought the finding in."""
         message = " ".join(self.message.split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -34,41 +33,33 @@ class Deduplicator:
     def fresh(self, diagnostics: Sequence[Diagnostic], sources: Mapping[str, Source]) -> list[Diagnostic]:
         """The findings of the next stage that none before had.
 
-        One is a repetition where rule, module and function are the same, and the message is, or the place in
-        the user's file, or the constraint and the variable that is bound; and where all of these but the
-        constraint differ, as far as earlier stages had more findings of that constraint than are recognised.
+        One is a repetition where its kind is the same, and the message is, or the place in the user's file,
+        or the constraint and the variable that is bound; and where all of these but the constraint differ,
+        as far as earlier stages had more findings of that constraint than are recognised.
         """
-        known = [not self._seen.isdisjoint(_keys(d, sources)) for d in diagnostics]
-        recognised = Counter(_constraint(d) for d, old in zip(diagnostics, known, strict=True) if old)
-        renamed = self._constraints - recognised
+        keys = [(_keys(d, sources), (d.kind, d.constraint)) for d in diagnostics]
+        known = [not self._seen.isdisjoint(signs) for signs, _ in keys]
+        renamed = self._constraints - Counter(key for (_, key), old in zip(keys, known, strict=True) if old)
         fresh = []
-        for diagnostic, old in zip(diagnostics, known, strict=True):
-            key = _constraint(diagnostic)
+        for diagnostic, (_, key), old in zip(diagnostics, keys, known, strict=True):
             if not old and renamed[key] > 0:
                 renamed[key] -= 1
             elif not old:
                 fresh.append(diagnostic)
-        self._note(diagnostics, sources)
+        self._seen.update(*(signs for signs, _ in keys))
+        self._constraints |= Counter(key for _, key in keys if key[1] is not None)
         return fresh
 
-    def _note(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]) -> None:
-        self._seen.update(key for d in diagnostics for key in _keys(d, sources))
-        self._constraints |= Counter(_constraint(d) for d in diagnostics if d.constraint is not None)
 
-
-def _keys(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> Iterable[object]:
-    """The dedup keys of a finding: two findings that share one are the same."""
-    common = (diagnostic.rule, diagnostic.module, diagnostic.function)
-    yield (*common, "message", diagnostic.message)
-    span = diagnostic.span
+def _keys(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> list[object]:
+    """The signs of a finding: two findings that share one are the same."""
+    kind, span = diagnostic.kind, diagnostic.span
+    found: list[object] = [(kind, "message", diagnostic.message)]
     if span and span.file in sources and sources[span.file].origin is None:
-        yield (*common, "place", span)
+        found.append((kind, "place", span))
     if diagnostic.constraint is not None and diagnostic.binds:
-        yield (*common, "binds", diagnostic.binds, diagnostic.constraint)
-
-
-def _constraint(diagnostic: Diagnostic) -> object:
-    return diagnostic.rule, diagnostic.module, diagnostic.function, diagnostic.constraint
+        found.append((kind, "binds", diagnostic.binds, diagnostic.constraint))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +78,17 @@ class LintedFile:
         """True if all of it was read, and nothing was left undecided: linting it again gives the same."""
         return self.settled and not self.report.unread and not self.report.summary.unknown
 
+    def finished(
+        self, fixes: Mapping[int, tuple[Fix, ...]] | None = None, *, settled: bool = True
+    ) -> LintedFile:
+        """The same without what tries fixes: with the `fixes` that help, by the `id` of the diagnostic.
+
+        `settled`: these were tried to the end.
+        """
+        good = fixes or {}
+        found = (replace(d, candidates=(), fixes=good.get(id(d), ())) for d in self.report)
+        return replace(self, report=replace(self.report, diagnostics=tuple(found)), settled=settled)
+
 
 def report_of(linted: Sequence[LintedFile], *, seconds: float, skipped: int) -> Report:
     """Return the report on some files; it took `seconds`, and `skipped` files hold no module."""
@@ -95,9 +97,8 @@ def report_of(linted: Sequence[LintedFile], *, seconds: float, skipped: int) -> 
 
 
 def stored(linted: LintedFile) -> Any:
-    """Return the findings as what JSON can hold; `restored` makes them again, without what tries fixes."""
-    bare = tuple(replace(diagnostic, candidates=()) for diagnostic in linted.report.diagnostics)
-    return msgspec.to_builtins(replace(linted, report=replace(linted.report, diagnostics=bare)))
+    """Return finished findings as what JSON can hold; `restored` makes them again."""
+    return msgspec.to_builtins(linted)
 
 
 def restored(value: Any) -> LintedFile:
@@ -111,10 +112,7 @@ _CANNOT_BE = "cannot be "
 
 
 class Linter:
-    """Checks readings one by one and adds up the report.
-
-    `symbols` holds the symbols of all functions checked so far, and where they get their values.
-    """
+    """Checks what was read, one file after the other."""
 
     def __init__(self, options: LintOptions = LintOptions(), prover: Prover | None = None) -> None:  # noqa: B008
         """Load the rules; raises UsageError for rules, rule names or assumptions that make no sense."""
@@ -126,21 +124,6 @@ class Linter:
             pattern: frozenset().union(*map(self.rulebook.ids, keys))
             for pattern, keys in options.per_file_ignores.items()
         }
-        self._forget()
-
-    def _forget(self) -> None:
-        self._diagnostics: list[Diagnostic] = []
-        self._files: dict[str, None] = {}
-        self._sources: dict[str, Source] = {}
-        self._summary = LintSummary()
-        self._started = perf_counter()
-        self.symbols: dict[str, set[Origin]] = {}
-
-    def fresh(self) -> Linter:
-        """Return a linter with the same options, rules and prover, which has checked nothing yet."""
-        other = copy(self)
-        other._forget()
-        return other
 
     @property
     def checked_rules(self) -> frozenset[str]:
@@ -148,16 +131,16 @@ class Linter:
         rules = self._active.rules if self.options.reports_unused else ()
         return frozenset(rule.id for rule in rules)
 
-    def add(self, reading: FileResult) -> tuple[Diagnostic, ...]:
-        """Check what one file gave; return its findings, sorted."""
-        self._files[reading.file] = None
-        if reading.source:
-            self._sources[reading.source.file] = reading.source
+    def lint(self, reading: FileResult) -> LintedFile:
+        """Check what one file gave; its findings are sorted, and hold what tries their fixes."""
+        started = perf_counter()
+        source = reading.source
+        sources = {} if source is None else {source.file: source}
+        summary = LintSummary()
         found = [self._unreadable(problem) for problem in reading.problems]
         complete = not found and self.options.reports_unused
-        source = reading.source
         found += apply_suppressions(
-            self._checked(reading),
+            self._checked(reading, sources, summary),
             find_suppressions(source) if source and source.origin is None else (),
             file=reading.file,
             known=self.rulebook,
@@ -165,59 +148,37 @@ class Linter:
             report_unused=complete,
         )
         kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
-        self._diagnostics += kept
-        return tuple(kept)
-
-    def report(self, fixes: Mapping[int, tuple[Fix, ...]] | None = None) -> Report:
-        """Report everything so far; `fixes` by the `id` of the diagnostic that `add` gave."""
-        offered = fixes or {}
-        spans = (s for d in self._diagnostics for s in (d.span, *(x.span for x in d.labels)) if s)
-        shown = {span.file for span in spans}
-        return Report(
-            diagnostics=tuple(
-                replace(d, candidates=(), fixes=offered.get(id(d), ())) for d in self._diagnostics
-            ),
-            summary=replace(self._summary, seconds=perf_counter() - self._started),
-            files=tuple(self._files),
-            sources={file: source for file, source in self._sources.items() if file in shown},
+        shown = {s.file for d in kept for s in (d.span, *(label.span for label in d.labels)) if s}
+        summary.seconds = perf_counter() - started
+        report = Report(
+            diagnostics=tuple(kept),
+            summary=summary,
+            files=(reading.file,),
+            sources={file: text for file, text in sources.items() if file in shown},
         )
-
-    def linted(
-        self, fixes: Mapping[int, tuple[Fix, ...]] | None = None, *, settled: bool = True
-    ) -> LintedFile:
-        """The report, see `report`, with the symbols found so far, each with its origins in order.
-
-        `settled`: the `fixes` were tried to the end.
-        """
-        ordered = ((name, sorted(origins, key=str)) for name, origins in self.symbols.items())
-        symbols = {name: tuple(found) for name, found in ordered}
-        return LintedFile(report=self.report(fixes), symbols=symbols, settled=settled)
+        return LintedFile(report=report, symbols=_symbols(reading.programs))
 
     # -- checking ------------------------------------------------------------------------------------------
 
-    def _checked(self, reading: FileResult) -> list[Diagnostic]:
-        """The findings of all stages of a file's modules; one that an earlier stage had is not repeated."""
+    def _checked(
+        self, reading: FileResult, sources: dict[str, Source], summary: LintSummary
+    ) -> list[Diagnostic]:
+        """The findings of all stages of a file's modules; one that an earlier stage had is not repeated.
+
+        The scripts that they point into are added to `sources`, and what was counted to `summary`.
+        """
         deduplicator = Deduplicator()
         found: list[Diagnostic] = []
-        functions: set[tuple[str, str]] = set()
-        counted = self._summary.functions
         for program in reading.programs:
             result = check(program, self._active, self.prover, assume=self.assume, budget=self.options.budget)
-            self._summary.add(result.summary)
+            summary.add(result.summary)
             text, spans = _printed(program, result)
             if text:
-                self._sources[text.file] = text
-            functions.update((program.name, name) for name in program.functions)
-            self._note_symbols(program)
+                sources[text.file] = text
             placed = [_placed(d, program, reading, spans) for d in result]
-            found += deduplicator.fresh(placed, self._sources)
-        self._summary.functions = counted + len(functions)  # one that several stages have counts once
+            found += deduplicator.fresh(placed, sources)
+        summary.functions = len({(one.name, name) for one in reading.programs for name in one.functions})
         return found
-
-    def _note_symbols(self, program: Program) -> None:
-        for function in program.functions.values():
-            for name, origin in function.symbols.items():
-                self.symbols.setdefault(name, set()).add(origin)
 
     def _unreadable(self, problem: ReadProblem) -> Diagnostic:
         rule = self.rulebook.get(CANNOT_BE_READ)
@@ -248,6 +209,15 @@ class Linter:
             diagnostic.verdict is Verdict.RUNTIME_CHECK and diagnostic.reason is not None
         )
         return replace(diagnostic, severity=Severity.ERROR) if self.options.strict and unsure else diagnostic
+
+
+def _symbols(programs: Iterable[Program]) -> Mapping[str, tuple[Origin, ...]]:
+    """The symbols of all functions, and where they get their values, in order."""
+    found: dict[str, set[Origin]] = {}
+    for function in (function for program in programs for function in program.functions.values()):
+        for name, origin in function.symbols.items():
+            found.setdefault(name, set()).add(origin)
+    return {name: tuple(sorted(origins, key=str)) for name, origins in found.items()}
 
 
 def _printed(program: Program, found: Iterable[Diagnostic]) -> tuple[Source | None, Mapping[Span, Span]]:

@@ -72,14 +72,14 @@ def improves(
 ) -> bool:
     """True where findings went away and no new error or warning came; with `target`, one of its kind.
 
-    Findings are told apart by rule, module and function: lines move, and messages quote sizes.
+    Findings are told apart by their kinds: lines move, and messages quote sizes.
     """
-    old, new = Counter(map(_kind, before)), Counter(map(_kind, after))
-    worse = Counter(_kind(d) for d in after if d.severity is not Severity.NOTE)
+    old, new = Counter(d.kind for d in before), Counter(d.kind for d in after)
+    worse = Counter(d.kind for d in after if d.severity is not Severity.NOTE)
     if any(count > old[kind] for kind, count in worse.items()):
         return False
     if target is not None:
-        return new[_kind(target)] < old[_kind(target)]
+        return new[target.kind] < old[target.kind]
     return new.total() < old.total()
 
 
@@ -111,10 +111,6 @@ def _overlap(a: Span, b: Span) -> bool:
     first, second = sorted((a, b), key=lambda s: (s.line, s.column))
     end, start = (first.end_line, first.end_column), (second.line, second.column)
     return end > start or (first.line, first.column) == start
-
-
-def _kind(diagnostic: Diagnostic) -> tuple[str, str, str]:
-    return diagnostic.rule, diagnostic.module, diagnostic.function
 
 
 def _line_starts(text: str) -> list[int]:

@@ -121,8 +121,9 @@ class LintSession:
         """
         with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
             (reading,) = self._read_changed([(file, text)], folder, watch)
-        linter = self.linter.fresh()
-        return LintedText(diagnostics=linter.add(reading), reading=reading, report=linter.report())
+        linted = self.linter.lint(reading)
+        found = linted.report.diagnostics
+        return LintedText(diagnostics=found, reading=reading, report=linted.finished().report)
 
     def fixes_in(self, linted: LintedText, wanted: Iterable[Diagnostic]) -> dict[int, tuple[Fix, ...]]:
         """The fixes that help of those findings in `linted` that are `wanted`, by `id` of the diagnostic."""
@@ -138,11 +139,9 @@ class LintSession:
         from symalloc.relax.workers.programs import read_module
 
         with no_collections():
-            linter = self.linter.fresh()
-            linter.add(read_module(module, self.options, name=name))
-            report = linter.report()
-            self._check_assumptions(linter.symbols, report)
-            return report
+            linted = self.linter.lint(read_module(module, self.options, name=name)).finished()
+            self._check_assumptions(linted.symbols, linted.report)
+            return linted.report
 
     def without_known(self, report: Report) -> Report:
         """Leave out of `report` the findings of the baseline, if there is one."""
@@ -204,19 +203,19 @@ class LintSession:
         self, results: Iterable[FileResult], fixes: bool, watch: Watch | None = None
     ) -> list[LintedFile]:
         """Lint what was read, file by file; with `fixes` try those that there are."""
-        linters: list[tuple[str, Linter]] = []
+        linted: list[tuple[str, LintedFile]] = []
         fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
         unsettled: set[str] = set()
         for reading in results:
-            linter = self.linter.fresh()
-            linters.append((reading.file, linter))
-            found = linter.add(reading)
+            one = self.linter.lint(reading)
+            linted.append((reading.file, one))
+            found = one.report.diagnostics
             is_file = reading.file != str(STDIN)
             if is_file and reading.source is not None and any(d.candidates for d in found):
                 fixable.append((reading.source, found))
         relint = partial(self._relint, watch=watch, unsettled=unsettled)
         good = tried_fixes(fixable, relint) if fixes else {}
-        return [linter.linted(good, settled=file not in unsettled) for file, linter in linters]
+        return [one.finished(good, settled=file not in unsettled) for file, one in linted]
 
     def _relint(
         self,
@@ -232,7 +231,7 @@ class LintSession:
             readings = list(self._read_changed(changes, folder, watch))
         if unsettled is not None:
             unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
-        return [self.linter.fresh().add(reading) for reading in readings]
+        return [self.linter.lint(reading).report.diagnostics for reading in readings]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """Lint `text`, taken as the contents of `file`; offer fixes."""
@@ -296,9 +295,7 @@ def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFaul
     from symalloc.relax.workers.programs import read_module
     from symalloc.report.text import text_of
 
-    linter = linter.fresh()
-    found = linter.add(read_module(module, linter.options, name=stage))
-    report = linter.report()
+    report = linter.lint(read_module(module, linter.options, name=stage)).report
     return [
         MemoryFault(
             rule=d.rule,
@@ -306,7 +303,7 @@ def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFaul
             text=text_of(d, report).plain,
             error=d.severity is Severity.ERROR,
         )
-        for d in found
+        for d in report
         if d.severity is not Severity.NOTE
     ]
 

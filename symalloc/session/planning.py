@@ -169,9 +169,7 @@ def _linted(found: PlannedFile, path: Path) -> tuple[Report, Report]:
     rules = Linter(LintOptions(stage="as-is"))
 
     def report(*programs: Program) -> Report:
-        linter = rules.fresh()
-        linter.add(FileResult(file=str(path), programs=programs))
-        return linter.report()
+        return rules.lint(FileResult(file=str(path), programs=programs)).finished().report
 
     planned = report(found.program)
     return planned if planned.ok else report(found.original, found.program), planned

@@ -86,7 +86,7 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         source, linter = one.source(kind), linters[one.program.stage]
         file = tmp_path_factory.getbasetemp() / f"{one.name}.{kind}.py"
         reading, modules[one.name, kind] = _read(source, file, linter.options.stage)
-        found[one.name, kind] = list(linter.add(reading))
+        found[one.name, kind] = list(linter.lint(reading).report)
     return Checked(modules, found)
 
 

@@ -88,7 +88,7 @@ def _linter(**options: object) -> Linter:
 
 
 def _lint(reading: FileResult, **options: object) -> tuple[Diagnostic, ...]:
-    return _linter(**options).add(reading)
+    return _linter(**options).lint(reading).report.diagnostics
 
 
 def test_a_later_stage_does_not_repeat_a_finding() -> None:
@@ -109,9 +109,8 @@ def test_another_finding_of_a_later_stage_is_shown() -> None:
 
 
 def test_printed_scripts_are_told_from_the_file() -> None:
-    linter = _linter()
-    linter.add(_reading(_program(), _program("Later", size=32, line=30), source=Source(file=FILE, text=TEXT)))
-    report = linter.report()
+    stages = _program(), _program("Later", size=32, line=30)
+    report = _linter().lint(_reading(*stages, source=Source(file=FILE, text=TEXT))).report
     own, printed = report.diagnostics
     assert own.span is not None and printed.span is not None
     assert report.sources[own.span.file].text == TEXT
@@ -121,9 +120,7 @@ def test_printed_scripts_are_told_from_the_file() -> None:
 
 
 def test_functions_count_once_and_constraints_per_stage() -> None:
-    linter = _linter()
-    linter.add(_reading(_program(), _program("Later")))
-    summary = linter.report().summary
+    summary = _linter().lint(_reading(_program(), _program("Later"))).report.summary
     assert summary.functions == 1
     assert summary.constraints == summary.always_valid + summary.always_invalid + summary.runtime_check
     assert summary.runtime_check == 2

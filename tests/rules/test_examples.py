@@ -65,9 +65,8 @@ def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) ->
 def _linted(folder: Path, stage: StageName, budget: int | None, pool: WorkerPool) -> Report:
     """Lint without trying fixes, which read everything once more."""
     linter = Linter(LintOptions(stage=stage, budget=budget))
-    for reading in pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage)):
-        linter.add(reading)
-    return linter.report()
+    readings = pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage))
+    return Report.joined([linter.lint(reading).report for reading in readings])
 
 
 def _of_rule(found: Sequence[Diagnostic], rule: Rule) -> list[Diagnostic]:

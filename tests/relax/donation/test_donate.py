@@ -60,8 +60,10 @@ def refusal(mod: tvm.IRModule, *alias: str, **options: Any) -> str:
 
 def findings(mod: tvm.IRModule) -> list[str]:
     linter = Linter(LintOptions(stage="as-is"))
-    linter.add(FileResult(file="planned", programs=(extract(mod, name="planned", stage="PlanMemory"),)))
-    return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
+    linted = linter.lint(
+        FileResult(file="planned", programs=(extract(mod, name="planned", stage="PlanMemory"),))
+    )
+    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
 
 
 def address(tensor: Any) -> int:

@@ -52,8 +52,10 @@ def machine(module: tvm.IRModule) -> relax.VirtualMachine:
 
 def errors(module: tvm.IRModule) -> list[str]:
     linter = Linter(LintOptions(stage="as-is"))
-    linter.add(FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),)))
-    return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
+    linted = linter.lint(
+        FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),))
+    )
+    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
 
 
 def rows(count: int, *more: int) -> Any:

@@ -63,8 +63,10 @@ def same(
 def errors(module: tvm.IRModule) -> list[str]:
     """What the linter has against `module`, notes left out."""
     linter = Linter(LintOptions(stage="as-is"))
-    linter.add(FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),)))
-    return [f"{d.rule}: {d.message}" for d in linter.report() if d.severity != "note"]
+    linted = linter.lint(
+        FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),))
+    )
+    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
 
 
 def reasons(module: tvm.IRModule, function: str = "main") -> dict[str, str]:
