@@ -83,7 +83,7 @@ def _new_bar() -> Bar:
 
 if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
-    from symalloc.linter.rewriting import Rewrite
+    from symalloc.linter.fixes import Rewrite
     from symalloc.session.linting import LintElsewhere, LintSession
 
 WITHOUT_FIXES = ("concise", "github")

@@ -35,40 +35,27 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     message: str | None = None
 
 
-class BadExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A module in which the rule finds a fault on exactly the lines marked `# <id>`.
+class GoodExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A module in which the rule finds nothing.
 
     `stage` is the stage at which it is linted, `budget` the bytes of --budget.
     """
 
     name: str
     module: str
+    stage: StageName = "as-is"
+    budget: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The name, with the options that the answer takes."""
+        return self.name if self.budget is None else f"{self.name} (--budget {self.budget})"
+
+
+class BadExample(GoodExample, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A module in which the rule finds a fault on exactly the lines marked `# <id>`."""
+
     expect: Expectation = Expectation()
-    stage: StageName = "as-is"
-    budget: int | None = None
-
-    @property
-    def title(self) -> str:
-        """The name, with the options that the answer takes."""
-        return _titled(self.name, self.budget)
-
-
-class GoodExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A module in which the rule finds nothing."""
-
-    name: str
-    module: str
-    stage: StageName = "as-is"
-    budget: int | None = None
-
-    @property
-    def title(self) -> str:
-        """The name, with the options that the answer takes."""
-        return _titled(self.name, self.budget)
-
-
-def _titled(name: str, budget: int | None) -> str:
-    return name if budget is None else f"{name} (--budget {budget})"
 
 
 class Rule(

@@ -29,6 +29,7 @@ class SiteKind:
 
 
 _B, _E, _1 = Unit.BYTES, Unit.ELEMENTS, Unit.NUMBER
+_TWO_PLACES = {"first.offset": _B, "first.nbytes": _B, "second.offset": _B, "second.nbytes": _B}
 
 _KINDS = (
     SiteKind(
@@ -168,12 +169,7 @@ _KINDS = (
     SiteKind(
         name="live-pair",
         description="two tensors in one storage, the second written while the first is still needed",
-        quantities={
-            "first.offset": _B,
-            "first.nbytes": _B,
-            "second.offset": _B,
-            "second.nbytes": _B,
-        },
+        quantities=_TWO_PLACES,
         texts=("first", "second", "storage", "alias", "writer", "reader"),
         places=("first", "second", "reader"),
     ),
@@ -195,12 +191,7 @@ _KINDS = (
     SiteKind(
         name="kernel-arguments",
         description="two arguments of a kernel in one memory, the second of them written",
-        quantities={
-            "first.offset": _B,
-            "first.nbytes": _B,
-            "second.offset": _B,
-            "second.nbytes": _B,
-        },
+        quantities=_TWO_PLACES,
         # use: "reads" or "writes", what the kernel does to the first
         texts=("kernel", "first", "second", "storage", "use", "first.parameter", "second.parameter"),
     ),

@@ -14,10 +14,9 @@ from symalloc.arguments import require_choice
 from symalloc.errors import UsageError, nearest
 from symalloc.linter.baseline import Baseline
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
-from symalloc.linter.fixes import tried_fixes
+from symalloc.linter.fixes import Rewrite, rewrite, tried_fixes
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.linter.linter import LintedFile, Linter, report_of
-from symalloc.linter.rewriting import Rewrite, rewrite
 from symalloc.options import made
 from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, ReadProblem

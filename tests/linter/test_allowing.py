@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity
-from symalloc.linter.rewriting import apply_edits
+from symalloc.linter.fixes import apply_edits
 from symalloc.linter.suppressions import allow_finding, find_suppressions
 from symalloc.linter.user_script import parse_user_script
 from symalloc.program.span import Source, Span

@@ -6,7 +6,7 @@ import pytest
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, Fix, Report
-from symalloc.linter.rewriting import apply_edits
+from symalloc.linter.fixes import apply_edits
 
 HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n"
 SIZE = 'R.prim_value(0), R.str("global"), R.dtype("uint8")'

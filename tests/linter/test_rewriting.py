@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
-from symalloc.linter.rewriting import apply_edits, improves, rewrite
+from symalloc.linter.fixes import apply_edits, improves, rewrite
 from symalloc.program.span import Span
 
 

@@ -27,9 +27,10 @@ from symalloc.linter.sites.site import (
     caller_name,
     function_sites,
     instruction_sites,
+    places_in_memory,
 )
 from symalloc.program import ir
-from symalloc.program.ir import CallKernel, CallTIR, Kernel, NotUnderstood, Operand, SlotFault
+from symalloc.program.ir import CallKernel, CallTIR, Kernel, NotUnderstood, Operand
 from symalloc.program.operands import tensor_type
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr, constant, symbol
@@ -137,11 +138,10 @@ def _plainly_apart(one: Region, other: Region) -> bool:
 
 def _site(context: FunctionContext, pair: _Pair) -> Site:
     first, second = pair.first.region, pair.second.region
-    places = (first.offset, first.nbytes, second.offset, second.nbytes)
     return ConstraintSite(
         kind="kernel-arguments",
         instruction=pair.call,
-        quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
+        quantities=places_in_memory(first, second),
         unknown="the place of one of the two arguments is not known here",
         doubt=True,
         texts={
@@ -155,12 +155,9 @@ def _site(context: FunctionContext, pair: _Pair) -> Site:
         },
         path=pair.path,
         dedup_key=(pair.point, pair.first.position, pair.second.position),
-        memo_key=("kernel-arguments", *places),
+        memo_key=("kernel-arguments", first.offset, first.nbytes, second.offset, second.nbytes),
         resolve=partial(_resolved, context, pair),
     )
-
-
-_PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
 
 
 def _resolved(context: FunctionContext, pair: _Pair, site: ConstraintSite) -> Iterator[ConstraintSite]:
@@ -233,38 +230,14 @@ def _argument(handed: _Handed) -> KernelArgument | None:
     )
 
 
-@instruction_sites("kernel-store", CallKernel, CallTIR)
-def kernel_stores(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
-    """The indices of stores that the kernel's own text does not prove to be inside."""
-    return _sites(context, call, "store")
-
-
-@instruction_sites("kernel-load", CallKernel, CallTIR)
-def kernel_loads(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
-    """The indices of loads that the kernel's own text does not prove to be inside."""
-    return _sites(context, call, "load")
-
-
-@instruction_sites("kernel-store", NotUnderstood)
-def slot_stores(context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
-    """A slot that is stored, and that the shape heap does not have."""
-    if call.fault is not None and call.fault.stored:
-        yield from _slot_sites(call, call.fault)
-
-
-@instruction_sites("kernel-load", NotUnderstood)
-def slot_loads(context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
-    """A slot that is loaded, and that the shape heap does not have."""
-    if call.fault is not None and not call.fault.stored:
-        yield from _slot_sites(call, call.fault)
-
-
-def _slot_sites(call: NotUnderstood, fault: SlotFault) -> Iterator[Site]:
-    if fault.size is None:
+def _slots(kind: str, _context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
+    """A slot that is stored or loaded, and that the shape heap does not have."""
+    fault = call.fault
+    if fault is None or fault.size is None or fault.stored is not (kind == "store"):
         return
     slot = constant(fault.slot)
     yield ConstraintSite(
-        kind="kernel-store" if fault.stored else "kernel-load",
+        kind=f"kernel-{kind}",
         instruction=call,
         quantities={"least": slot, "greatest": slot, "extent": constant(fault.size)},
         texts={
@@ -277,7 +250,8 @@ def _slot_sites(call: NotUnderstood, fault: SlotFault) -> Iterator[Site]:
     )
 
 
-def _sites(context: FunctionContext, call: CallKernel | CallTIR, kind: str) -> Iterator[Site]:
+def _indices(kind: str, context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
+    """The indices of stores or loads that the kernel's own text does not prove to be inside."""
     bounds = [b for b in context.shared.indices.of(call.kernel) if b.access.kind == kind]
     if not bounds:
         return
@@ -290,6 +264,11 @@ def _sites(context: FunctionContext, call: CallKernel | CallTIR, kind: str) -> I
             yield _index_site(
                 call, bound, at_call, bound.buffer.name if own else argument_name(call, arguments[position])
             )
+
+
+for _kind in ("store", "load"):
+    instruction_sites(f"kernel-{_kind}", CallKernel, CallTIR)(partial(_indices, _kind))
+    instruction_sites(f"kernel-{_kind}", NotUnderstood)(partial(_slots, _kind))
 
 
 class _AtCall:

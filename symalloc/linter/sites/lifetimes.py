@@ -29,6 +29,8 @@ from symalloc.linter.sites.site import (
     caller_name,
     function_sites,
     name_of,
+    not_understood,
+    places_in_memory,
     places_of,
 )
 from symalloc.program import ir
@@ -50,20 +52,19 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     analysis, points_to = context.analysis, context.points_to
     for point, target, index in context.conflicts.candidates(analysis.written, analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
-        places = (first.offset, first.nbytes, second.offset, second.nbytes)
         site = ConstraintSite(
             kind="live-pair",
             instruction=context.analysis.cfg.points[point].instruction,
-            quantities={n: value for n, value in zip(_PLACES, places, strict=True) if value is not None},
+            quantities=places_in_memory(first, second),
             dedup_key=frozenset((index, target.region)),
-            memo_key=places,
+            memo_key=(first.offset, first.nbytes, second.offset, second.nbytes),
             resolve=partial(_resolved, context, point, target, index),
         )
-        if None not in places:
+        if len(site.quantities) == 4:
             yield point, site
             continue
         for found in islice(_resolved(context, point, target, index, site), 1):
-            yield point, _not_followed(found, second if None in places[2:] else first)
+            yield point, _not_followed(found, second if None in (second.offset, second.nbytes) else first)
 
 
 def _not_followed(pair: ConstraintSite, unknown: Region) -> Site:
@@ -72,16 +73,8 @@ def _not_followed(pair: ConstraintSite, unknown: Region) -> Site:
     what = f"`{storage}`" if first == storage else f"`{first}` in `{storage}`"
     where = f"where in `{storage}`" if unknown.name == storage else f"where `{unknown.name}` lies"
     doubt = f"whether {pair.texts['writer']} overwrites {what}, which {pair.texts['reader']} still reads"
-    return RelationSite(
-        kind="construct",
-        instruction=pair.instruction,
-        relation="not-understood",
-        texts={"what": f"{doubt}: {where} is not known"},
-        dedup_key=(first, storage, pair.texts["writer"]),
-    )
-
-
-_PLACES = ("first.offset", "first.nbytes", "second.offset", "second.nbytes")
+    key = (first, storage, pair.texts["writer"])
+    return not_understood(f"{doubt}: {where} is not known", pair.instruction, dedup_key=key)
 
 
 def _resolved(
@@ -481,18 +474,8 @@ def overwritten_while_kept(context: FunctionContext) -> Iterator[tuple[int, Site
                     f"`{keeper.name}` may hold on to `{region.name}`, whose memory {caller_name(writer)} "
                     f"overwrites before `{reader}` may read it"
                 )
-                yield (
-                    point,
-                    RelationSite(
-                        kind="construct",
-                        instruction=keeper,
-                        relation="not-understood",
-                        texts={"what": what},
-                        path=write.path,
-                        until=write.point,
-                        dedup_key=(point, number),
-                    ),
-                )
+                more = {"path": write.path, "until": write.point, "dedup_key": (point, number)}
+                yield point, not_understood(what, keeper, **more)
 
 
 def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:

@@ -230,6 +230,28 @@ def places_of(**instructions: ir.Instruction | None) -> Mapping[str, Span]:
     return {place: made.span for place, made in instructions.items() if made is not None and made.span}
 
 
+def places_in_memory(first: Region, second: Region) -> Mapping[str, Expr]:
+    """The places of two regions in one memory, as quantities; those that are known."""
+    places = {
+        "first.offset": first.offset,
+        "first.nbytes": first.nbytes,
+        "second.offset": second.offset,
+        "second.nbytes": second.nbytes,
+    }
+    return {name: value for name, value in places.items() if value is not None}
+
+
+def not_understood(what: str, instruction: ir.Instruction | None, **more: Any) -> RelationSite:
+    """The site of a construct that is not verified; `what` says it in words."""
+    return RelationSite(
+        kind="construct",
+        instruction=instruction,
+        relation="not-understood",
+        texts={"what": what},
+        **{"dedup_key": what, **more},
+    )
+
+
 InstructionSites: TypeAlias = Callable[[FunctionContext, Any], Iterator[Site]]
 FunctionSites: TypeAlias = Callable[[FunctionContext], Iterator[tuple[int, Site]]]
 _InInstruction = TypeVar("_InInstruction", bound=InstructionSites)

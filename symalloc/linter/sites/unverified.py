@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from symalloc.analysis.call_expansion import LeftCall
-from symalloc.analysis.regions import Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-from symalloc.linter.sites.site import FunctionContext, RelationSite, Site, function_sites, places_of
+from symalloc.linter.sites.site import (
+    FunctionContext,
+    RelationSite,
+    Site,
+    function_sites,
+    not_understood,
+    places_of,
+)
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
 from symalloc.program.ir import Instruction, NotUnderstood, Origin
@@ -45,13 +51,11 @@ def _written_storages(context: FunctionContext, left: LeftCall) -> Iterator[Site
             others |= other
         sized = region_set(n for n in members(storages) if context.points_to.regions[n].nbytes is not None)
         if storages & others:
-            yield _site(
-                call, f"what `{call.name}` writes on {_names(context, storages & others)}, given twice"
-            )
+            what = f"what `{call.name}` writes on {_names(context, storages & others)}, given twice"
+            yield not_understood(what, call)
         elif sized and not (around and storages == around[number]):
-            yield _site(
-                call, f"whether what `{call.name}` places on {_names(context, storages)} fits, {_DEEP}"
-            )
+            what = f"whether what `{call.name}` places on {_names(context, storages)} fits, {_DEEP}"
+            yield not_understood(what, call)
 
 
 def _storages(
@@ -74,25 +78,12 @@ def _unknown_storages(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
     for storage in storages_of(context, alloc):
         made = storage.instruction
         if storage.nbytes is None and made is not None and made.var in context.expansion.left:
-            yield _site(
-                alloc, f"whether `{alloc.var.name}` fits the storage that {_maker(storage)} returns", storage
-            )
+            what = f"whether `{alloc.var.name}` fits the storage that {_maker(made)} returns"
+            yield not_understood(what, alloc, places=places_of(storage=made))
 
 
-def _maker(storage: Region) -> str:
-    made = storage.instruction
+def _maker(made: ir.Instruction) -> str:
     return f"`{made.name}`" if isinstance(made, ir.CallFunction) else "a call"
-
-
-def _site(made: ir.Instruction, what: str, storage: Region | None = None) -> Site:
-    return RelationSite(
-        kind="construct",
-        instruction=made,
-        relation="not-understood",
-        texts={"what": what},
-        places=places_of(storage=storage.instruction if storage is not None else None),
-        dedup_key=what,
-    )
 
 
 @function_sites("symbol")
@@ -134,11 +125,4 @@ def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
         if found.fault is not None:  # that is an error
             continue
         if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
-            site = RelationSite(
-                kind="construct",
-                instruction=found,
-                relation="not-understood",
-                texts={"what": found.what},
-                dedup_key=found.what,
-            )
-            yield index, site
+            yield index, not_understood(found.what, found)
