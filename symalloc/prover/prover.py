@@ -8,8 +8,8 @@ from dataclasses import replace
 from time import perf_counter
 
 from symalloc.prover.budget import Budget
-from symalloc.prover.counterexample import explain_proof, smallest
 from symalloc.prover.domain import Domain
+from symalloc.prover.explanation import explain_proof, smallest
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, undecided
 from symalloc.prover.solver import Solver
@@ -20,15 +20,14 @@ from symalloc.size.condition import TRUE, Condition
 class DomainCache:
     """A domain with its assumptions grouped, its normal forms, and the proofs already given over it."""
 
-    __slots__ = ("by_symbols", "domain", "empty", "explained", "groups", "plain")
+    __slots__ = ("by_symbols", "domain", "empty", "groups", "proofs")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self.empty = any(domain.lower_of(n) > domain.upper_of(n) for n in {**domain.lower, **domain.upper})
         self.groups = components(domain.assumptions) if domain.assumptions else []
         self.by_symbols: dict[frozenset[str], tuple[NormalizedDomain, str]] = {}
-        self.explained: dict[Condition, Proof] = {}
-        self.plain: dict[Condition, Proof] = {}
+        self.proofs: dict[tuple[Condition, bool], Proof] = {}
 
     def normalized(self, symbols: frozenset[str]) -> tuple[NormalizedDomain, str]:
         """The part of the domain that matters for `symbols`, and the text of its assumptions."""
@@ -85,9 +84,7 @@ class Prover:
         """
         entry = self._caches.get(id(domain))
         cache = entry[1] if entry is not None else self._cache(domain)
-        known = cache.explained.get(constraint)
-        if known is None and not explain:
-            known = cache.plain.get(constraint)
+        known = cache.proofs.get((constraint, explain))
         return known if known is not None else self._prove(constraint, cache, explain)
 
     def implies(
@@ -152,7 +149,7 @@ class Prover:
             self._shared[key] = proof
         elif proof.domain is not cache.domain:
             proof = replace(proof, domain=cache.domain)
-        (cache.explained if explain else cache.plain)[constraint] = proof
+        cache.proofs[constraint, explain] = proof
         return proof
 
     def _shared_key(self, constraint: Condition, cache: DomainCache, explain: bool) -> tuple[object, ...]:

@@ -61,6 +61,7 @@ def _refuted(facts: Sequence[Expr], meter: Meter) -> bool:
 def _facts(conditions: Iterable[Condition], box: Box) -> list[Expr]:
     """Expressions that are at least zero, over symbols that start at zero."""
     found: list[Expr] = []
+    shifted = {name: symbol(name) + low for name, low in box.lower.items() if low}
     for condition in conditions:
         if (
             not isinstance(condition, Relation)
@@ -68,7 +69,7 @@ def _facts(conditions: Iterable[Condition], box: Box) -> list[Expr]:
             or not condition.expr.is_polynomial
         ):
             continue
-        expr = condition.expr.shift(box.lower)
+        expr = condition.expr.substitute(shifted)
         found.append(-expr)
         if condition.operator == "==":
             found.append(expr)

@@ -15,7 +15,7 @@ from math import lcm
 from symalloc.prover.cases import periods, split_extrema
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
-from symalloc.size.expr import Atom, Division, Expr, FloorDiv, Symbol
+from symalloc.size.expr import Expr, degree, symbol
 
 Intervals = list[tuple[int, int]]
 MAX_PERIOD = 64
@@ -222,56 +222,17 @@ def _monotone(polynomial: Sequence[int], a: int, b: int) -> tuple[int, int] | No
 
 
 MAX_DEGREE = 8
-Coefficients = list[int]
 
 
-def coefficients(expr: Expr, step: int, residue: int) -> Coefficients | None:
-    """The coefficients, by power of q, of `expr` at `step * q + residue`.
+def coefficients(expr: Expr, step: int, residue: int) -> list[int] | None:
+    """The coefficients, by power of q, of `expr`, in one symbol, at `step * q + residue`.
 
     None where a division does not fold, a choice is left, or the degree is too high.
     """
-    total: Coefficients = []
-    for monomial, coefficient in expr.terms.items():
-        term = [coefficient]
-        for atom, power in monomial:
-            factor = _atom(atom, step, residue)
-            if factor is None or (len(term) - 1) + (len(factor) - 1) * power > MAX_DEGREE:
-                return None
-            for _ in range(power):
-                term = _times(term, factor)
-        total = _plus(total, term)
-    return _trimmed(total)
-
-
-def _trimmed(polynomial: Coefficients) -> Coefficients:
-    while polynomial and not polynomial[-1]:
-        polynomial.pop()
-    return polynomial
-
-
-def _atom(atom: Atom, step: int, residue: int) -> Coefficients | None:
-    if isinstance(atom, Symbol):
-        return [residue, step]
-    if not isinstance(atom, Division):
+    if step > 1:
+        expr = expr.substitute({name: step * symbol(name) + residue for name in expr.symbols})
+    powers = {degree(monomial): coefficient for monomial, coefficient in expr.terms.items()}
+    highest = max(powers, default=-1)
+    if not expr.is_polynomial or highest > MAX_DEGREE:
         return None
-    divisor = atom.denominator.as_constant
-    above = coefficients(atom.numerator, step, residue)
-    if divisor is None or divisor < 1 or above is None or any(c % divisor for c in above[1:]):
-        return None
-    if isinstance(atom, FloorDiv):
-        return [c // divisor for c in above]  # only the constant is rounded
-    return [above[0] % divisor] if above else []
-
-
-def _times(left: Coefficients, right: Coefficients) -> Coefficients:
-    result = [0] * (len(left) + len(right) - 1) if left and right else []
-    for i, a in enumerate(left):
-        for j, b in enumerate(right):
-            result[i + j] += a * b
-    return result
-
-
-def _plus(left: Coefficients, right: Coefficients) -> Coefficients:
-    if len(left) < len(right):
-        left, right = right, left
-    return [a + right[i] if i < len(right) else a for i, a in enumerate(left)]
+    return [powers.get(power, 0) for power in range(highest + 1)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
-from math import comb, gcd
+from math import gcd
 from typing import Any, ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
@@ -276,16 +276,6 @@ class Expr:
         for monomial, coefficient in self.terms.items():
             for key, value in self._changed(monomial, change).items():
                 total[key] = total.get(key, 0) + coefficient * value
-        return Expr({m: c for m, c in total.items() if c})
-
-    def shift(self, offsets: Mapping[str, int]) -> Expr:
-        """The polynomial with `offsets[key]` added to each factor; itself where that changes nothing."""
-        if not any(offsets.get(atom.key) for atom in self.atoms):
-            return self
-        total: dict[Monomial, int] = {}
-        for monomial, coefficient in self.terms.items():
-            for key, value in _expanded(monomial, coefficient, offsets).items():
-                total[key] = total.get(key, 0) + value
         return Expr({m: c for m, c in total.items() if c})
 
     def over(self, monomial: Monomial) -> Expr | None:
@@ -560,23 +550,6 @@ def divide(left: Monomial, right: Monomial) -> Monomial | None:
 def degree(monomial: Monomial) -> int:
     """The sum of the powers."""
     return sum(power for _, power in monomial)
-
-
-def _expanded(monomial: Monomial, coefficient: int, offsets: Mapping[str, int]) -> dict[Monomial, int]:
-    """The terms of `coefficient * monomial` with offsets added to its symbols, by the binomial theorem."""
-    terms: dict[Monomial, int] = {(): coefficient}
-    for factor in monomial:
-        atom, power = factor
-        offset = offsets.get(atom.key, 0)
-        if not offset:
-            terms = {(*m, factor): c for m, c in terms.items()}
-            continue
-        terms = {
-            (*m, (atom, k)) if k else m: c * comb(power, k) * offset ** (power - k)
-            for m, c in terms.items()
-            for k in range(power + 1)
-        }
-    return terms
 
 
 def _term_key(monomial: Monomial, coefficient: int) -> str:

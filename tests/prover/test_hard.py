@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from symalloc.prover.counterexample import order
 from symalloc.prover.domain import Domain
+from symalloc.prover.explanation import order
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import Condition
 from symalloc.size.defined import holds

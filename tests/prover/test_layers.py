@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.cases import first_choice, split_extrema
+from symalloc.prover.explanation import simplify
 from symalloc.prover.normalize import NormalizedDomain, absorb
-from symalloc.prover.precondition import simplify
 from symalloc.prover.query import satisfies
 from symalloc.prover.refute import (
     abstract_quotients,

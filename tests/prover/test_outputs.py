@@ -9,8 +9,8 @@ import z3
 
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.budget import Budget
-from symalloc.prover.counterexample import order
 from symalloc.prover.domain import Domain
+from symalloc.prover.explanation import order
 from symalloc.prover.normalize import components, read_bound, relevant
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
