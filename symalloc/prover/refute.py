@@ -7,6 +7,7 @@ of products.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from math import gcd
@@ -32,7 +33,6 @@ from symalloc.size.expr import (
 
 MAX_COLUMNS = 90
 MAX_DEGREE = 6
-GREEDY_STEPS = 30  # of the largest cost first; Bland's rule after them cannot cycle
 FAR = 2**62  # an upper bound that only says that a symbol fits int64
 
 
@@ -119,16 +119,14 @@ def negative_combination(
     simplex method starts there; Bland's rule ends cycling.  Integers throughout: a row is scaled by the pivot
     and divided by the common divisor of its entries.
     """
-    rows, used = _presolved(columns)
-    table: list[Row] = []
-    basis: list[int] = []
-    for slack, row in enumerate(rows, start=len(columns)):
-        table.append({**row, slack: 1})
-        basis.append(slack)
-    objective: Row = {i: costs[i] for i in used if costs[i]}
-    step = 0
-    while (entering := _entering(objective, greedy=step < GREEDY_STEPS)) is not None:
-        step += 1
+    rows: defaultdict[Key, Row] = defaultdict(dict)
+    for index, column in enumerate(columns):
+        for key, value in column.items():
+            rows[key][index] = value
+    basis = list(range(len(columns), len(columns) + len(rows)))
+    table = [{**row, slack: 1} for slack, row in zip(basis, rows.values(), strict=True)]
+    objective: Row = {i: cost for i, cost in enumerate(costs) if cost}
+    while (entering := _entering(objective)) is not None:
         leaving = _leaving(table, basis, entering)
         if leaving is None:
             return True
@@ -144,24 +142,8 @@ def negative_combination(
     return False
 
 
-def _presolved(columns: Sequence[Mapping[Key, int]]) -> tuple[list[Row], set[int]]:
-    """The rows, and the columns that can have weight: none with a positive entry in a row without others."""
-    used = set(range(len(columns)))
-    while True:
-        rows: dict[Key, Row] = {}
-        for index in used:
-            for key, value in columns[index].items():
-                rows.setdefault(key, {})[index] = value
-        idle = {i for row in rows.values() if min(row.values()) > 0 for i in row}
-        if not idle:
-            return [row for row in rows.values() if max(row.values()) > 0], used
-        used -= idle
-
-
-def _entering(objective: Row, *, greedy: bool) -> int | None:
-    if greedy:
-        index, cost = min(objective.items(), key=lambda item: item[1], default=(0, 0))
-        return index if cost < 0 else None
+def _entering(objective: Row) -> int | None:
+    """The first column that lowers the objective, by Bland's rule."""
     return min((i for i, c in objective.items() if c < 0), default=None)
 
 

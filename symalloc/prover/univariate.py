@@ -118,8 +118,6 @@ def nonpositive(polynomial: Sequence[int], lower: int, upper: int) -> Intervals:
         return []
     if len(polynomial) <= 1:
         return [(lower, upper)] if not polynomial or polynomial[0] <= 0 else []
-    if len(polynomial) == 2:
-        return _linear(polynomial[0], polynomial[1], lower, upper)
     falling = nonpositive(_difference(polynomial), lower, upper - 1)
     turns = {lower, upper}
     for first, last in falling:
@@ -171,19 +169,8 @@ def _relation(operator: str, polynomial: list[int], lower: int, upper: int) -> I
 
 
 def _zeros(polynomial: list[int], lower: int, upper: int) -> Intervals:
-    if len(polynomial) == 2:
-        at, rest = divmod(-polynomial[0], polynomial[1])
-        return [] if rest or not lower <= at <= upper else [(at, at)]
     below = nonpositive(polynomial, lower, upper)
     return intersect(below, nonpositive([-c for c in polynomial], lower, upper))
-
-
-def _linear(constant: int, slope: int, lower: int, upper: int) -> Intervals:
-    if slope > 0:
-        upper = min(upper, -constant // slope)
-    else:
-        lower = max(lower, -(constant // slope))
-    return [(lower, upper)] if lower <= upper else []
 
 
 def _difference(polynomial: Sequence[int]) -> list[int]:
