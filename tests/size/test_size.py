@@ -104,14 +104,6 @@ def test_a_common_factor_makes_quotients_alike() -> None:
     assert parse_condition("4*m % 256 == 0") == parse_condition("m % 64 == 0")
 
 
-@given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-4, 4), st.integers(-4, 4))
-def test_shift_adds_to_symbols(a: int, b: int, at: int, by: int) -> None:
-    expr = parse_expr("3*a**3*b + a*b**2 - 7*a*b + b - 5")
-    assert expr.shift({"a": by, "c": 9}).evaluate({"a": a, "b": b}) == expr.evaluate({"a": a + by, "b": b})
-    assert expr.shift({"a": at, "b": by}) == expr.substitute({"a": sym("a") + at, "b": sym("b") + by})
-    assert expr.shift({"a": 0}) is expr
-
-
 @given(sizes(), sizes(), st.integers(-3, 4), st.integers(-3, 4))
 @settings(max_examples=tries(30, 600))
 def test_substitution_then_evaluation(expr: Expr, value: Expr, a: int, b: int) -> None:
