@@ -9,27 +9,36 @@ entry stops the function.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import tvm
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 from tvm.tirx.buffer import BufferType
 
 from symalloc.analysis.argument_binding import kernel_facts
-from symalloc.analysis.donation import Donation, function_meant
+from symalloc.analysis.conflicts import ReuseConflict
+from symalloc.analysis.donation import Donation, Leaf, function_meant, inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
+from symalloc.analysis.regions import Pointees, Region, RegionKind
+from symalloc.analysis.sets import only_member, region_set
+from symalloc.planner.buffers.sizing import Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.memory_plan import Guard
+from symalloc.planner.overflow_guards import overflow_guards
 from symalloc.planner.planner_options import GuardKind
-from symalloc.program.control_flow import ControlFlowGraph, call_graph
-from symalloc.program.ir import CallKernel, Instruction, Program, Var
+from symalloc.program import ir
+from symalloc.program.control_flow import ControlFlowGraph, PointKind, call_graph
+from symalloc.program.ir import Program
 from symalloc.program.operands import tensor_type
-from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.program.types import TensorType
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.check import DonatedAlias, Overlay, donated_aliases
+from symalloc.prover.verdict import Verdict
 from symalloc.relax.emit.accepts_offset import accepts_offset
 from symalloc.relax.emit.arena_handle import VIEW
 from symalloc.relax.emit.guard_calls import GuardWriter
@@ -37,47 +46,323 @@ from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
-    VarNode,
     elements,
     same_extent,
     visit,
     with_parameters,
 )
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, referenced, with_body, without
-from symalloc.size.condition import conjunction, negate
-from symalloc.size.expr import ZERO
+from symalloc.size.condition import TRUE, Condition, conjunction, le, negate
+from symalloc.size.expr import ZERO, Expr
+
+InPlace: TypeAlias = Callable[[ir.CallKernel, "Overlay", Domain], bool]
+"""Return whether a call of a kernel is proved to be able to write an output over inputs, over a domain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonatedAlias:
+    """An output that lies in the memory of a donated input.
+
+    `allocations` are the tensors that become views of `input`; `guards` what must hold for them to fit.
+    `over` holds, by the variables of kernel calls, what such a call writes over what.
+    """
+
+    output: Leaf
+    input: Leaf
+    allocations: frozenset[ir.Var]
+    guards: tuple[Guard, ...] = ()
+    over: Mapping[ir.Var, Overlay] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A kernel call writes its argument at position `output` over those at `inputs`, which are left out.
+
+    `equal`: all of them have the same extents; otherwise the first one differs.
+    """
+
+    inputs: frozenset[int]
+    output: int
+    equal: bool = True
+
+
+def donated_aliases(
+    analysis: FunctionAnalysis, donations: Sequence[Donation], prover: Prover, in_place: InPlace
+) -> tuple[DonatedAlias, ...]:
+    """The donations to one function, proved; raises PlanRefusedError for the first that is not."""
+    checker = _Checker(analysis, prover, in_place)
+    found: list[DonatedAlias] = []
+    for donation in donations:
+        try:
+            one = checker.one(donation)
+            checker.apart(one, found)
+        except _RefusedError as refusal:
+            name = analysis.cfg.function.name
+            raise PlanRefusedError(f"the alias {donation} of `{name}` is refused: {refusal}") from None
+        found.append(one)
+    return tuple(found)
+
+
+class _RefusedError(Exception):
+    """Why a donation is refused, and what would help."""
+
+
+class _Checker:
+    def __init__(self, analysis: FunctionAnalysis, prover: Prover, in_place: InPlace) -> None:
+        self.analysis, self.points_to = analysis, analysis.points_to
+        self.prover, self.in_place = prover, in_place
+        self.inputs, self.outputs = inputs_of(self.points_to), outputs_of(self.points_to)
+        self.conflicts = analysis.conflicts
+        self.known = known_symbols(analysis.cfg)
+
+    def one(self, donation: Donation) -> DonatedAlias:
+        output = _named(donation.output, self.outputs, "output")
+        source = _named(donation.input, self.inputs, "input")
+        roots = self.roots(output, source)
+        self.same_place(output, source, roots.values())
+        self.unkept(source)
+        guards = self.sizes(output, source, roots.values())
+        over: dict[ir.Var, Overlay] = {}
+        for root in roots:
+            over |= self.lifetimes(output, source, root)
+        allocations = frozenset(made.var for made in roots.values())
+        return DonatedAlias(output=output, input=source, allocations=allocations, guards=guards, over=over)
+
+    def apart(self, one: DonatedAlias, others: Sequence[DonatedAlias]) -> None:
+        """Raises where an input is donated, or an output carried, a second time."""
+        for other in others:
+            if other.input.cell.must & one.input.cell.must:
+                raise _RefusedError(f"{one.input} is donated already, to {other.output}")
+            if other.allocations & one.allocations:
+                raise _RefusedError(f"{one.output} is carried already, by {other.input}")
+
+    # -- which memory --------------------------------------------------------------------------------------
+
+    def roots(self, output: Leaf, source: Leaf) -> dict[int, ir.AllocFresh]:
+        """The allocations that the output may be, on whatever path; they do not meet on any."""
+        found = sorted(self.of(output.cell))
+        given = {root for root in found if self.points_to.regions[root].external}
+        if given & self.of(source.cell):
+            raise _RefusedError(f"{output} lies in {source} already; leave the alias out")
+        made = {root: self.allocated_here(output, self.points_to.regions[root]) for root in found}
+        if not found:
+            raise _RefusedError(f"{output} is no tensor that the function allocates")
+        for other in self.outputs:
+            if other.path != output.path and self.of(other.cell) & {*found}:
+                raise _RefusedError(f"{output} is the output {other}, too; both would change together")
+        for index, root in enumerate(found):
+            self.alternatives(output, root, found[index + 1 :])
+        return made
+
+    def allocated_here(self, output: Leaf, region: Region) -> ir.AllocFresh:
+        match region.instruction:
+            case ir.AllocFresh() as made:
+                return made
+            case ir.CallFunction(name=name) | ir.CallPacked(name=name) | ir.CallOperator(name=name):
+                why = f"`{name}` makes it"
+            case _ if region.kind is RegionKind.CONSTANT:
+                why = "it is a constant"
+            case _ if region.kind is RegionKind.PARAMETER:
+                why = f"it is the input `{region.name}`"
+            case _:
+                why = f"it may be `{region.name}`, which is placed already"
+        raise _RefusedError(f"{output} is no tensor that the function allocates itself: {why}")
+
+    def alternatives(self, output: Leaf, root: int, others: Sequence[int]) -> None:
+        for other in others:
+            if self.conflicts.on_one_path(root, other):
+                names = [f"`{self.points_to.regions[r].name}`" for r in (root, other)]
+                raise _RefusedError(
+                    f"{output} is one of {' and '.join(names)}, and both are in use on one path; "
+                    "compute the one that is returned in the branch that returns it"
+                )
+
+    def of(self, cell: Pointees) -> frozenset[int]:
+        return self.points_to.roots(cell.must | cell.may)
+
+    def same_place(self, output: Leaf, source: Leaf, made: Iterable[ir.AllocFresh]) -> None:
+        for name, kind in ((output, output.type), (source, source.type)):
+            if not isinstance(kind, TensorType) or kind.dtype is None or kind.shape is None:
+                raise _RefusedError(f"{name} is no tensor whose shape and element type are known")
+            if kind.dtype.bits * kind.dtype.lanes % 8:
+                raise _RefusedError(f"the elements of {name}, {kind.dtype.name}, do not fill whole bytes")
+        for one in made:
+            wanted, have = (one.device, one.scope), (source.type.device, source.type.scope)  # type: ignore[union-attr]
+            if wanted != have:
+                raise _RefusedError(
+                    f"{output} is wanted on device {wanted[0]} ({wanted[1]}), "
+                    f"and {source} lies on device {have[0]} ({have[1]})"
+                )
+
+    # -- sizes ---------------------------------------------------------------------------------------------
+
+    def sizes(self, output: Leaf, source: Leaf, made: Iterable[ir.AllocFresh]) -> tuple[Guard, ...]:
+        """The checks at entry that make the output fit, at all shapes."""
+        have = source.type.nbytes if isinstance(source.type, TensorType) else None
+        if have is None:
+            raise _RefusedError(f"how large {source} is, is not known")
+        domain = self.known.domain.assuming([le(have, INT64_MAX)])
+        reckon = Sizes(self.known, self.prover)
+        guards: list[Guard] = []
+        for one in made:
+            nbytes = self.points_to.allocated(one.var).nbytes
+            sized = reckon.of(nbytes)
+            if nbytes is None or not isinstance(sized, Sized):
+                raise _RefusedError(f"how large {output} is, is not known: {sized}")
+            claims = [*(le(ZERO, extent) for extent in one.shape or ()), le(nbytes, have)]
+            checks = [c for c in dict.fromkeys(claims) if not self.holds(c, output, source)]
+            exact = overflow_guards((nbytes,), domain, self.prover) if checks else ()
+            guards += (Guard(condition=c, check=c) for c in checks)
+            guards += (replace(g, condition=TRUE) for g in exact)
+        late = frozenset().union(*(g.check.symbols for g in guards)) - self.known.entry
+        if late:
+            raise _RefusedError(
+                f"that {output} fits into {source} cannot be checked at entry: "
+                f"{', '.join(f'`{name}`' for name in sorted(late))} becomes known later"
+            )
+        return tuple(dict.fromkeys(guards))
+
+    def holds(self, claim: Condition, output: Leaf, source: Leaf) -> bool:
+        """Return whether `claim` is proved, or must be checked; raises where it never holds."""
+        proof = self.prover.prove(claim, self.known.domain)
+        if proof.holds:
+            return True
+        filled = self.prover.prove(claim, _non_empty(self.known.domain))
+        if Verdict.ALWAYS_INVALID not in (proof.verdict, filled.verdict):
+            return False
+        point = filled.counterexample or proof.counterexample or {}
+        at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "for any shape"
+        why = f"{claim} does not hold ({at})" if claim.as_bool is None else "it is larger for every shape"
+        raise _RefusedError(f"{output} never fits into {source}: {why}; donate a larger input")
+
+    # -- lifetimes -----------------------------------------------------------------------------------------
+
+    def unkept(self, source: Leaf) -> None:
+        for root in self.of(source.cell):
+            for index in self.conflicts.capturing(root):
+                who = _doer(self.analysis.cfg.points[index].instruction)
+                raise _RefusedError(f"{who} may hold on to {source}, and read it later")
+
+    def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[ir.Var, Overlay]:
+        """The kernel calls that read the input while they write the output; raises for any other clash."""
+        wanted = _only_region(source.cell)
+        found: dict[ir.Var, Overlay] = {}
+        for clash in self.conflicts.takeover(root, wanted):
+            call = self.analysis.cfg.points[clash.writer].instruction
+            if clash.writer != clash.reader or not isinstance(call, ir.CallKernel):
+                raise _RefusedError(self.overwritten(output, source, clash))
+            overlay = self.overlay(call, root, wanted)
+            if overlay is None:
+                raise _RefusedError(
+                    f"`{call.kernel}` reads {source} while it writes {output}, and it is not proved that it "
+                    "has read each element before it overwrites it, as an elementwise kernel has"
+                )
+            found[call.var] = overlay
+        return found
+
+    def overwritten(self, output: Leaf, source: Leaf, clash: ReuseConflict) -> str:
+        steps = self.analysis.cfg.points
+        writer, reader = _doer(steps[clash.writer].instruction), steps[clash.reader]
+        if reader.kind is PointKind.EXIT:
+            return f"{source} is returned, too, and {writer} overwrites it with {output}"
+        hedge = "" if clash.certain else "may, through an alias, "
+        verb = "uses" if clash.certain else "use"
+        return (
+            f"{_doer(reader.instruction)} {hedge}{verb} {source} after {writer} has written {output} "
+            f"over it; use {source} before, or copy what is needed of it"
+        )
+
+    def overlay(self, call: ir.CallKernel, root: int, wanted: int) -> Overlay | None:
+        """The way that `call` writes the output over the input; None where it is not proved that it may."""
+        reading, writing = set[int](), set[int]()
+        for position, argument in enumerate(call.arguments):
+            cell = self.points_to.value_of(argument)
+            if not isinstance(cell, Pointees):
+                return None
+            for region, places in ((wanted, reading), (root, writing)):
+                if region in self.of(cell):
+                    if cell != Pointees(region_set((region,))):
+                        return None
+                    places.add(position)
+        if len(writing) != 1 or reading & writing:
+            return None
+        (target,) = writing
+        shapes = {_shape(call.arguments[position]) for position in (*reading, target)}
+        if None in shapes or len({shape[1:] for shape in shapes if shape is not None}) != 1:
+            return None
+        overlay = Overlay(inputs=frozenset(reading), output=target, equal=len(shapes) == 1)
+        return overlay if self.in_place(call, overlay, self.known.domain) else None
+
+
+def _shape(argument: ir.Operand) -> tuple[Expr, ...] | None:
+    kind = tensor_type(argument)
+    return None if kind is None else kind.shape
+
+
+def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
+    found = [leaf for leaf in leaves if leaf.names[0] == name] or [
+        leaf for leaf in leaves if name in leaf.names
+    ]
+    if len(found) == 1:
+        return replace(found[0], names=(name,))
+    if found:
+        raise _RefusedError(f"`{name}` is the name of {len(found)} {what}s: {', '.join(map(str, found))}")
+    there = ", ".join(" or ".join(f"`{n}`" for n in leaf.names) for leaf in leaves) or "none"
+    raise _RefusedError(f"there is no {what} `{name}`; the {what}s are {there}")
+
+
+def _only_region(cell: Pointees) -> int:
+    number = only_member(cell.must)
+    if number is None:
+        raise _RefusedError("it holds no tensor")
+    return number
+
+
+def _non_empty(domain: Domain) -> Domain:
+    """The points of `domain` at which no tensor is empty; scalars keep their bounds."""
+    return replace(domain, default_lower=max(1, domain.default_lower))
+
+
+def _doer(instruction: ir.Instruction | None) -> str:
+    match instruction:
+        case ir.CallKernel(kernel=name):
+            return f"`{name}`"
+        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
+            return f"`{name}`"
+        case ir.NotUnderstood(what=what):
+            return what
+        case None:
+            return "the caller"
+    return f"`{instruction.var.name}`"
+
 
 # attributes that say nothing of single parameters by their positions
 _HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
 
 
-def in_place(
-    kernel: tirx.PrimFunc, inputs: Collection[int], output: int, *, equal: bool = True
-) -> tirx.PrimFunc | None:
-    """`kernel` without its parameters at `inputs`, which reads what they held from the one at `output`.
+def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimFunc | None:
+    """`kernel` without its parameters at the inputs of `overlays`, which reads what they held from those at
+    the outputs.
 
-    None where an index into one means another place in the other.  `equal`: what the caller hands over has
-    the same extents in all of these places; otherwise the first one differs, and the kernel must take any.
+    None where an index into one means another place in the other.
     """
-    if not {*inputs, output} <= accepts_offset(kernel) or not _HARMLESS.issuperset(
-        (kernel.attrs or {}).keys()
-    ):
+    params = elements(kernel.params)
+    over = {index: one.output for one in overlays for index in one.inputs}
+    takes = over.keys() | over.values()
+    if not takes <= accepts_offset(kernel) or not over.keys().isdisjoint(over.values()):
         return None
-    params = list(kernel.params)
-    target, sources = params[output], [params[index] for index in sorted(inputs)]
-    kept = [param for index, param in enumerate(params) if index not in inputs]
-    for source in sources:
-        if not _alike(source.ty, target.ty):
-            return None
-        if not (equal and _begin_alike(source.ty, target.ty)) and not _takes_any_length(source, kept):
-            return None
-    replaced = {source.__chandle__() for source in sources}
-
-    def renewed(var: VarNode) -> Node:
-        return target if var.__chandle__() in replaced else var
-
-    body = tvm_ffi.structural_map(kernel.body, (ir.Var, renewed))
-    if not _is_closed(body, kept, sources):
+    if not _HARMLESS.issuperset((kernel.attrs or {}).keys()):
+        return None
+    kept = [param for index, param in enumerate(params) if index not in over]
+    for one in overlays:
+        target = params[one.output]
+        for source in (params[index] for index in one.inputs):
+            equal = one.equal and _begin_alike(source.ty, target.ty)
+            if not _alike(source.ty, target.ty) or not (equal or _takes_any_length(source, kept)):
+                return None
+    replaced = {params[index].__chandle__(): params[output] for index, output in over.items()}
+    body = tvm_ffi.structural_map(kernel.body, (tvm.ir.Var, lambda var: replaced.get(var.__chandle__(), var)))
+    if not _is_closed(body, kept, [params[index] for index in over]):
         return None
     return with_parameters(kernel, kept, body).without_attr("global_symbol")
 
@@ -100,27 +385,22 @@ def _takes_any_length(source: Node, kept: Collection[Node]) -> bool:
     """Return whether the first extent of `source` is compared with nothing."""
     first = list(source.ty.shape)[:1]
     others = [extent for param in kept for extent in _bare(param)]
-    return all(type(e) is ir.Var and not any(e.same_as(other) for other in others) for e in first)
+    return all(type(e) is tvm.ir.Var and not any(e.same_as(other) for other in others) for e in first)
 
 
 def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
     """Return whether no extent that only `dropped` parameters bound is still spoken of."""
     bound = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
     lost = {e.__chandle__() for p in dropped for e in _bare(p)} - bound
-    spoken = [body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)]
-    return not any(_speaks_of(node, lost) for node in spoken)
+    spoken = set[int]()
+    for node in (body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)):
+        visit(node, (tvm.ir.Var, lambda one: spoken.add(one.__chandle__())))
+    return spoken.isdisjoint(lost)
 
 
 def _bare(param: Node) -> Iterator[Node]:
     if type(param.ty) is BufferType:
-        yield from (extent for extent in param.ty.shape if type(extent) is ir.Var)
-
-
-def _speaks_of(node: Node, variables: Collection[int]) -> bool:
-    """Return whether one of the variables, given by address, occurs in `node`."""
-    found = set[int]()
-    visit(node, (ir.Var, lambda one: found.add(one.__chandle__())))
-    return not found.isdisjoint(variables)
+        yield from (extent for extent in param.ty.shape if type(extent) is tvm.ir.Var)
 
 
 def donate(
@@ -199,12 +479,12 @@ class DonationWriter:
         names = {v.name_hint for v in self.module.get_global_vars()}
         self.guards = GuardWriter(kind="assert" if self.kind == "fallback" else self.kind, taken=names)
 
-    def can_overlay(self, call: CallKernel, overlay: Overlay, domain: Domain) -> bool:
+    def can_overlay(self, call: ir.CallKernel, overlay: Overlay, domain: Domain) -> bool:
         """Return whether `call` is proved to read each element of its inputs before it writes over it, at all
         shapes of `domain`; what nothing binds may be negative.
         """
         kernel = self.program.kernels.get(call.kernel)
-        if kernel is None or _over(self.module[call.kernel], overlay) is None:
+        if kernel is None or in_place(self.module[call.kernel], (overlay,)) is None:
             return False
         placed = {i: _at_start(call, i) for i in (*overlay.inputs, overlay.output)}
         values = symbol_values(kernel, call)
@@ -222,7 +502,9 @@ class DonationWriter:
         """The kernel that writes outputs over inputs."""
         found = self.kernels.get((kernel, overlays))
         if found is None:
-            function = _overlaid(self.module[kernel], overlays)
+            function = in_place(self.module[kernel], overlays)
+            if function is None:
+                raise PlanRefusedError("a kernel cannot write several outputs over inputs at once")
             found = relax.BlockBuilder().add_func(function, self.guards.free_name(f"{kernel}_inplace"))
             self.written.update_func(found, function)
             self.kernels[kernel, overlays] = found
@@ -245,33 +527,12 @@ class DonationWriter:
         return without(self.written, gone - public)
 
 
-def _at_start(call: CallKernel, position: int) -> KernelArgument:
+def _at_start(call: ir.CallKernel, position: int) -> KernelArgument:
     """An argument whose extents are known, at the start of the memory that it shares."""
     kind = tensor_type(call.arguments[position])
     if kind is None or kind.shape is None or kind.dtype is None:
         raise ValueError(f"the argument {position} of `{call.kernel}` has no exact shape")
     return KernelArgument(position=position, offset=ZERO, shape=kind.shape, itemsize=kind.dtype.itemsize)
-
-
-def _overlaid(kernel: tirx.PrimFunc, overlays: tuple[Overlay, ...]) -> tirx.PrimFunc:
-    gone: set[int] = set()
-    for overlay in overlays:
-        made = _over(kernel, overlay, gone)
-        if made is None:
-            raise PlanRefusedError("a kernel cannot write several outputs over inputs at once")
-        kernel, gone = made, gone | overlay.inputs
-    return kernel
-
-
-def _over(kernel: Node, overlay: Overlay, gone: Collection[int] = ()) -> tirx.PrimFunc | None:
-    """`kernel`, whose parameters at `gone` were left out before, written over inputs."""
-    inputs = [_behind(position, gone) for position in overlay.inputs]
-    return in_place(kernel, inputs, _behind(overlay.output, gone), equal=overlay.equal)
-
-
-def _behind(position: int, gone: Collection[int]) -> int:
-    """The position of a parameter once those at `gone` are left out."""
-    return position - sum(other < position for other in gone)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,8 +543,8 @@ class _DonatedFunction(BindingRewriter):
     function: relax.Function
     donated: Sequence[DonatedAlias]
     cfg: ControlFlowGraph
-    sources: dict[Var, Node] = field(default_factory=dict)
-    instructions: Mapping[int, Instruction] = field(init=False)
+    sources: dict[ir.Var, Node] = field(default_factory=dict)
+    instructions: Mapping[int, ir.Instruction] = field(init=False)
 
     def __post_init__(self) -> None:
         self.instructions = by_binding(self.cfg)
@@ -319,7 +580,7 @@ class _DonatedFunction(BindingRewriter):
         if var in self.sources:
             return [self.view(binding, self.sources[var])]
         overlays = tuple(one.over[var] for one in self.donated if var in one.over)
-        if overlays and isinstance(instruction, CallKernel):
+        if overlays and isinstance(instruction, ir.CallKernel):
             return [self.over(binding, instruction.kernel, overlays)]
         return list(BindingRewriter.rewrite(self, binding))
 

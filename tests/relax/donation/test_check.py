@@ -24,7 +24,7 @@ from symalloc.program.ir import (
 )
 from symalloc.program.types import DType, TensorType, TupleType
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.check import DonatedAlias, donated_aliases
+from symalloc.relax.donation.donate import DonatedAlias, donated_aliases
 from symalloc.size.expr import ZERO
 from tests.planner.random_programs import MIX, MIX_KERNEL, Machine, Maker
 from tests.program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of

@@ -10,8 +10,7 @@ from symalloc.program.ir import CallKernel, KernelBuffer, Program, Var
 from symalloc.program.types import ScalarType, TensorType, TupleType
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.check import Overlay
-from symalloc.relax.donation.donate import DonationWriter, in_place
+from symalloc.relax.donation.donate import DonationWriter, Overlay, in_place
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.size.expr import symbol
 
@@ -185,7 +184,7 @@ def can_overlay(name: str, inputs: set[int], output: int, *, equal: bool = True)
 )
 def test_what_may_be_written_over(name: str, inputs: set[int], output: int) -> None:
     assert can_overlay(name, inputs, output)
-    made = in_place(KERNELS[name], inputs, output)
+    made = in_place(KERNELS[name], [Overlay(inputs=frozenset(inputs), output=output)])
     assert made is not None
     assert len(made.params) == len(KERNELS[name].params) - len(inputs)
 
@@ -222,7 +221,7 @@ def test_extents_that_differ() -> None:
 @pytest.mark.parametrize("name", ["axpy", "rows", "append", "swapped", "spread"])
 def test_the_same_numbers_in_one_memory(name: str) -> None:
     kernel = KERNELS[name]
-    over = in_place(kernel, {0}, len(kernel.params) - 1)
+    over = in_place(kernel, [Overlay(inputs=frozenset({0}), output=len(kernel.params) - 1)])
     assert over is not None
     made = over.with_attr("global_symbol", "over")
     built = tvm.compile(tvm.IRModule({name: kernel, "over": made}), target="llvm")
