@@ -111,8 +111,7 @@ def format_option(of: str) -> Callable[[Command], Command]:
 def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
     """Take the values of `module_options` out of `options`; read standard input where `file` is `-`."""
     from symalloc.relax.files.requests import PlanRequest
-    from symalloc.relax.read.find_files import read_standard_input
-    from symalloc.relax.read.model_file import STDIN, STDIN_ARGUMENT
+    from symalloc.relax.read.find_files import STDIN, STDIN_ARGUMENT, read_standard_input
 
     wanted = {name: options.pop(name) for name in MODULE_OPTIONS}
     if str(file) == STDIN_ARGUMENT:

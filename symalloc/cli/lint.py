@@ -18,8 +18,7 @@ from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width,
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import choice
-from symalloc.relax.read.find_files import FoundFiles
-from symalloc.relax.read.model_file import STDIN_ARGUMENT
+from symalloc.relax.read.find_files import STDIN_ARGUMENT, FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 from symalloc.session.config import find_config, load_config

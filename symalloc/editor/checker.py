@@ -16,7 +16,7 @@ from symalloc.errors import SymallocError
 from symalloc.linter.diagnostic import Diagnostic, Fix
 from symalloc.linter.lint_options import LintOptions
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.model_file import text_may_hold_modules
+from symalloc.relax.read.find_files import text_may_hold_modules
 from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.session.config import find_config, load_config

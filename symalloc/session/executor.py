@@ -17,7 +17,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.model_file import kind_of
+from symalloc.relax.read.find_files import kind_of
 from symalloc.relax.workers.worker_pool import Watch
 from symalloc.rulebook.book import rule_files
 from symalloc.session.lint_cache import package_sum

@@ -24,8 +24,7 @@ from symalloc.program.record import no_collections
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.read.find_files import FoundFiles
-from symalloc.relax.read.model_file import STDIN, may_hold_modules
+from symalloc.relax.read.find_files import STDIN, FoundFiles, may_hold_modules
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.session.files import read_source, source_bytes
 from symalloc.session.lint_cache import LintCache, sendable

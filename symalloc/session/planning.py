@@ -69,7 +69,7 @@ def load_file(request: PlanRequest) -> IRModule:
     """Return the module that is asked for, read in a child process.  Raises UsageError and RunError."""
     _require_file(request)
     text: str = call_in_child(LOAD_JOB, request, what=f"reading {request.path}")
-    from symalloc.relax.read.json import load_module
+    from symalloc.relax.read.open_model import load_module
 
     module: IRModule = load_module(text.encode(), trust=True)
     return module

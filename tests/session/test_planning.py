@@ -11,7 +11,7 @@ import pytest
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.relax.read.json import load_module
+from symalloc.relax.read.open_model import load_module
 from symalloc.relax.workers.child import call_in_child
 from symalloc.session import planning
 from symalloc.session.planning import planned_file

@@ -43,7 +43,7 @@ from symalloc.relax.files.target_facts import target_report
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
-from symalloc.relax.read.json import load_module
+from symalloc.relax.read.open_model import load_module
 from symalloc.relax.tvm_error import error_text, run_error
 
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")

@@ -1,27 +1,130 @@
-"""From the arguments of a command line to files: paths, directories, glob patterns.  Imports no TVM."""
+"""The files of models: kinds told apart by name and content, and from arguments of a command line to paths.
+
+Imports no TVM.
+"""
 
 from __future__ import annotations
 
+import ast
 import glob
+import gzip
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.arguments import require_path
-from symalloc.program.reading import InputError
-from symalloc.relax.read.model_file import (
-    STDIN,
-    STDIN_ARGUMENT,
-    has_model_suffix,
-    is_no_model,
-    may_hold_modules,
-    model_function,
-)
+from symalloc.program.reading import InputError, UnreadableError
 
+ModelKind: TypeAlias = Literal["script", "json", "onnx", "pt2", "function"]
+
+STDIN = Path("<stdin>")
+"""The name of what comes from standard input."""
+
+STDIN_ARGUMENT = "-"
+_SUFFIXES: Sequence[tuple[str, ModelKind]] = (
+    (".py", "script"),
+    (".json", "json"),
+    (".json.gz", "json"),
+    (".onnx", "onnx"),
+    (".pt2", "pt2"),
+)
+SUFFIXES = tuple(suffix for suffix, _ in _SUFFIXES)
+"""The ends of the names of files that are looked at when a folder is searched."""
+_FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)", re.DOTALL)
+_SCRIPT_MARK = re.compile(rb"\bir_module\b|\bprim_func\b|\.function\b|@function\b")
+_JSON_MARK = b'"root_index"'
+_GZIP, _ZIP, _ONNX_START = b"\x1f\x8b", b"PK\x03\x04", b"\x08"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PROBE_BYTES = 1 << 16
 _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
 _KINDS = "TVMScript (.py), JSON of TVM (.json, .json.gz), ONNX (.onnx) or torch.export (.pt2)"
+
+
+class ModelFunction(NamedTuple):
+    """A function of a Python file, written `file.py:function`."""
+
+    file: Path
+    name: str
+
+
+def model_function(path: Path) -> ModelFunction | None:
+    """The function that `path` names; None where it is a file, or not written `file.py:function`."""
+    found = _FUNCTION.fullmatch(str(path))
+    if found is None or path.exists() or path.is_symlink():
+        return None
+    return ModelFunction(Path(found["file"]), found["name"])
+
+
+def kind_of(path: Path, data: bytes) -> ModelKind:
+    """The kind of the file `path`, which holds `data`: by its name, else by its content.
+
+    Raises UnreadableError where neither tells.
+    """
+    for suffix, kind in _SUFFIXES:
+        if path.name.endswith(suffix):
+            return kind
+    text = data.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if not text:
+        raise UnreadableError("it is empty")
+    if data.startswith(_ZIP):
+        return "pt2"
+    if data.startswith(_GZIP) or text.startswith(b"{"):
+        return "json"
+    if data.startswith(_ONNX_START):
+        return "onnx"
+    if b"\0" in data:
+        raise UnreadableError("it is binary, but neither an ONNX model nor an exported program of torch")
+    return "script"
+
+
+def may_hold_modules(path: Path) -> bool:
+    """Return whether a look at the bytes of `path` leaves it possible that it holds a model."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_PROBE_BYTES)
+            kind = kind_of(path, data)
+            if kind == "script":
+                return _SCRIPT_MARK.search(data + stream.read()) is not None
+        if kind == "json" and (data.startswith(_GZIP) or path.suffix == ".gz"):
+            with gzip.open(path, "rb") as stream:
+                data = stream.read(_PROBE_BYTES)
+    except UnreadableError:
+        return False
+    except (OSError, EOFError):
+        return True  # the reader says what is wrong with it
+    return kind != "json" or _JSON_MARK in data
+
+
+def text_may_hold_modules(path: Path, text: str) -> bool:
+    """Return whether a look at `text`, the contents of a script or of JSON, leaves it possible."""
+    if path.name.endswith(".py"):
+        return _SCRIPT_MARK.search(text.encode(errors="replace")) is not None
+    return path.name.endswith(".json") and _JSON_MARK.decode() in text[:_PROBE_BYTES]
+
+
+def is_no_model(path: Path) -> bool:
+    """Return whether the file `path`, which was named itself, is sound and certainly holds no model.
+
+    What is damaged, or empty and should not be, is left to the reader, which says what is wrong.
+    """
+    if may_hold_modules(path):
+        return False
+    data = path.read_bytes()
+    if path.name.endswith(".json"):
+        return bool(data.strip()) and b"\0" not in data
+    try:
+        return not path.name.endswith(".py") or ast.parse(data) is not None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+# -- arguments ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,20 +215,18 @@ def _regular(path: Path) -> Path:
 
 
 def _matching(pattern: str) -> Iterator[tuple[Path, bool]]:
-    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (Path.glob wants a root)
+    matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 (Path.glob wants a root)
     if not matches:
         raise InputError(f"no file matches the pattern {pattern}")
-    found = [each for match in matches for each in _matched(Path(match))]
+    found: list[tuple[Path, bool]] = []
+    for path in matches:
+        if path.is_file():
+            found.append((path, path.name.endswith(SUFFIXES)))
+        elif path.is_dir():
+            found += _candidates(path)
     if not any(taken for _, taken in found):
         raise InputError(f"none of the files that match {pattern} is {_KINDS}")
     yield from found
-
-
-def _matched(path: Path) -> Iterator[tuple[Path, bool]]:
-    if path.is_file():
-        yield path, has_model_suffix(path)
-    elif path.is_dir():
-        yield from _candidates(path)
 
 
 def _in_directory(directory: Path) -> tuple[tuple[Path, bool], ...]:
@@ -144,4 +245,4 @@ def _candidates(directory: Path) -> Iterator[tuple[Path, bool]]:
     for folder, folders, names in os.walk(directory):
         folders[:] = sorted(name for name in folders if name not in _IGNORED and not name.startswith("."))
         paths = (Path(folder) / name for name in sorted(names))
-        yield from ((path, may_hold_modules(path)) for path in paths if has_model_suffix(path))
+        yield from ((path, may_hold_modules(path)) for path in paths if path.name.endswith(SUFFIXES))

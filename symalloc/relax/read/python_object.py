@@ -24,9 +24,8 @@ from tvm.relax.frontend.nn.spec import ModuleSpec
 from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.program.span import Span
 from symalloc.relax.ir_types import Node
-from symalloc.relax.read.importing import refusal
-from symalloc.relax.read.model_file import ModelFunction
-from symalloc.relax.read.sourced_builder import SourcedBuilder
+from symalloc.relax.read.find_files import ModelFunction
+from symalloc.relax.read.importing import SourcedBuilder, refusal
 from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 

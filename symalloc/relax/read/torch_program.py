@@ -17,9 +17,15 @@ from tvm import relax, tirx
 
 from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.relax.ir_types import Node
-from symalloc.relax.read.dimension_names import DimensionNames, names_in, size_of
-from symalloc.relax.read.importing import quietly, refusal, require_extra
-from symalloc.relax.read.sourced_builder import SourcedBuilder
+from symalloc.relax.read.importing import (
+    DimensionNames,
+    SourcedBuilder,
+    names_in,
+    quietly,
+    refusal,
+    require_extra,
+    size_of,
+)
 from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 

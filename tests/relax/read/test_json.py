@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import relax
 
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.json import load_module
+from symalloc.relax.read.open_model import load_module
 
 
 def module() -> Any:

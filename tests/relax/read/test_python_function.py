@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.model_file import ModelFunction
+from symalloc.relax.read.find_files import ModelFunction
 from symalloc.relax.read.python_object import load_function
 
 MODEL = """\

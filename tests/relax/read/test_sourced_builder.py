@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from symalloc.relax.ir_types import bindings_in
-from symalloc.relax.read.sourced_builder import SourcedBuilder
+from symalloc.relax.read.importing import SourcedBuilder
 from symalloc.relax.source_spans import place_span, source_of
 
 
