@@ -8,6 +8,7 @@ and is then evaluated inside `sandbox`, unless it is trusted.
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import os
 import re
@@ -44,20 +45,12 @@ from symalloc.relax.read.script_file import (
     dialect_path,
     is_entry_point,
 )
-from symalloc.relax.read.script_guard import SAFE_BUILTINS, Refusal, refusals, text_refusal
+from symalloc.relax.read.script_guard import SAFE_BUILTINS, refusals, text_refusal
 from symalloc.relax.tvm_error import error_text
 
 _IR_NAMES = (
-    "ir_module",
-    "module_attrs",
-    "module_global_infos",
-    "dummy_global_info",
-    "vdevice",
-    "lookup_vdevice",
-    "meta_var",
-    "Range",
-    "StringImm",
-    "StringType",
+    *("ir_module", "module_attrs", "module_global_infos", "dummy_global_info", "vdevice", "lookup_vdevice"),
+    *("meta_var", "Range", "StringImm", "StringType"),
 )
 _RELAX_NAMES = frozenset(
     (  # noqa: SIM905
@@ -69,13 +62,7 @@ _RELAX_NAMES = frozenset(
 _RELAX_PACKAGES = ("builtin", "ccl", "grad", "image", "memory", "nn", "vision", "vm")
 _DISTRIBUTED_NAMES = ("DTensor", "annotate_sharding", "call_tir", "const", "device_mesh", "redistribute")
 _TIR_HOMES = frozenset(
-    {
-        "tvm.ir.prim.op",
-        "tvm.target.codegen",
-        "tvm.tirx.expr",
-        "tvm.tirx.op",
-        "tvm.tirx.script.builder.ir",
-    }
+    {"tvm.ir.prim.op", "tvm.target.codegen", "tvm.tirx.expr", "tvm.tirx.op", "tvm.tirx.script.builder.ir"}
 )
 _TIR_REFUSED = frozenset(
     (  # noqa: SIM905
@@ -107,10 +94,25 @@ def dialect_names() -> frozenset[str]:
     """Every allowed path, such as `R.memory.alloc_tensor`; the roots are I, R and T whatever a file calls
     them.
     """
-    names = {f"I.{name}" for name in _IR_NAMES if hasattr(faces()["I"], name)}
-    names.update(f"R.{name}" for name in _relax_names(faces()["R"]))
-    names.update(f"T.{name}" for name in _tir_names(faces()["T"]))
-    return frozenset(names)
+    ir, relax, tirx = faces().values()
+    paths = [f"I.{name}" for name in _IR_NAMES if hasattr(ir, name)]
+    paths += (
+        f"R.{name}"
+        for name in relax.__all__
+        if name in _RELAX_NAMES or _is_operator(getattr(relax, name, None))
+    )
+    for package in _RELAX_PACKAGES:
+        held = vars(getattr(relax, package))
+        paths += (f"R.{package}.{name}" for name, value in held.items() if _is_operator(value))
+    paths += (f"R.dist.{name}" for name in _DISTRIBUTED_NAMES if hasattr(relax.dist, name))
+    paths += (f"T.{name}" for name in _TIR_ENTRIES)
+    paths += (
+        f"T.{name}"
+        for name in tirx.__all__
+        if name not in _TIR_REFUSED and _builds_tir(getattr(tirx, name, None))
+    )
+    paths += (f"T.axis.{name}" for name in vars(tirx.axis) if not name.startswith("_"))
+    return frozenset(paths)
 
 
 @cache
@@ -122,32 +124,12 @@ def takes_type_arguments(path: str) -> bool:
     value: object = faces()[root]
     for name in names:
         value = getattr(value, name, None)
-    if not inspect.isfunction(value):
-        return True
-    return "ty_args" in inspect.signature(value).parameters
-
-
-def _relax_names(relax: ModuleType) -> Iterator[str]:
-    for name in relax.__all__:
-        if name in _RELAX_NAMES or _is_operator(getattr(relax, name, None)):
-            yield name
-    for package in _RELAX_PACKAGES:
-        held = vars(getattr(relax, package))
-        yield from (f"{package}.{name}" for name, value in held.items() if _is_operator(value))
-    yield from (f"dist.{name}" for name in _DISTRIBUTED_NAMES if hasattr(relax.dist, name))
+    return not inspect.isfunction(value) or "ty_args" in inspect.signature(value).parameters
 
 
 def _is_operator(value: object) -> bool:
     is_public = inspect.isfunction(value) and not value.__name__.startswith("_")
     return is_public and (value.__module__ or "").startswith("tvm.relax.op.")
-
-
-def _tir_names(tirx: ModuleType) -> Iterator[str]:
-    yield from _TIR_ENTRIES
-    for name in tirx.__all__:
-        if name not in _TIR_REFUSED and _builds_tir(getattr(tirx, name, None)):
-            yield name
-    yield from (f"axis.{name}" for name in vars(tirx.axis) if not name.startswith("_"))
 
 
 def _builds_tir(value: object) -> bool:
@@ -170,53 +152,41 @@ def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             for name in _declared_anew(node, symbols):
-                _rename(node, name, _fresh(name, node))
+                _rename(node, name)
     return tree
 
 
 def _declared_anew(function: ast.FunctionDef, symbols: Set[str]) -> Iterator[str]:
     """Symbols that `function` declares in its body and that are not those of the module."""
-    quoted = {str(text.value) for a in function.args.args for text in _strings(a.annotation)}
+    quoted = {text.value for text in _quoted(function)}
     annotations = (a.annotation for a in function.args.args if a.annotation)
     plain = {n.id for annotation in annotations for n in ast.walk(annotation) if isinstance(n, ast.Name)}
-    theirs = symbols & quoted if _is_kernel(function) else symbols - plain - quoted
+    is_kernel = any("prim_func" in ast.unparse(decorator) for decorator in function.decorator_list)
+    theirs = symbols & quoted if is_kernel else symbols - plain - quoted
     for statement in ast.walk(function):
-        if isinstance(statement, ast.Assign) and _is_declaration(statement.value):
-            yield from (t.id for t in statement.targets if isinstance(t, ast.Name) and t.id in theirs)
+        match statement:
+            case ast.Assign(targets=targets, value=ast.Call(func=ast.Attribute(), args=[])):  # `T.int64()`
+                yield from (t.id for t in targets if isinstance(t, ast.Name) and t.id in theirs)
 
 
-def _is_declaration(value: ast.expr) -> bool:
-    """`T.int64()`."""
-    return isinstance(value, ast.Call) and not value.args and isinstance(value.func, ast.Attribute)
+def _quoted(function: ast.FunctionDef) -> list[ast.Constant]:
+    """The strings in the annotations of a function's parameters."""
+    annotations = (argument.annotation for argument in function.args.args if argument.annotation)
+    nodes = (node for annotation in annotations for node in ast.walk(annotation))
+    return [n for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
-def _is_kernel(function: ast.FunctionDef) -> bool:
-    return any("prim_func" in ast.unparse(decorator) for decorator in function.decorator_list)
-
-
-def _strings(annotation: ast.expr | None) -> Iterator[ast.Constant]:
-    if annotation is not None:
-        yield from (
-            n for n in ast.walk(annotation) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-        )
-
-
-def _fresh(name: str, function: ast.FunctionDef) -> str:
-    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
-    used.update(argument.arg for argument in function.args.args)
-    while name in used:
-        name += "_"
-    return name
-
-
-def _rename(function: ast.FunctionDef, old: str, new: str) -> None:
-    """Rename a symbol in one function, in place, also where it stands quoted in an annotation."""
-    quoted = (text for argument in function.args.args for text in _strings(argument.annotation))
-    for text in (text for text in quoted if text.value == old):
-        text.value = new
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and node.id == old:
-            node.id = new
+def _rename(function: ast.FunctionDef, old: str) -> None:
+    """Give a symbol a new name in one function, in place, also where it stands quoted in an annotation."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    used = {node.id for node in names} | {argument.arg for argument in function.args.args}
+    new = old
+    while new in used:
+        new += "_"
+    for text in _quoted(function):
+        text.value = new if text.value == old else text.value
+    for node in names:
+        node.id = new if node.id == old else node.id
 
 
 def drop_type_arguments(tree: ast.Module, takes_types: Callable[[ast.expr], bool]) -> ast.Module:
@@ -261,34 +231,26 @@ def sandbox() -> Iterator[Mapping[str, object]]:
     it is open: it belongs into worker processes only.
     """
     _install_hook()
-    builtins = _safe_builtins()
+    safe = {name: getattr(builtins, name) for name in SAFE_BUILTINS}
     saved = evaluator._get_builtin_or_none, entry._eval_shape
-    evaluator._get_builtin_or_none = builtins.get
-    entry._eval_shape = _shape_evaluator(builtins)
+    evaluator._get_builtin_or_none = safe.get
+    entry._eval_shape = _shape_evaluator(safe)
     _state["active"] = True
     try:
-        yield builtins
+        yield safe
     finally:
         _state["active"] = False
         evaluator._get_builtin_or_none, entry._eval_shape = saved
 
 
-def _safe_builtins() -> dict[str, object]:
-    import builtins
-
-    return {name: getattr(builtins, name) for name in SAFE_BUILTINS}
-
-
-def _shape_evaluator(
-    builtins: Mapping[str, object],
-) -> Callable[[object, Mapping[str, object] | None], object]:
+def _shape_evaluator(safe: Mapping[str, object]) -> Callable[[object, Mapping[str, object] | None], object]:
     def evaluate(shape: object, names: Mapping[str, object] | None) -> object:
         if not isinstance(shape, str):
             return shape
         refused = text_refusal(shape, dialect_names())
         if refused is not None:
             raise SandboxError(f"the shape {shape!r} is not evaluated: {refused}")
-        return eval(compile(shape, "<shape>", "eval"), {**(names or {}), "__builtins__": builtins})
+        return eval(compile(shape, "<shape>", "eval"), {**(names or {}), "__builtins__": safe})
 
     return evaluate
 
@@ -335,18 +297,18 @@ class ScriptReader:
         found = () if self._trust else tuple(refusals(self._script, module, dialect_names()))
         if not found:
             return _parse(self._script, module, self._outside, self._trust)
-        problems = tuple(_refused(self._script, module, refusal) for refusal in found[:_MAX_REFUSALS])
+        problems = tuple(
+            ReadProblem(
+                file=self._script.file,
+                message=f"not evaluated: {refusal.what}",
+                hint=refusal.hint
+                or "a file that you trust can be read with --trust, which evaluates what it holds",
+                span=refusal.span,
+                module=module.name,
+            )
+            for refusal in found[:_MAX_REFUSALS]
+        )
         return ModuleRead(mod=None, problems=problems)
-
-
-def _refused(script: Script, module: ScriptModule, refusal: Refusal) -> ReadProblem:
-    return ReadProblem(
-        file=script.file,
-        message=f"not evaluated: {refusal.what}",
-        hint=refusal.hint or "a file that you trust can be read with --trust, which evaluates what it holds",
-        span=refusal.span,
-        module=module.name,
-    )
 
 
 def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], trust: bool) -> ModuleRead:
@@ -356,8 +318,8 @@ def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], 
         if trust:
             mod = _run_parser(source, names)
         else:
-            with sandbox() as builtins:
-                mod = _run_parser(source, {**names, "__builtins__": builtins})
+            with sandbox() as safe:
+                mod = _run_parser(source, {**names, "__builtins__": safe})
     except Exception as error:  # TVM's parser raises whatever the script made it raise
         return ModuleRead(mod=None, problems=(_parse_problem(script, module, error),))
     if not isinstance(mod, tvm.IRModule):
@@ -386,17 +348,11 @@ class _ModuleParser(Parser):  # type: ignore[misc]
         decorator = node.decorator_list[-1] if node.decorator_list else None
         if isinstance(decorator, doc.Call) and not decorator.args:
             called = self.eval_expr(decorator.func)
-            if called in (faces()["R"].function, faces()["T"].prim_func) and _takes_options(
-                called, decorator
-            ):
-                return str(called.dispatch_token)
+            if called in (faces()["R"].function, faces()["T"].prim_func):
+                options = inspect.signature(called).parameters
+                if all(w.arg in options and isinstance(w.value, doc.Constant) for w in decorator.keywords):
+                    return str(called.dispatch_token)
         return str(super().get_dispatch_token(node))
-
-
-def _takes_options(called: Callable[..., object], call: Node) -> bool:
-    """Return whether the arguments of a call are constants for options that there are."""
-    options = inspect.signature(called).parameters
-    return all(word.arg in options and isinstance(word.value, doc.Constant) for word in call.keywords)
 
 
 class _ModuleSource(TVMSource):  # type: ignore[misc]
@@ -413,13 +369,11 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
         self.full_source = script.text
         self._lines = lines
         self._bindings = script.bindings
-        self._symbols = {
-            name for name, binding in script.bindings.items() if isinstance(binding, ModuleSymbol)
-        }
 
     def as_ast(self) -> Node:
         """The syntax tree in TVM's form."""
-        tree = separate_symbols(ast.parse(self.source), self._symbols)
+        symbols = {name for name, bound in self._bindings.items() if isinstance(bound, ModuleSymbol)}
+        tree = separate_symbols(ast.parse(self.source), symbols)
         return doc.to_doc(drop_type_arguments(tree, self._takes_types))
 
     def _takes_types(self, called: ast.expr) -> bool:
@@ -466,9 +420,12 @@ def _imported(path: str) -> object | None:
 def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> ReadProblem:
     text = str(error)
     place = _PLACE.search(text)
-    said = text[: place.start()] if place else text
-    said = said.removeprefix("error: ").strip()
-    span = _span_at(script, int(place[1]), int(place[2]), text) if place else script.span(module.node)
+    said = (text[: place.start()] if place else text).removeprefix("error: ").strip()
+    span = script.span(module.node)
+    if place is not None:  # the first line that TVM's report underlines
+        line, column = int(place[1]), int(place[2])
+        width = len(carets[0]) if (carets := re.search(r"\^+", text)) else 1
+        span = Span(file=script.file, line=line, column=column, end_line=line, end_column=column + width)
     message = f"TVM's parser refuses it: {error_text(RuntimeError(said))}" if said else _unsaid(script, span)
     return ReadProblem(file=script.file, message=message, span=span, module=module.name)
 
@@ -482,13 +439,6 @@ def _unsaid(script: Script, span: Span) -> str:
     if declared is None:
         return "TVM's parser fails here and does not say why"
     return f"`{declared[1]}` is declared but bound nowhere: it is used outside the block that binds it"
-
-
-def _span_at(script: Script, line: int, column: int, report: str) -> Span:
-    """The span of the first line that TVM's report underlines."""
-    carets = re.search(r"\^+", report)
-    width = len(carets[0]) if carets else 1
-    return Span(file=script.file, line=line, column=column, end_line=line, end_column=column + width)
 
 
 def trusted_names(script: Script) -> dict[str, object]:

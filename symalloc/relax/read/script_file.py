@@ -11,7 +11,8 @@ import operator
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +30,14 @@ STATEMENT_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
 def position(node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> Position:
     """The line and column at which `node` begins."""
     return node.lineno, node.col_offset
+
+
+def expression_of(text: str) -> ast.expr | None:
+    """The Python expression that `text` is; None where it is none."""
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def function_scope(node: ast.FunctionDef) -> Scope:
@@ -61,9 +70,8 @@ def _quoted_symbols(annotation: ast.expr) -> Iterator[str]:
     for node in ast.walk(annotation):
         if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
             continue
-        try:
-            inside = ast.parse(node.value.strip(), mode="eval")
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        inside = expression_of(node.value)
+        if inside is None:
             continue
         roots = {
             id(n.value) for n in ast.walk(inside) if isinstance(n, ast.Attribute)
@@ -76,18 +84,14 @@ def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, Position]]:
         if isinstance(statement, ast.FunctionDef):
             yield statement.name, position(statement)
             continue
-        where = _bound_from(statement)
-        yield from ((name, where) for name in stored_names(statement))
+        binds: ast.expr | ast.stmt = statement
+        if isinstance(statement, ast.For):
+            binds = statement.iter
+        elif isinstance(statement, ast.With):
+            binds = statement.items[-1].context_expr
+        yield from ((name, _end(binds)) for name in stored_names(statement))
         for inner in ("body", "orelse"):
             yield from _bound(getattr(statement, inner, []))
-
-
-def _bound_from(statement: ast.stmt) -> Position:
-    if isinstance(statement, ast.For):
-        return _end(statement.iter)
-    if isinstance(statement, ast.With):
-        return _end(statement.items[-1].context_expr)
-    return _end(statement)
 
 
 def stored_names(statement: ast.stmt) -> Iterator[str]:
@@ -130,7 +134,8 @@ def evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
             return -value if isinstance(value, float) else -_integer(value)
         case ast.BinOp() if type(node.op) in _NUMERIC:
             left, right = (_integer(evaluate(side, known)) for side in (node.left, node.right))
-            return _apply(type(node.op), left, right)
+            if right or type(node.op) not in (ast.FloorDiv, ast.Mod):
+                return _NUMERIC[type(node.op)](left, right)
     raise NotConstantError
 
 
@@ -138,13 +143,6 @@ def _integer(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LIMIT:
         return value
     raise NotConstantError
-
-
-def _apply(kind: type[ast.operator], left: int, right: int) -> int:
-    try:
-        return _NUMERIC[kind](left, right)
-    except ZeroDivisionError as error:
-        raise NotConstantError from error
 
 
 # how TVM's script packages are reached -> the letter that this program knows them by
@@ -225,11 +223,8 @@ class ScriptModule:
     def wants_check(self) -> bool:
         """False where a decorator says `check_well_formed=False`."""
         calls = (decorator for decorator in self.node.decorator_list if isinstance(decorator, ast.Call))
-        keywords = (keyword for call in calls for keyword in call.keywords)
-        return not any(
-            k.arg == "check_well_formed" and isinstance(k.value, ast.Constant) and k.value.value is False
-            for k in keywords
-        )
+        words = (keyword for call in calls for keyword in call.keywords)
+        return not any(w.arg == "check_well_formed" and ast.unparse(w.value) == "False" for w in words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +271,11 @@ def parse_text(file: str, text: str) -> Script:
     except (RecursionError, MemoryError, ValueError) as error:
         raise UnreadableError("its expressions are nested too deeply for Python's parser") from error
     bindings = dict(_bindings(tree))
-    modules = _named(list(_entry_points(tree, bindings)))
+    nodes = list(_entry_points(tree, bindings))
+    often = Counter(node.name for node in nodes)
+    # findings, fixes and `--module` tell modules apart by name
+    names = (f"{node.name}:{node.lineno}" if often[node.name] > 1 else node.name for node in nodes)
+    modules = tuple(ScriptModule(name, node) for name, node in zip(names, nodes, strict=True))
     return Script(file=file, text=text, tree=tree, modules=modules, bindings=bindings)
 
 
@@ -296,13 +295,6 @@ def _error_span(file: str, text: str, error: SyntaxError) -> Span | None:
 
 
 # -- modules
-
-
-def _named(nodes: Sequence[ast.ClassDef | ast.FunctionDef]) -> tuple[ScriptModule, ...]:
-    """The modules; findings, fixes and `--module` tell them apart by name."""
-    often = Counter(node.name for node in nodes)
-    names = (f"{node.name}:{node.lineno}" if often[node.name] > 1 else node.name for node in nodes)
-    return tuple(ScriptModule(name, node) for name, node in zip(names, nodes, strict=True))
 
 
 def _entry_points(
@@ -340,16 +332,9 @@ def dialect_path(node: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
         return ".".join([node.id, *reversed(names)])
     if not isinstance(binding, Imported):
         return None
-    return _canonical(".".join([binding.path, *reversed(names)]))
-
-
-def _canonical(path: str) -> str | None:
-    if path in _SHORTCUTS:
-        return _SHORTCUTS[path]
-    for prefix, face in FACES.items():
-        if path == prefix or path.startswith(prefix + "."):
-            return face + path[len(prefix) :]
-    return None
+    path = ".".join([binding.path, *reversed(names)])
+    faces = (face + path[len(known) :] for known, face in FACES.items() if f"{path}.".startswith(f"{known}."))
+    return _SHORTCUTS.get(path) or next(faces, None)
 
 
 # -- module-level names
@@ -359,9 +344,9 @@ def _bindings(tree: ast.Module) -> Mapping[str, Binding]:
     found: dict[str, Binding] = {}
     for statement in _module_level(tree.body):
         for name, binding in _bound_by(statement, found):
-            previous = found.get(name)
-            conflict = previous is not None and previous != binding
-            found[name] = Opaque("several different things") if conflict else binding
+            found[name] = (
+                binding if found.get(name, binding) == binding else Opaque("several different things")
+            )
     return found
 
 
@@ -401,10 +386,8 @@ def _bound_by(statement: ast.stmt, known: Mapping[str, Binding]) -> Iterator[tup
 
 def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
     constants = {name: b.value for name, b in known.items() if isinstance(b, Constant)}
-    try:
+    with suppress(NotConstantError):
         return Constant(evaluate(node, constants))
-    except NotConstantError:
-        pass
     match node:
         case ast.Call(func=called, args=[ast.Constant(value=str(text))], keywords=[]):
             name = ast.unparse(called)

@@ -12,6 +12,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
 from symalloc.errors import nearest
@@ -28,6 +29,7 @@ from symalloc.relax.read.script_file import (
     Script,
     ScriptModule,
     dialect_path,
+    expression_of,
     function_scope,
     position,
 )
@@ -45,37 +47,73 @@ _TEXT = "R.str"
 _INFERENCE_POSITION = 3  # of derive_func among the parameters of R.Callable
 _TRUST_HINT = "write the value into the script; --trust runs the imports and code of a file that you trust"
 
-# expressions about which there is nothing to check but their parts
-_PLAIN_EXPRESSIONS = (
+# expressions and statements about which there is nothing to check but their parts
+_PLAIN = (
     *(ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Slice),
     *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred),
+    *(ast.AnnAssign, ast.AugAssign, ast.Return, ast.Assert, ast.If, ast.While, ast.For),
+    *(ast.Pass, ast.Break, ast.Continue),
 )
+_DECORATORS = {"class": frozenset({"I.ir_module"}), "function": frozenset({"R.function", "T.prim_func"})}
 
 Node: TypeAlias = "ast.expr | ast.stmt | ast.arg | ast.keyword"
 
 
-def text_refusal(text: str, dialect: frozenset[str]) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One construct that is not evaluated: where it stands, what it is, what to do."""
+
+    span: Span
+    what: str
+    hint: str | None = None
+
+
+def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> Iterator[Refusal]:
+    """The constructs in `module` that are refused, in their order; none means that it may be parsed.
+
+    `dialect` holds the allowed paths, such as `R.add`.
+    """
+    node = module.node
+    guard = _Guard(script.bindings, dialect, node.name if isinstance(node, ast.ClassDef) else "")
+    try:
+        guard.check_module(node)
+    except RecursionError:
+        guard.refuse(node, "its expressions are nested too deeply")
+    for refused, what, hint in sorted(guard.found, key=lambda item: position(item[0])):
+        yield Refusal(script.span(refused), what, hint)
+
+
+def text_refusal(
+    text: str, dialect: frozenset[str], bindings: Mapping[str, Binding] = MappingProxyType({})
+) -> str | None:
     """Why a string that TVM would evaluate (a quoted extent) is refused; None where it is harmless.
 
     A string that is no Python expression is harmless: evaluating it is a syntax error.
     """
-    return ExpressionGuard({}, dialect)._text_refusal(text)
+    inside = expression_of(text)
+    if inside is None:
+        return None
+    guard = _Guard(bindings, dialect)
+    guard.check(inside)
+    return guard.found[0][1] if guard.found else None
 
 
-class ExpressionGuard:
-    """Walks expressions; every refusal is recorded and the walk goes on, so that all are reported at once.
+class _Guard:
+    """Walks a module; every refusal is recorded and the walk goes on, so that all are reported at once.
 
     `_CHECKS` is the whitelist: the kinds of nodes that are allowed, each with the method that checks it.
     """
 
-    def __init__(self, bindings: Mapping[str, Binding], dialect: frozenset[str], module: str = "") -> None:
+    def __init__(
+        self, bindings: Mapping[str, Binding], dialect: frozenset[str], own: str | None = None
+    ) -> None:
         self.found: list[tuple[Node, str, str | None]] = []
         self.bindings = bindings
         self.scopes: list[Scope] = []
-        # names that stand for the module itself: its own, and what `cls = Module` binds
-        self.module_names = {"cls", module} if module else set()
+        # names that stand for the module itself: its `own`, and what `cls = Module` binds
+        self.module_names = {"cls", own} if own else set()
         self._dialect = dialect
-        self._in_text = False
+        self._in_text = own is None  # a string is looked into, which no module holds
 
     def refuse(self, node: Node, what: str, hint: str | None = None) -> None:
         """Record that `node` is not allowed."""
@@ -96,34 +134,19 @@ class ExpressionGuard:
 
     def _arithmetic(self, node: ast.BinOp) -> None:
         """Strings are not put together: what they would say could not be checked beforehand."""
-        if any(self._is_text(side) for side in (node.left, node.right)):
+        sides = (self.bindings.get(s.id) if isinstance(s, ast.Name) else s for s in (node.left, node.right))
+        if any(isinstance(s, Constant | ast.Constant) and isinstance(s.value, str) for s in sides):
             self.refuse(node, f"arithmetic on strings, `{short(node)}`")
         self._children(node)
 
-    def _is_text(self, node: ast.expr) -> bool:
-        value: object = node
-        if isinstance(node, ast.Constant):
-            value = node.value
-        elif isinstance(node, ast.Name):
-            binding = self.bindings.get(node.id)
-            value = binding.value if isinstance(binding, Constant) else None
-        return isinstance(value, str)
-
     def _constant(self, node: ast.Constant) -> None:
         """TVM evaluates those strings that stand for extents; which ones do is not told apart."""
-        refused = self._text_refusal(node.value) if isinstance(node.value, str) else None
+        refused = self._text_refusal(node.value)
         if refused is not None:
             self.refuse(node, f"the string `{short(node)}`, if it were evaluated: {refused}")
 
-    def _text_refusal(self, text: str) -> str | None:
-        try:
-            inside = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        guard = ExpressionGuard(self.bindings, self._dialect)
-        guard._in_text = True
-        guard.check(inside)
-        return guard.found[0][1] if guard.found else None
+    def _text_refusal(self, text: object) -> str | None:
+        return text_refusal(text, self._dialect, self.bindings) if isinstance(text, str) else None
 
     def _name(self, node: ast.Name) -> None:
         refused = self._name_refusal(node) if isinstance(node.ctx, ast.Load) else self._new_name_refusal(node)
@@ -172,16 +195,13 @@ class ExpressionGuard:
         if isinstance(value, tuple):
             refused = (self._constant_refusal(name, item) for item in value)
             return next((refusal for refusal in refused if refusal is not None), None)
-        what = self._text_refusal(value) if isinstance(value, str) else None
+        what = self._text_refusal(value)
         return None if what is None else (f"the string `{name}`, if it were evaluated: {what}", None)
 
     def _is_local(self, name: str, here: Position) -> bool:
         """Return whether the script binds `name`; a builtin's name counts only behind its binding."""
-        for scope in self.scopes:
-            bound = scope.get(name)
-            if bound is not None and (name not in _BUILTINS or bound <= here):
-                return True
-        return False
+        bound = [scope[name] for scope in self.scopes if name in scope]
+        return any(name not in _BUILTINS or where <= here for where in bound)
 
     def _attribute(self, node: ast.Attribute) -> None:
         path = self._path(node)
@@ -267,100 +287,7 @@ class ExpressionGuard:
             if extra is not None:
                 self.refuse(extra, f"`{extra.arg}` is no plain parameter")
 
-    _CHECKS: ClassVar[Mapping[type[ast.AST], Callable[..., None]]] = {
-        ast.Constant: _constant,
-        ast.Name: _name,
-        ast.Attribute: _attribute,
-        ast.Call: _call,
-        ast.BinOp: _arithmetic,
-        **dict.fromkeys(_PLAIN_EXPRESSIONS, _children),
-    }
-
-
-def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
-    if isinstance(binding, Imported) and binding.path.split(".")[0] == "tvm":
-        return f"`{name}` leads outside the script dialect, or is no value by itself", None
-    if isinstance(binding, Imported):
-        what = f"`{name}` is imported ({binding.path}), and a file is not run to be read"
-    else:
-        bound_to = binding.what if isinstance(binding, Opaque) else "not a value"
-        what = f"`{name}` is {bound_to}, and a file is not run to be read"
-    return what, _TRUST_HINT
-
-
-def is_reserved(name: str) -> bool:
-    """Names such as `__import__`; TVM itself prints variables called `_` and `__`."""
-    return name.startswith("__") and bool(name.strip("_"))
-
-
-def _is_own_inference(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-        return False
-    return node.value.startswith(_INFERENCE_PREFIXES)
-
-
-def short(node: ast.AST, most: int = 60) -> str:
-    """`node` as text on one line."""
-    text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-_PLAIN_NAMES = {
-    "JoinedStr": "an f-string",
-    "Lambda": "a lambda",
-    "ListComp": "a comprehension",
-    "SetComp": "a comprehension",
-    "DictComp": "a comprehension",
-    "GeneratorExp": "a comprehension",
-    "NamedExpr": "an assignment inside an expression",
-    "Import": "an import",
-    "ImportFrom": "an import",
-    "ClassDef": "a class inside a module",
-    "AsyncFunctionDef": "an async function",
-}
-
-
-def kind_of(node: ast.AST) -> str:
-    """The kind of `node`, in words."""
-    kind = type(node).__name__
-    return _PLAIN_NAMES.get(kind, f"`{kind.lower()}`")
-
-
-# statements about which there is nothing to check but their parts
-_PLAIN_STATEMENTS = (
-    *(ast.AnnAssign, ast.AugAssign, ast.Return, ast.Assert, ast.If, ast.While, ast.For),
-    *(ast.Pass, ast.Break, ast.Continue),
-)
-_DECORATORS = {"class": frozenset({"I.ir_module"}), "function": frozenset({"R.function", "T.prim_func"})}
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One construct that is not evaluated: where it stands, what it is, what to do."""
-
-    span: Span
-    what: str
-    hint: str | None = None
-
-
-def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> Iterator[Refusal]:
-    """The constructs in `module` that are refused, in their order; none means that it may be parsed.
-
-    `dialect` holds the allowed paths, such as `R.add`.
-    """
-    node = module.node
-    guard = _ModuleGuard(script.bindings, dialect, node.name if isinstance(node, ast.ClassDef) else "")
-    try:
-        guard.check_module(node)
-    except RecursionError:
-        guard.refuse(node, "its expressions are nested too deeply")
-    for refused, what, hint in sorted(guard.found, key=lambda item: position(item[0])):
-        yield Refusal(script.span(refused), what, hint)
-
-
-class _ModuleGuard(ExpressionGuard):
-    """Walks one module."""
+    # -- statements -----------------------------------------------------------------------------------------
 
     def check_module(self, node: ast.ClassDef | ast.FunctionDef) -> None:
         """Check a decorated class or function."""
@@ -383,19 +310,15 @@ class _ModuleGuard(ExpressionGuard):
         self._decorators(node, "function")
         self.check_arguments(node.args)
         self.scopes.append(function_scope(node))
-        self._annotations(node)
-        for statement in node.body:
-            self.check(statement)
-        self.scopes.pop()
-
-    def _annotations(self, node: ast.FunctionDef) -> None:
-        for annotation in (*(argument.annotation for argument in node.args.args), node.returns):
-            if annotation is not None:
-                self.check(annotation)
+        annotations = (*(argument.annotation for argument in node.args.args), node.returns)
+        for part in (*annotations, *node.body):
+            if part is not None:
+                self.check(part)
         for parameter in getattr(node, "type_params", ()):
             bound = getattr(parameter, "bound", None)
             if bound is not None and ast.unparse(bound) != "int":
                 self.refuse(bound, "a type parameter is a plain name")
+        self.scopes.pop()
 
     def _decorators(self, node: ast.ClassDef | ast.FunctionDef, kind: str) -> None:
         if len(node.decorator_list) != 1:
@@ -405,7 +328,7 @@ class _ModuleGuard(ExpressionGuard):
             path = dialect_path(call.func if call else decorator, self.bindings)
             if path not in _DECORATORS[kind]:
                 self.refuse(decorator, f"`{short(decorator)}` is no decorator of the dialect")
-            elif call and (call.args or not all(_is_flag(keyword) for keyword in call.keywords)):
+            elif call and (call.args or not all(map(_is_flag, call.keywords))):
                 self.refuse(decorator, "a decorator takes only True, False or literals by keyword")
 
     def _expression_statement(self, node: ast.Expr) -> None:
@@ -428,14 +351,62 @@ class _ModuleGuard(ExpressionGuard):
         self._children(node)
 
     _CHECKS: ClassVar[Mapping[type[ast.AST], Callable[..., None]]] = {
-        **ExpressionGuard._CHECKS,
+        ast.Constant: _constant,
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Call: _call,
+        ast.BinOp: _arithmetic,
         ast.FunctionDef: _function,
         ast.Expr: _expression_statement,
         ast.Assign: _assign,
         ast.With: _with,
-        **dict.fromkeys(_PLAIN_STATEMENTS, ExpressionGuard._children),
+        **dict.fromkeys(_PLAIN, _children),
     }
+
+
+def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
+    if isinstance(binding, Imported) and binding.path.split(".")[0] == "tvm":
+        return f"`{name}` leads outside the script dialect, or is no value by itself", None
+    if isinstance(binding, Imported):
+        what = f"`{name}` is imported ({binding.path}), and a file is not run to be read"
+    else:
+        bound_to = binding.what if isinstance(binding, Opaque) else "not a value"
+        what = f"`{name}` is {bound_to}, and a file is not run to be read"
+    return what, _TRUST_HINT
+
+
+def is_reserved(name: str) -> bool:
+    """Names such as `__import__`; TVM itself prints variables called `_` and `__`."""
+    return name.startswith("__") and bool(name.strip("_"))
+
+
+def _is_own_inference(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).startswith(_INFERENCE_PREFIXES)
 
 
 def _is_flag(keyword: ast.keyword) -> bool:
     return keyword.arg is not None and isinstance(keyword.value, ast.Constant)
+
+
+def short(node: ast.AST, most: int = 60) -> str:
+    """`node` as text on one line."""
+    text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_PLAIN_NAMES = {
+    "JoinedStr": "an f-string",
+    "Lambda": "a lambda",
+    **dict.fromkeys(("ListComp", "SetComp", "DictComp", "GeneratorExp"), "a comprehension"),
+    "NamedExpr": "an assignment inside an expression",
+    **dict.fromkeys(("Import", "ImportFrom"), "an import"),
+    "ClassDef": "a class inside a module",
+    "AsyncFunctionDef": "an async function",
+}
+
+
+def kind_of(node: ast.AST) -> str:
+    """The kind of `node`, in words."""
+    kind = type(node).__name__
+    return _PLAIN_NAMES.get(kind, f"`{kind.lower()}`")
