@@ -8,8 +8,9 @@ test of that branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import combinations, count
 from typing import Any, NamedTuple
 
@@ -21,20 +22,7 @@ from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.sets import RegionSet
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.ir import (
-    AllocFresh,
-    AllocStorage,
-    AllocTensor,
-    Assert,
-    CallKernel,
-    CallTIR,
-    Function,
-    If,
-    Kernel,
-    MatchCast,
-    Origin,
-)
-from symalloc.program.operands import TypeNumbering, operands_of, read_cast
+from symalloc.program.operands import operands_of, read_cast
 from symalloc.program.types import extents_of
 from symalloc.size.condition import (
     FALSE,
@@ -381,20 +369,13 @@ class FunctionFacts:
 
 
 def facts_of(
-    cfg: ControlFlowGraph,
-    kernels: Mapping[str, Kernel],
-    numbers: TypeNumbering,
-    tests: BranchTests = NO_TESTS,
+    cfg: ControlFlowGraph, kernels: Mapping[str, ir.Kernel], tests: BranchTests = NO_TESTS
 ) -> FunctionFacts:
     """The facts at every point of a function; `tests` are those of its Ifs that are no size conditions."""
-    problem = _FactProblem(cfg, kernels, numbers, tests)
+    problem = _FactProblem(cfg, kernels, tests)
     before = forward(problem, Facts()).before
-    return FunctionFacts(
-        before=before,
-        entry=entry_facts(cfg.function),
-        definitions=problem.definitions,
-        tests=problem.tests,
-    )
+    entry = extent_facts(e for param in cfg.function.params for e in extents_of(param.type))
+    return FunctionFacts(before=before, entry=entry, definitions=problem.definitions, tests=problem.tests)
 
 
 _MOST_RELATIONS = 24
@@ -404,42 +385,57 @@ _MOST_RELATIONS = 24
 class _FactProblem(DataflowProblem[Facts]):
     """A join keeps the facts from in front of the If, and that those of one of its branches hold."""
 
-    def __init__(
-        self,
-        cfg: ControlFlowGraph,
-        kernels: Mapping[str, Kernel],
-        numbers: TypeNumbering,
-        opaque: BranchTests,
-    ) -> None:
+    def __init__(self, cfg: ControlFlowGraph, kernels: Mapping[str, ir.Kernel], opaque: BranchTests) -> None:
         super().__init__(cfg)
-        self.kernels, self.numbers, self.opaque = kernels, numbers, opaque
+        self.kernels, self.opaque = kernels, opaque
         self.tests: dict[int, Condition] = {}
-        self.known: dict[Hashable, tuple[Condition, ...]] = {}
+        self.compared: dict[Hashable, Sequence[Condition]] = {}
         self.definitions: dict[str, Expr] = {}
         self.outside: dict[int, Facts] = {}
-        self.doubted: dict[int, tuple[Sequence[Expr | None], Sequence[Expr]]] = {}
-        self.scalars = {n for n, o in cfg.function.symbols.items() if o is Origin.SCALAR}
+        scalars = {n for n, o in cfg.function.symbols.items() if o is ir.Origin.SCALAR}
+        self.is_nonnegative = cache(partial(is_nonnegative, signed=scalars))
 
     def transfer(self, point: int, state: Facts) -> Facts:
         instruction = self.cfg.points[point].instruction
         told = _TELLING.get(type(instruction))
         return state if told is None else told(self, instruction, state)
 
-    def behind_call(self, call: CallKernel | CallTIR, facts: Facts) -> Facts:
-        return facts.with_calls(self.compared(call)).with_guards(self.asserted(call))
-
-    def behind_assert(self, checked: Assert, facts: Facts) -> Facts:
-        if checked.condition is None:
+    def behind_call(self, call: ir.CallKernel | ir.CallTIR, facts: Facts) -> Facts:
+        """What a kernel compares on entry, and what it asserts."""
+        kernel = self.kernels.get(call.kernel)
+        if kernel is None:
             return facts
-        return facts.with_guards(_parts(checked.condition.substitute(self.definitions)))
+        arguments = arguments_of(call)
+        key = (call.kernel, *[a.type if isinstance(a, ir.Var) else a for a in arguments])
+        if key not in self.compared:
+            self.compared[key] = [c.substitute(self.definitions) for c in kernel_facts(kernel, arguments)]
+        return facts.with_calls(self.compared[key]).with_guards(self.parts(asserted(kernel, arguments)))
 
-    def behind_allocation(self, made: AllocFresh | AllocStorage | AllocTensor, facts: Facts) -> Facts:
-        return facts.with_calls(self.reserved(made))
+    def behind_assert(self, checked: ir.Assert, facts: Facts) -> Facts:
+        return facts if checked.condition is None else facts.with_guards(self.parts([checked.condition]))
+
+    def behind_allocation(
+        self, made: ir.AllocFresh | ir.AllocStorage | ir.AllocTensor, facts: Facts
+    ) -> Facts:
+        """Nothing of the size of what was reserved is negative."""
+        sizes = (made.size,) if isinstance(made, ir.AllocStorage) else made.shape or ()
+        doubted = [size for size in sizes if size is not None and not self.is_nonnegative(size)]
+        return facts.with_calls([ge(size.substitute(self.definitions), 0) for size in doubted])
+
+    def behind_cast(self, cast: ir.MatchCast, facts: Facts) -> Facts:
+        reading = read_cast(cast)
+        for name, value in reading.definitions.items():
+            self.definitions[name] = value.substitute(self.definitions)
+        return facts.with_guards([c.substitute(self.definitions) for c in reading.facts])
+
+    def parts(self, conditions: Iterable[Condition]) -> list[Condition]:
+        """Conditions in symbols of the parameters, as conjuncts."""
+        return [part for one in conditions for part in _parts(one.substitute(self.definitions))]
 
     def edge(self, branch: int, state: Facts, *, then: bool) -> Facts:
         self.outside[branch] = state
         instruction = self.cfg.points[branch].instruction
-        condition = instruction.condition if isinstance(instruction, If) else None
+        condition = instruction.condition if isinstance(instruction, ir.If) else None
         test = self.opaque.read.get(branch) if condition is None else condition.substitute(self.definitions)
         if test is None:
             return state
@@ -456,50 +452,15 @@ class _FactProblem(DataflowProblem[Facts]):
         large = sum(1 for _ in either.relations) > _MOST_RELATIONS
         return outside if large else outside.with_guards(_parts(either))
 
-    def reserved(self, made: AllocFresh | AllocStorage | AllocTensor) -> tuple[Condition, ...]:
-        """The facts that hold once memory was reserved: that nothing of its size is negative."""
-        sizes = (made.size,) if isinstance(made, AllocStorage) else made.shape or ()
-        known = self.doubted.get(id(sizes))  # equal extents are mostly one object
-        if known is None:
-            found = [s for s in sizes if s is not None and not is_nonnegative(s, self.scalars)]
-            known = self.doubted[id(sizes)] = (sizes, found)
-        return tuple([ge(size.substitute(self.definitions), 0) for size in known[1]]) if known[1] else ()
-
-    def compared(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
-        """The facts that a kernel compares on entry."""
-        kernel = self.kernels.get(call.kernel)
-        if kernel is None:
-            return ()
-        key = (call.kernel, *map(self.numbers.of, arguments_of(call)))
-        facts = self.known.get(key)
-        if facts is None:
-            compared = kernel_facts(kernel, arguments_of(call))
-            facts = self.known[key] = tuple(fact.substitute(self.definitions) for fact in compared)
-        return facts
-
-    def asserted(self, call: CallKernel | CallTIR) -> tuple[Condition, ...]:
-        """The facts that a kernel asserts."""
-        kernel = self.kernels.get(call.kernel)
-        if kernel is None or not kernel.asserts:
-            return ()
-        found = asserted(kernel, arguments_of(call))
-        return tuple(part for one in found for part in _parts(one.substitute(self.definitions)))
-
-    def behind_cast(self, cast: MatchCast, facts: Facts) -> Facts:
-        reading = read_cast(cast)
-        for name, value in reading.definitions.items():
-            self.definitions[name] = value.substitute(self.definitions)
-        return facts.with_guards([c.substitute(self.definitions) for c in reading.facts])
-
 
 _TELLING: Mapping[type | None, Callable[[_FactProblem, Any, Facts], Facts]] = {
-    AllocFresh: _FactProblem.behind_allocation,
-    AllocStorage: _FactProblem.behind_allocation,
-    AllocTensor: _FactProblem.behind_allocation,
-    Assert: _FactProblem.behind_assert,
-    CallKernel: _FactProblem.behind_call,
-    CallTIR: _FactProblem.behind_call,
-    MatchCast: _FactProblem.behind_cast,
+    ir.AllocFresh: _FactProblem.behind_allocation,
+    ir.AllocStorage: _FactProblem.behind_allocation,
+    ir.AllocTensor: _FactProblem.behind_allocation,
+    ir.Assert: _FactProblem.behind_assert,
+    ir.CallKernel: _FactProblem.behind_call,
+    ir.CallTIR: _FactProblem.behind_call,
+    ir.MatchCast: _FactProblem.behind_cast,
 }
 """What is known behind an instruction, by type."""
 
@@ -509,12 +470,7 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
     return tuple(part for part in condition.conjuncts if part.as_bool is not True)
 
 
-def entry_facts(function: Function) -> tuple[Condition, ...]:
-    """The facts on entry: extents of parameters are not negative."""
-    found: dict[Condition, None] = {}
-    for extent in (e for param in function.params for e in extents_of(param.type)):
-        if extent.as_symbol is None and extent.as_constant is None:
-            fact = ge(extent, 0)
-            if fact.as_bool is None:
-                found[fact] = None
-    return tuple(found)
+def extent_facts(extents: Iterable[Expr]) -> tuple[Condition, ...]:
+    """The facts that extents are not negative; those of a bare symbol, which nobody doubts, are left out."""
+    facts = dict.fromkeys(ge(extent, 0) for extent in extents if extent.as_symbol is None)
+    return tuple(fact for fact in facts if fact.as_bool is None)

@@ -20,6 +20,7 @@ from symalloc.analysis.regions import (
     Target,
     TuplePointees,
     collapsed,
+    known_bytes,
     leaves_of,
     only_region,
     pointees_of,
@@ -281,7 +282,7 @@ class _PointsToBuilder(RegionMaker):
         return Pointees(self.add(RegionKind.STORAGE, made.var, instruction=made, nbytes=made.size))
 
     def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
-        nbytes = self.bytes_of(made.shape, made.dtype)
+        nbytes = known_bytes(made.shape, made.dtype)
         source = self.value(made.storage)
         alone = only_region(self.regions, source)
         if alone is None or alone.kind is not RegionKind.STORAGE:
@@ -292,7 +293,7 @@ class _PointsToBuilder(RegionMaker):
         return Pointees(must, may, made.offset)
 
     def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
-        nbytes = self.bytes_of(made.shape, made.dtype)
+        nbytes = known_bytes(made.shape, made.dtype)
         one = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
         return from_fields(Pointees, (one, NO_REGIONS, ZERO))
 
@@ -303,7 +304,7 @@ class _PointsToBuilder(RegionMaker):
             return self.fresh(view.var.type, view.var, view) if copied else Pointees(source.must, source.may)
         if view.kind == "reshape":
             return source
-        nbytes = self.bytes_of(view.shape, view.dtype)
+        nbytes = known_bytes(view.shape, view.dtype)
         must, may = self.placed(RegionKind.VIEW, source, view, view.offset, nbytes)
         return Pointees(must, may, sum_of(source.offset, view.offset))
 

@@ -225,21 +225,6 @@ _TOLD_APART = dict.fromkeys((RegionKind.STORAGE, RegionKind.PHI, RegionKind.VIEW
 _CONSTANT = Var("constant", OpaqueType())
 
 
-class ByteCounts:
-    """As known_bytes, for shapes of one function, which are mostly one object where they are equal."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[object, object, Expr | None]] = {}
-
-    def of(self, shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
-        """The bytes of a tensor, where its shape and element type are known."""
-        key = (id(shape), id(dtype))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = (shape, dtype, known_bytes(shape, dtype))
-        return found[2]
-
-
 class RegionMaker:
     """Keeps the regions made so far, the constants first.
 
@@ -250,7 +235,6 @@ class RegionMaker:
     def __init__(self, storage_vars: frozenset[Var] = frozenset()) -> None:
         self.storage_vars = storage_vars
         self.contents: dict[int, RegionSet] = {}
-        self.bytes_of = ByteCounts().of
         self.regions: list[Region] = []
         self.of_kind = dict(_TOLD_APART)
         self.defs = NO_REGIONS
@@ -294,7 +278,7 @@ class RegionMaker:
         if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
             return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
         what = RegionKind.PARAMETER if external else RegionKind.FRESH
-        nbytes = self.bytes_of(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
+        nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
         made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
         if not external:
             self.defs |= made

@@ -82,7 +82,7 @@ class _ContextMaker:
         points_to, effects, kernels = analysis.points_to, analysis.effects, self.shared.program.kernels
         function = self.shared.program.functions[name] if expansion is None else expansion.function
         tests = branch_tests(points_to, effects, kernels)
-        facts = facts_of(analysis.cfg, kernels, self.shared.numbers, tests)
+        facts = facts_of(analysis.cfg, kernels, tests)
         prover = FunctionProver(self.prover, FunctionDomains(function, facts, self.assume))
         paths = FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
         return FunctionContext(

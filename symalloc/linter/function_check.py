@@ -96,7 +96,7 @@ class MemoKeys:
         typed = type(kind) is TensorType and kind.shape is alloc.shape and kind.dtype is alloc.dtype
         shape = None if typed else (alloc.shape, alloc.dtype)
         places = tuple([self.storage(region) for region in storages_of(self.context, alloc)])
-        return self.context.shared.numbers.of(alloc.var), shape, alloc.offset, alloc.device, places
+        return kind, shape, alloc.offset, alloc.device, places
 
     def storage(self, region: Region) -> int:
         """A number for all that matters of a storage."""
@@ -109,10 +109,10 @@ class MemoKeys:
     def argument(self, operand: ir.Operand) -> Hashable:
         if type(operand) is not ir.Var:
             return operand
-        number, value = self.context.shared.numbers.of(operand), self.context.points_to.value_of(operand)
+        value = self.context.points_to.value_of(operand)
         if type(value) is Pointees and value.offset is not None and not value.offset.terms:
-            return number
-        return number, tuple(self.context.points_to.offsets(operand))
+            return operand.type
+        return operand.type, tuple(self.context.points_to.offsets(operand))
 
     def call_kernel(self, call: ir.CallKernel) -> Hashable:
         return call.kernel, *map(self.argument, call.arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,31 +103,6 @@ def tensor_type(operand: ir.Operand) -> TensorType | None:
     """The type of an operand that is a tensor; None for anything else."""
     found = type_of(operand)
     return found if isinstance(found, TensorType) else None
-
-
-class TypeNumbering:
-    """Gives equal types equal numbers; hashes the type of a variable once only."""
-
-    def __init__(self) -> None:
-        self._of_type: dict[Type, int] = {}
-        self._of_var: dict[ir.Var, int] = {}
-        self._seen: dict[int, tuple[Type, int]] = {}  # by address, of types that are kept so
-
-    def of(self, operand: ir.Operand) -> Hashable:
-        """The number of a variable's type; another operand stands for itself."""
-        if not isinstance(operand, ir.Var):
-            return operand
-        number = self._of_var.get(operand)
-        if number is None:
-            number = self._of_var[operand] = self._number(operand.type)
-        return number
-
-    def _number(self, kind: Type) -> int:
-        seen = self._seen.get(id(kind))
-        if seen is None:
-            number = self._of_type.setdefault(kind, len(self._of_type))
-            seen = self._seen[id(kind)] = (kind, number)
-        return seen[1]
 
 
 # -- R.match_cast taken apart ------------------------------------------------------------------------------

@@ -8,13 +8,12 @@ from symalloc.analysis.argument_binding import bind_kernel, comparisons
 from symalloc.analysis.facts import FunctionFacts, facts_of
 from symalloc.program.control_flow import PointKind, control_flow_graph
 from symalloc.program.ir import Function, Operand, Scalar
-from symalloc.program.operands import TypeNumbering
 from symalloc.size.parse import parse_condition
 from tests.program.build import KERNELS, Body, buffer, param, scalar_kernel, size
 
 
 def facts(function: Function) -> FunctionFacts:
-    return facts_of(control_flow_graph(function), KERNELS, TypeNumbering())
+    return facts_of(control_flow_graph(function), KERNELS)
 
 
 def known(function: Function) -> list[list[str]]:
@@ -83,5 +82,5 @@ def test_what_a_kernel_asserts_holds_behind_its_call() -> None:
     body = Body(param("x", "n"))
     body.call("guard", Scalar(size("2*n")), Scalar(size("n")))
     body.call("read", body.params[0])
-    found = facts_of(control_flow_graph(body.finish()), {**KERNELS, "guard": guard}, TypeNumbering()).before
+    found = facts_of(control_flow_graph(body.finish()), {**KERNELS, "guard": guard}).before
     assert [[str(c) for c in one.guards] for one in found] == [[], ["n <= 2"], ["n <= 2"]]

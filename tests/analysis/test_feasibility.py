@@ -18,7 +18,6 @@ from symalloc.analysis.paths import PathCondition
 from symalloc.linter.function_prover import FunctionDomains, FunctionProver
 from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import Alias, Assert, Block, CallKernel, CallOperator, Function, If, Operand, Var
-from symalloc.program.operands import TypeNumbering
 from symalloc.prover.prover import Prover
 from tests.program.build import KERNELS, NOTHING, Body, param, program_of, tensor_of
 from tests.scale import tries
@@ -160,7 +159,7 @@ def paths_of(function: Function) -> FeasiblePaths:
     program = program_of(function)
     analysis = analyse(program)["main"]
     tests = branch_tests(analysis.points_to, analysis.effects)
-    facts = facts_of(analysis.cfg, KERNELS, TypeNumbering(), tests)
+    facts = facts_of(analysis.cfg, KERNELS, tests)
     prover = FunctionProver(PROVER, FunctionDomains(function, facts, ()))
     return FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
+from symalloc.analysis.facts import extent_facts
 from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelScalar
 from symalloc.size.choice import maximum, minimum
-from symalloc.size.condition import Condition, Relation, ge, le, lt
+from symalloc.size.condition import Condition, Relation, le, lt
 from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Symbol, floordiv, product, symbol
 from symalloc.size.sign import is_nonnegative
 
@@ -44,7 +45,6 @@ class IndexBound:
 def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
     """The indices of `kernel` that are not inside by sight; those that depend on data are left out."""
     scalars = scalars_of(kernel)
-    nonnegative = partial(is_nonnegative, signed=scalars)
     buffers = (*kernel.parameters, *kernel.own_buffers)
     for access in chain(kernel.accesses, kernel.own_accesses):
         buffer = buffers[access.parameter]
@@ -52,11 +52,10 @@ def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
             continue
         if len(buffer.shape) != len(access.indices):
             continue
-        counters = tuple(loop.symbol for loop in access.loops)
         for axis, (index, extent) in enumerate(zip(access.indices, buffer.shape, strict=True)):
             if index is None or _is_inside(access, index, extent, scalars):
                 continue
-            found = extremes(index, access.domain, counters, nonnegative)
+            found = _over_loops(index, access, scalars)
             yield IndexBound(access=access, buffer=buffer, axis=axis, index=index, extent=extent, range=found)
 
 
@@ -72,17 +71,13 @@ def place_in_memory(kernel: Kernel, bound: IndexBound) -> IndexBound | None:
     place = known[0]
     for index, extent in zip(known[1:], shape[1:], strict=True):
         place = place * extent + index
-    nonnegative = partial(is_nonnegative, signed=scalars_of(kernel))
-    counters = tuple(loop.symbol for loop in access.loops)
-    found = extremes(place, access.domain, counters, nonnegative)
+    found = _over_loops(place, access, scalars_of(kernel))
     return replace(bound, index=place, extent=product(shape), range=found)
 
 
-def entry_facts_of(kernel: Kernel) -> tuple[Condition, ...]:
-    """The facts on entry to a kernel: the extents of its buffers are not negative."""
-    extents = (e for p in kernel.parameters if isinstance(p, KernelBuffer) for e in p.shape or ())
-    facts = dict.fromkeys(ge(extent, 0) for extent in extents if extent.as_symbol is None)
-    return tuple(fact for fact in facts if fact.as_bool is None)
+def _over_loops(index: Expr, access: KernelAccess, scalars: frozenset[str]) -> Extremes:
+    counters = [loop.symbol for loop in access.loops]
+    return extremes(index, access.domain, counters, partial(is_nonnegative, signed=scalars))
 
 
 def unknown_indices(kernel: Kernel) -> int:
@@ -101,9 +96,17 @@ def _is_inside(access: KernelAccess, index: Expr, extent: Expr, scalars: frozens
 
 def scalars_of(kernel: Kernel) -> frozenset[str]:
     """The symbols of a kernel that may be negative: no extent is one of them."""
-    bare = {e.as_symbol for p in kernel.parameters if isinstance(p, KernelBuffer) for e in p.shape or ()}
     names = {p.name for p in kernel.parameters if isinstance(p, KernelScalar)}
-    return frozenset(names - bare)
+    return frozenset(names - {extent.as_symbol for extent in _extents(kernel)})
+
+
+def entry_facts_of(kernel: Kernel) -> tuple[Condition, ...]:
+    """The facts on entry to a kernel: the extents of its buffers are not negative."""
+    return extent_facts(_extents(kernel))
+
+
+def _extents(kernel: Kernel) -> Iterator[Expr]:
+    return (e for p in kernel.parameters if isinstance(p, KernelBuffer) for e in p.shape or ())
 
 
 # -- extremes over loops -----------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from symalloc.linter.function_prover import FunctionProver, Passes, UnprovedIndi
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
-from symalloc.program.operands import TypeNumbering
 from symalloc.program.span import Span
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -121,7 +120,6 @@ class ProgramContext:
     indices: UnprovedIndices
     summaries: Mapping[str, FunctionSummary]
     budget: int | None = None
-    numbers: TypeNumbering = field(default_factory=TypeNumbering)
     functions: dict[str, FunctionContext] = field(default_factory=dict)
     expanded: dict[str, FunctionContext] = field(default_factory=dict)
     seen_in_callers: set[str] = field(default_factory=set)
