@@ -16,13 +16,12 @@ from symalloc.analysis.effects import Effect
 from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import NO_POINTEES, AbstractValue, Pointees, RegionKind, leaves_of, pointees_of
+from symalloc.analysis.regions import AbstractValue, Pointees, RegionKind, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import tensor_type
-from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
 from symalloc.program.types import TensorType
 from symalloc.size.condition import Condition, Relation
@@ -34,53 +33,19 @@ from symalloc.size.expr import ZERO, Symbol
 KernelCall = ir.CallKernel | ir.CallTIR
 
 
-class _Parameter(NamedTuple):
-    """A buffer parameter: what is read of it as it was, and what is written (all of it, if that is None)."""
-
-    position: int
-    reads: tuple[Elements, ...]
-    surely: bool
-    writes: tuple[Elements, ...] | None
-
-
-class _Plan(NamedTuple):
-    """The parameters that a kernel reads or writes, and the positions to look at whatever the call.
-
-    `must` are those that it reads, `may` those that it may read, `partial` those that it writes, but
-    perhaps not in full.  `unknown`: nothing is known of what it writes.
-    """
-
-    parameters: tuple[_Parameter, ...]
-    must: tuple[int, ...]
-    may: tuple[int, ...]
-    partial: tuple[int, ...]
-    unknown: bool
-
-
 class KernelCoverages:
     """The coverage of the kernels of a program, each made when it is first asked for."""
 
     def __init__(self, program: ir.Program) -> None:
         self.kernels = program.kernels
-        self._made: dict[str, _Plan] = {}
+        self._made: dict[str, Mapping[int, ParameterCoverage]] = {}
 
-    def of(self, name: str) -> _Plan:
-        """The parameters of a kernel that it reads or writes; none if there is no such kernel."""
-        found = self._made.get(name)
-        if found is None:
+    def of(self, name: str) -> Mapping[int, ParameterCoverage]:
+        """The coverage of a kernel by position; empty if there is no such kernel."""
+        if name not in self._made:
             kernel = self.kernels.get(name)
-            found = self._made[name] = _plan({} if kernel is None else kernel_coverage(kernel))
-        return found
-
-
-def _plan(known: Mapping[int, ParameterCoverage]) -> _Plan:
-    return _Plan(
-        parameters=tuple(_Parameter(i, *c) for i, c in known.items()),
-        must=tuple(i for i, c in known.items() if c.reads and c.surely),
-        may=tuple(i for i, c in known.items() if c.reads and not c.surely),
-        partial=tuple(i for i, c in known.items() if c.writes),
-        unknown=not any(c.reads or c.writes is not None for c in known.values()),
-    )
+            self._made[name] = {} if kernel is None else kernel_coverage(kernel)
+        return self._made[name]
 
 
 class RequiredContents(NamedTuple):
@@ -113,46 +78,32 @@ class KernelCalls:
 
     def needs(self, call: KernelCall) -> RequiredContents:
         """The needs of a call, over all of its arguments."""
-        plan, values = self.coverages.of(call.kernel), self.values(call)
-        must = self.read(plan.must, values)
-        may = self.read(plan.may, values) if plan.may else NO_REGIONS
-        if not plan.partial and not plan.unknown:
-            return from_fields(RequiredContents, (must, may, NO_REGIONS, NO_REGIONS))
-        partial = whole = NO_REGIONS
-        for position, _, _, writes in plan.parameters:
-            if position >= len(values):
-                continue
-            regions = pointees_of(values[position])[0] & ~self.points_to.storages
-            if writes is None:
-                whole |= regions
-            elif writes and not any(one.is_whole for one in self.at_call(call, position, writes)):
-                partial |= regions
+        tensors = ~self.points_to.storages
+        must = may = partial = whole = NO_REGIONS
+        for (position, known), value in self.covered(call):
+            read = surely_meant(self.points_to, value) & tensors if known.reads else NO_REGIONS
+            must, may = (must | read, may) if known.surely else (must, may | read)
+            if known.writes is None:
+                whole |= pointees_of(value)[0] & tensors
+            elif known.writes and not any(one.is_whole for one in self.at_call(call, position, known.writes)):
+                partial |= pointees_of(value)[0] & tensors
         return RequiredContents(must, may, partial & ~whole, whole)
 
-    def read(self, positions: Sequence[int], values: Sequence[AbstractValue]) -> RegionSet:
-        """The tensors that some of the arguments surely are."""
-        found = NO_REGIONS
-        for position in positions:
-            value = values[position] if position < len(values) else NO_POINTEES
-            if type(value) is Pointees:
-                found |= surely_meant(self.points_to, value)
-                continue
-            for leaf in leaves_of(value):
-                found |= surely_meant(self.points_to, leaf)
-        return found & ~self.points_to.storages if found else found
+    def covered(self, call: KernelCall) -> Iterator[tuple[tuple[int, ParameterCoverage], AbstractValue]]:
+        """The parameters of a kernel with their coverage, each with what it is given."""
+        values = self.values(call)
+        for position, known in self.coverages.of(call.kernel).items():
+            if position < len(values):
+                yield (position, known), values[position]
 
     def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[MemoryRange]:
         """The parts of a region that a call reads, or may write; empty where they are not known."""
         found: list[MemoryRange] = []
-        values = self.values(call)
-        for position, reads, _, writes in self.coverages.of(call.kernel).parameters:
-            if position >= len(values):
-                continue
-            value = values[position]
+        for (position, known), value in self.covered(call):
             if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
                 continue
             region, kind = self.points_to.regions[number], self.types(call)[position]
-            boxes = writes if stores else reads
+            boxes = known.writes if stores else known.reads
             if boxes is None:
                 return [MemoryRange(region)]
             found += (MemoryRange(region, kind, one) for one in self.at_call(call, position, boxes))
@@ -225,12 +176,15 @@ class KernelCalls:
         return coefficient < 0 and all(isinstance(a, Symbol) and a.name in self.extents for a in atoms)
 
 
-def surely_meant(points_to: PointsTo, leaf: Pointees) -> RegionSet:
-    """The regions of one handle, each on its branch; none where it may as well be another."""
-    if not leaf.must or (not leaf.may and only_member(leaf.must) is not None):
-        return leaf.must
-    paths = (points_to.regions[number].path for number in members(leaf.must))
-    return leaf.must if not leaf.may and all(paths) else NO_REGIONS
+def surely_meant(points_to: PointsTo, value: AbstractValue) -> RegionSet:
+    """The regions of each handle in a value, each on its branch; none where it may as well be another."""
+    found = NO_REGIONS
+    for must, may, _ in (value,) if type(value) is Pointees else leaves_of(value):
+        if must and not may:
+            alone = only_member(must) is not None
+            if alone or all(points_to.regions[number].path for number in members(must)):
+                found |= must
+    return found
 
 
 # -- all points --------------------------------------------------------------------------------
@@ -308,8 +262,7 @@ class _NeedReader:
         """The tensors that operands surely point to, each on its branch."""
         found = NO_REGIONS
         for operand in operands:
-            for leaf in leaves_of(self.points_to.value_of(operand)):
-                found |= surely_meant(self.points_to, leaf)
+            found |= surely_meant(self.points_to, self.points_to.value_of(operand))
         return found & self.tensors
 
     def call_packed(self, call: ir.CallPacked) -> RequiredContents:

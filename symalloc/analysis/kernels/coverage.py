@@ -179,6 +179,8 @@ def _written(
     parameter: ir.KernelBuffer, stores: Sequence[KernelAccess], scalars: frozenset[str]
 ) -> tuple[Elements, ...] | None:
     """The elements that the stores may reach; None where that may be everything."""
+    if not stores and not parameter.writes:
+        return ()
     if parameter.shape is None or any(store.handed for store in stores):
         return None
     found: dict[Elements, None] = {}
@@ -187,7 +189,7 @@ def _written(
         if box.is_whole:
             return None
         found[box] = None
-    return tuple(found) if found or not parameter.writes else None
+    return tuple(found) or None
 
 
 def _reached(store: KernelAccess, shape: tuple[Expr, ...], scalars: frozenset[str]) -> Elements:
