@@ -200,14 +200,14 @@ class Content:
         summaries: Mapping[str, FunctionSummary],
         coverages: KernelCoverages,
     ) -> None:
-        self.points_to, self.coverages = points_to, coverages
-        self._calls = KernelCalls(points_to, coverages)
-        self._reader = _NeedReader(program, points_to, summaries, self._calls)
+        self.program, self.points_to, self.summaries = program, points_to, summaries
+        self.calls = KernelCalls(points_to, coverages)
+        self.tensors = ~points_to.storages
 
     @cached_property
     def needs(self) -> Sequence[RequiredContents]:
         """An entry for each point; nothing that plans memory asks for it."""
-        return [self._reader.needs(point) for point in self.points_to.cfg.points]
+        return [self.needs_at(point) for point in self.points_to.cfg.points]
 
     def reads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which needs it reads."""
@@ -216,7 +216,7 @@ class Content:
     def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts that hold all that a point may read of a region."""
         call = self.points_to.cfg.points[point].instruction
-        found = self._calls.loads(call, number) if isinstance(call, ir.CallKernel | ir.CallTIR) else None
+        found = self.calls.loads(call, number) if isinstance(call, ir.CallKernel | ir.CallTIR) else None
         if found is None or any(one.is_whole for one in found):
             return (MemoryRange(self.points_to.regions[number]),)
         return found
@@ -234,31 +234,22 @@ class Content:
             return (MemoryRange(self.points_to.regions[number], elements=Elements((), exact=False)),)
         if not isinstance(call, ir.CallKernel | ir.CallTIR):
             return ()
-        return self._calls.stretches(call, number, stores=stores)
+        return self.calls.stretches(call, number, stores=stores)
 
+    # -- by instruction -----------------------------------------------------------------------------------
 
-class _NeedReader:
-    def __init__(
-        self,
-        program: ir.Program,
-        points_to: PointsTo,
-        summaries: Mapping[str, FunctionSummary],
-        calls: KernelCalls,
-    ) -> None:
-        self.program, self.points_to, self.summaries, self.calls = program, points_to, summaries, calls
-        self.tensors = ~points_to.storages
-
-    def needs(self, point: ProgramPoint) -> RequiredContents:
+    def needs_at(self, point: ProgramPoint) -> RequiredContents:
+        """The needs of one point."""
         if point.kind is PointKind.INSTRUCTION:
             handler = _NEEDS.get(type(point.instruction))
             return NOTHING_REQUIRED if handler is None else handler(self, point.instruction)
         if point.kind is PointKind.EXIT:
-            return RequiredContents(self.content((point.operand,)))
+            return RequiredContents(self.surely((point.operand,)))
         return (
-            RequiredContents(self.content(point.uses)) if point.kind is PointKind.BRANCH else NOTHING_REQUIRED
+            RequiredContents(self.surely(point.uses)) if point.kind is PointKind.BRANCH else NOTHING_REQUIRED
         )
 
-    def content(self, operands: Sequence[ir.Operand | None]) -> RegionSet:
+    def surely(self, operands: Sequence[ir.Operand | None]) -> RegionSet:
         """The tensors that operands surely point to, each on its branch."""
         found = NO_REGIONS
         for operand in operands:
@@ -271,12 +262,12 @@ class _NeedReader:
             return NOTHING_REQUIRED
         if known.reads_only or known.writes:
             read = [a for index, a in enumerate(call.arguments) if index not in known.fills]
-            return RequiredContents(self.content(read))
-        return RequiredContents(may=self.content(call.arguments)) if call.pure else NOTHING_REQUIRED
+            return RequiredContents(self.surely(read))
+        return RequiredContents(may=self.surely(call.arguments)) if call.pure else NOTHING_REQUIRED
 
     def call_operator(self, call: ir.CallOperator) -> RequiredContents:
         looked_at = SHAPE_ARGUMENTS.get(call.name, frozenset())
-        return RequiredContents(self.content([a for i, a in enumerate(call.arguments) if i not in looked_at]))
+        return RequiredContents(self.surely([a for i, a in enumerate(call.arguments) if i not in looked_at]))
 
     def call_function(self, call: ir.CallFunction) -> RequiredContents:
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
@@ -295,14 +286,14 @@ class _NeedReader:
         return RequiredContents(assumed=given)
 
 
-_NEEDS: dict[type, Callable[[_NeedReader, Any], RequiredContents]] = {
-    ir.Assert: lambda reader, i: RequiredContents(reader.content(i.reads)) if i.reads else NOTHING_REQUIRED,
-    ir.CallFunction: _NeedReader.call_function,
-    ir.CallKernel: lambda reader, i: reader.calls.needs(i),
-    ir.CallOperator: _NeedReader.call_operator,
-    ir.CallPacked: _NeedReader.call_packed,
-    ir.CallTIR: lambda reader, i: reader.calls.needs(i),
-    ir.NotUnderstood: lambda reader, i: reader.not_understood(i.reads),
+_NEEDS: dict[type, Callable[[Content, Any], RequiredContents]] = {
+    ir.Assert: lambda content, i: RequiredContents(content.surely(i.reads)) if i.reads else NOTHING_REQUIRED,
+    ir.CallFunction: Content.call_function,
+    ir.CallKernel: lambda content, i: content.calls.needs(i),
+    ir.CallOperator: Content.call_operator,
+    ir.CallPacked: Content.call_packed,
+    ir.CallTIR: lambda content, i: content.calls.needs(i),
+    ir.NotUnderstood: lambda content, i: content.not_understood(i.reads),
 }
 
 
