@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import (
-    NO_POINTEES,
     RegionKind,
-    TuplePointees,
-    collapsed,
     leaves_of,
     only_region,
     pointees_of,
@@ -78,29 +75,6 @@ def find_effects(
     return _EffectReader(program, points_to, summaries, unsure).read()
 
 
-class _Buffers(NamedTuple):
-    """The positions of a kernel's buffers that it reads, writes, writes in full whatever they held, and of
-    which it refuses a tensor at another byte than 0; and the number of all its `parameters`.
-    """
-
-    parameters: int
-    read: Sequence[int]
-    written: Sequence[int]
-    must_def: Sequence[int]
-    refusing_offset: Sequence[int]
-
-
-def _buffers(kernel: ir.Kernel) -> _Buffers:
-    found = [(i, p) for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer)]
-    return _Buffers(
-        len(kernel.parameters),
-        [i for i, p in found if p.reads],
-        [i for i, p in found if p.writes],
-        [i for i, p in found if p.must_def],
-        [i for i, p in found if _refuses_offset(p)],
-    )
-
-
 class _EffectReader:
     """Reads point after point; `filled` are the regions that hold content so far, on some path.
 
@@ -117,7 +91,6 @@ class _EffectReader:
         self.program, self.points_to, self.summaries = program, points_to, summaries
         self.unsure = unsure
         self.tensors = ~points_to.storages
-        self.kernels: dict[str, _Buffers | None] = {}
         self.filled = NO_REGIONS
         self.captures = bool(points_to.cfg.of_type(ir.CallPacked))
         self.parameters = points_to.phis  # what may be a parameter
@@ -168,43 +141,28 @@ class _EffectReader:
         return found
 
     def call_kernel(self, call: ir.CallKernel) -> Effect:
-        buffers = self.buffers(call.kernel)
-        if buffers is None:
+        kernel = self.program.kernels.get(call.kernel)
+        if kernel is None:
             reads, may = self.regions(call.arguments)
             return Effect(reads, may, may_defs=reads)
-        values, value_of, arguments = self.points_to.values, self.points_to.value_of, call.arguments
-        given: list[Any] = [(values.get(a) if type(a) is ir.Var else None) or value_of(a) for a in arguments]
-        if TuplePointees in map(type, given) or len(given) < buffers.parameters:
-            given = [collapsed(value) for value in given]
-            given += [NO_POINTEES] * (buffers.parameters - len(given))
+        tensors = self.tensors
         reads = may_reads = writes = may_writes = must_defs = ignores = NO_REGIONS
-        for position in buffers.read:
-            must, may, _ = given[position]
-            reads, may_reads = reads | must, may_reads | may
-        for position in buffers.written:
-            must, may, _ = given[position]
-            writes, may_writes = writes | must, may_writes | may
-        for position in buffers.must_def:
-            must, may, _ = given[position]
-            if must and not may and self.is_whole(must, arguments[position]):
+        for parameter, argument in zip(kernel.parameters, call.arguments, strict=False):
+            if type(parameter) is not ir.KernelBuffer:
+                continue
+            must, may = pointees_of(self.points_to.value_of(argument))
+            must, may = must & tensors, may & tensors
+            if parameter.reads:
+                reads, may_reads = reads | must, may_reads | may
+            if parameter.writes:
+                writes, may_writes = writes | must, may_writes | may
+            if parameter.must_def and must and not may and self.is_whole(must, argument):
                 must_defs |= must
-        for position in buffers.refusing_offset:
-            if given[position][0] & self.parameters:
-                ignores |= self.at_byte_zero((arguments[position],))
-        if self.points_to.storages:
-            tensors = self.tensors
-            reads, may_reads, must_defs = reads & tensors, may_reads & tensors, must_defs & tensors
-            writes, may_writes = writes & tensors, may_writes & tensors
+            if must & self.parameters and _refuses_offset(parameter):
+                ignores |= self.at_byte_zero((argument,))
         nothing = NO_REGIONS
         found = (reads, may_reads, writes, may_writes, nothing, nothing, must_defs, nothing, ignores)
         return from_fields(Effect, found)
-
-    def buffers(self, name: str) -> _Buffers | None:
-        """The buffers among the parameters of a kernel; None where there is no such kernel."""
-        if name not in self.kernels:
-            kernel = self.program.kernels.get(name)
-            self.kernels[name] = None if kernel is None else _buffers(kernel)
-        return self.kernels[name]
 
     def is_whole(self, must: RegionSet, argument: ir.Operand) -> bool:
         """True if `must` is one region, on each path, as large as the tensor `argument`."""
@@ -336,9 +294,9 @@ _EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
 
 
 def _refuses_offset(parameter: ir.KernelBuffer | ir.KernelScalar) -> bool:
-    return (
-        isinstance(parameter, ir.KernelBuffer) and bool(parameter.dtype) and parameter.offset_factor is None
-    )
+    """True for a buffer that must lie at byte 0 of the tensor that is given."""
+    typed = isinstance(parameter, ir.KernelBuffer) and parameter.dtype is not None
+    return typed and parameter.offset_factor is None
 
 
 def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int, str]:
