@@ -226,10 +226,8 @@ class _EffectReader:
 
     def is_empty(self, number: int, filled: RegionSet) -> bool:
         """True if nothing so far has written what an R.builtin.alloc_tensor made."""
-        points_to = self.points_to
-        if not isinstance(points_to.regions[number].instruction, ir.AllocFresh):
-            return False
-        return not filled & (points_to.ancestors[number] | points_to.descendants[number])
+        made = self.points_to.regions[number].instruction
+        return isinstance(made, ir.AllocFresh) and not filled & self.points_to.family(RegionSet(1 << number))
 
     def call_function(self, call: ir.CallFunction) -> Effect:
         summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
@@ -295,8 +293,9 @@ _EFFECTS: dict[type, Callable[[_EffectReader, Any], Effect]] = {
 
 def _refuses_offset(parameter: ir.KernelBuffer | ir.KernelScalar) -> bool:
     """True for a buffer that must lie at byte 0 of the tensor that is given."""
-    typed = isinstance(parameter, ir.KernelBuffer) and parameter.dtype is not None
-    return typed and parameter.offset_factor is None
+    if not isinstance(parameter, ir.KernelBuffer):
+        return False
+    return parameter.dtype is not None and parameter.offset_factor is None
 
 
 def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int, str]:
