@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from symalloc.analysis.argument_binding import bind_function, entry_checks
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import path_conditions
-from symalloc.analysis.regions import RegionKind
+from symalloc.analysis.regions import RegionKind, align
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
-from symalloc.analysis.summary import align
 from symalloc.program import ir
 from symalloc.program.control_flow import callees_first
 from symalloc.program.operands import tensor_type

@@ -18,8 +18,8 @@ from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.overlap import is_known
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.points_to import PointsTo, find_points_to
-from symalloc.analysis.regions import Consumed, Target, pointees_of
+from symalloc.analysis.points_to import find_points_to
+from symalloc.analysis.regions import Consumed, PointsTo, Target, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir

@@ -15,8 +15,7 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
 from symalloc.analysis.kernels.uninitialized import MemoryRange
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import AbstractValue, Pointees, RegionKind, leaves_of, pointees_of
+from symalloc.analysis.regions import AbstractValue, Pointees, PointsTo, RegionKind, leaves_of, pointees_of
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir

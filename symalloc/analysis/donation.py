@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import Pointees
-from symalloc.analysis.summary import align
+from symalloc.analysis.regions import Pointees, PointsTo, align
 from symalloc.errors import UsageError
 from symalloc.program import ir
 from symalloc.program.operands import type_of

@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
-from symalloc.analysis.points_to import PointsTo
 from symalloc.analysis.regions import (
+    PointsTo,
     RegionKind,
     leaves_of,
-    only_region,
     pointees_of,
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
@@ -269,7 +268,7 @@ class _EffectReader:
 
     def view(self, view: ir.View) -> Effect:
         """An ensure_zero_offset that makes a copy reads what it copies; no other view touches anything."""
-        made = only_region(self.points_to.regions, self.points_to.value_of(view.var))
+        made = self.points_to.only_region(self.points_to.value_of(view.var))
         if made is None or made.instruction is not view or made.kind is not RegionKind.FRESH:
             return NO_EFFECT
         return Effect(*self.regions((view.source,)))

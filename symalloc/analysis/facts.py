@@ -18,7 +18,7 @@ from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_fa
 from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.paths import consistent, path_conditions
-from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import PointsTo
 from symalloc.analysis.sets import RegionSet
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import RegionKind, only_region, pointees_of
+from symalloc.analysis.regions import PointsTo, RegionKind, pointees_of
 from symalloc.analysis.sets import members
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.ir import (
@@ -137,7 +136,7 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
 
 def _is_a_copy(points_to: PointsTo, var: Var) -> bool:
     """True if the ensure_zero_offset that binds `var` makes memory of its own for sure."""
-    made = only_region(points_to.regions, points_to.value_of(var))
+    made = points_to.only_region(points_to.value_of(var))
     return made is not None and made.kind is RegionKind.FRESH and made.var is var
 
 

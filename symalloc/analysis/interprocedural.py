@@ -20,10 +20,10 @@ from symalloc.analysis.liveness import (
     live_regions,
     written_regions,
 )
-from symalloc.analysis.points_to import PointsTo, find_points_to
-from symalloc.analysis.regions import Pointees, RegionKind
+from symalloc.analysis.points_to import find_points_to
+from symalloc.analysis.regions import Pointees, PointsTo, RegionKind, align
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
-from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary, align
+from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary
 from symalloc.program.control_flow import (
     ControlFlowGraph,
     call_graph,

@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.dataflow import DataflowProblem, States, backward, forward, walk_backward
 from symalloc.analysis.effects import NO_EFFECT, Effect
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import Pointees
+from symalloc.analysis.regions import Pointees, PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program.record import from_fields
 

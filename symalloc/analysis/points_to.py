@@ -1,195 +1,54 @@
-"""The regions that every variable of a function points to, tuple field by tuple field."""
+"""Finds the regions that every variable of a function points to, tuple field by tuple field."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from symalloc.analysis.argument_binding import bind_parameters
+from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import (
     CONSTANTS,
     NO_POINTEES,
     AbstractValue,
     Consumed,
+    MayReturn,
     Pointees,
+    PointsTo,
     Region,
     RegionKind,
-    RegionMaker,
-    Target,
     TuplePointees,
+    align,
     collapsed,
     known_bytes,
     leaves_of,
-    only_region,
     pointees_of,
-    resolve,
     sum_of,
-    targets,
 )
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
-from symalloc.analysis.summary import FunctionSummary, ResultSummary, align
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
+from symalloc.analysis.summary import FunctionSummary, ResultSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.record import from_fields
 from symalloc.program.types import (
     ALIGNMENT,
+    FunctionType,
+    OpaqueType,
+    ScalarType,
+    ShapeType,
+    StorageType,
+    TensorType,
     TupleType,
     Type,
 )
 from symalloc.size.expr import ZERO, Expr
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MayReturn:
-    """A call of `name` whose result may be one of its arguments, that is one of `regions`."""
-
-    name: str
-    regions: RegionSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointsTo:
-    """The regions of one function, and which of them each variable points to.
-
-    `values` holds the values of variables; those that point to nothing may be left out.  `defs` are the
-    regions that a point makes and fills, by its number.  `ancestors[r]` are region r and what it is part of,
-    `descendants[r]` region r and its parts.  `storages`, `phis` and `views` are the regions of those kinds,
-    `constants` that of the constants with its parts.  `parameters` holds the leaves of the parameters,
-    `consumed` what in-place calls overwrite.  `contents_of` gives by storage the region that stands for what
-    functions to which it was handed write and read there, somewhere.
-    """
-
-    cfg: ControlFlowGraph
-    regions: Sequence[Region]
-    values: Mapping[ir.Var, AbstractValue]
-    defs: Mapping[int, RegionSet]
-    ancestors: Mapping[int, RegionSet]
-    descendants: Mapping[int, RegionSet]
-    storages: RegionSet
-    phis: RegionSet
-    views: RegionSet
-    constants: RegionSet
-    result: AbstractValue
-    parameters: tuple[Pointees, ...]
-    may_returns: tuple[MayReturn, ...]
-    contents_of: Mapping[int, RegionSet]
-    consumed: tuple[Consumed, ...] = ()
-
-    def value_of(self, operand: ir.Operand | None) -> AbstractValue:
-        """The value of an operand; literals that are no tensors point to nothing."""
-        if type(operand) is ir.Var:
-            return self.values.get(operand, NO_POINTEES)
-        return value_in(self.values, operand)
-
-    def regions_of(self, operand: ir.Operand | None) -> RegionSet:
-        """All that an operand may point to, phis replaced by what they may be."""
-        must, may = pointees_of(self.value_of(operand))
-        return self.resolve(must | may)
-
-    def allocated(self, var: ir.Var) -> Region:
-        """The region of a tensor that an AllocFresh made."""
-        number = only_member(pointees_of(self.values[var])[0])
-        assert number is not None, f"{var.name} is no allocation"
-        return self.regions[number]
-
-    def targets(self, must: RegionSet, may: RegionSet = NO_REGIONS) -> Iterator[Target]:
-        """The real regions behind a set: phis taken apart."""
-        return targets(self.regions, must, may)
-
-    def targets_of(self, operand: ir.Operand | None) -> Iterator[Target]:
-        """The real regions behind an operand."""
-        return self.targets(*pointees_of(self.value_of(operand)))
-
-    def result_targets(self) -> Iterator[Target]:
-        """The real regions behind the result of the function."""
-        return self.targets(*pointees_of(self.result))
-
-    def resolve(self, numbers: RegionSet) -> RegionSet:
-        """The set with every phi replaced by all that it may be."""
-        return resolve(self.regions, numbers) if numbers & self.phis else numbers
-
-    def roots(self, numbers: RegionSet) -> frozenset[int]:
-        """The roots of all regions of a set, phis replaced by what they may be."""
-        return frozenset(self.regions[number].root for number in members(self.resolve(numbers)))
-
-    def content_of_storages(self, numbers: RegionSet) -> RegionSet:
-        """The regions that stand for what functions do somewhere on the storages among `numbers`."""
-        found, storages = NO_REGIONS, numbers & (self.storages | self.phis)
-        for number in members(self.resolve(storages) & self.storages) if storages else ():
-            found |= self.contents_of.get(number, NO_REGIONS)
-        return found
-
-    def family(self, numbers: RegionSet) -> RegionSet:
-        """Regions, phis replaced by what they may be, with their parts and what they are parts of."""
-        found = numbers = self.resolve(numbers)
-        for number in members(numbers) if self.views or self.storages else ():
-            found |= self.ancestors[number] | self.descendants[number]
-        return found
-
-    def contents(self, numbers: RegionSet) -> RegionSet:
-        """The regions whose bytes are read when those of the set are: they and their parts.
-
-        Storages hold none.
-        """
-        numbers &= ~self.storages
-        if not self.views:
-            return numbers
-        whole = numbers
-        for number in members(numbers):
-            whole |= self.descendants[number]
-        return whole
-
-    def offsets(self, operand: ir.Operand) -> Iterator[Expr]:
-        """The byte offsets that the handles in `operand` may carry behind the pointer that is handed over.
-
-        Each field and each branch counts; none is left out but where it is not known: behind a packed
-        function that returns its argument.
-        """
-        value = self.value_of(operand)
-        for leaf in (value,) if type(value) is Pointees else leaves_of(value):
-            if leaf.offset is not None:
-                yield leaf.offset
-            else:
-                yield from self.offsets_of(leaf)
-
-    def argument_leaves(
-        self, arguments: Sequence[ir.Operand], callee: ir.Function
-    ) -> Iterator[tuple[ir.Operand, Pointees]]:
-        """The leaves of the arguments of a call, in the order of those of the callee's parameters."""
-        for argument, param in zip(arguments, callee.params, strict=False):
-            yield from ((argument, leaf) for leaf in align(self.value_of(argument), param.type))
-
-    def offsets_of(self, leaf: Pointees) -> Iterator[Expr]:
-        """The byte offsets that one handle may carry."""
-        pending, seen = [leaf], NO_REGIONS
-        while pending:
-            one = pending.pop()
-            if one.offset is not None:
-                yield one.offset
-                continue
-            phis = one.must & self.phis & ~seen
-            seen |= phis
-            for number in members(phis):
-                pending.extend(self.regions[number].sources or ())
-
-
-def value_in(values: Mapping[ir.Var, AbstractValue], operand: ir.Operand | None) -> AbstractValue:
-    """The value of an operand, given those of variables."""
-    if isinstance(operand, ir.Var):
-        return values.get(operand, NO_POINTEES)
-    if isinstance(operand, ir.TupleValue):
-        return TuplePointees(tuple(value_in(values, item) for item in operand.items))
-    if isinstance(operand, ir.ConstantTensor):
-        return CONSTANTS
-    return NO_POINTEES
-
-
-# -- how it is found ----------------------------------------------------------------------------------------
-
 _BEGIN_AT_ZERO = (ir.AllocFresh, ir.CallTIR, ir.CallOperator)
 """What makes tensors whose handles have no offset."""
+_MOST_PLACES = 64
+"""The number of regions up to which a part is told apart from the whole."""
+_CONSTANT = ir.Var("constant", OpaqueType())
 
 
 def find_points_to(
@@ -206,75 +65,199 @@ def find_points_to(
     handles of before the call and of after it are told apart.  What calls that bind a variable of `unsure`
     return of their arguments, they return on some paths only.
     """
-    return _PointsToBuilder(cfg, summaries, parameters, versions, unsure).build()
+    return _PointsToBuilder(PointsTo(cfg=cfg), summaries, parameters, versions, unsure).build()
 
 
-class _PointsToBuilder(RegionMaker):
-    """Binds variable after variable."""
+class _PointsToBuilder:
+    """Binds variable after variable.
+
+    `defs` are the regions that the current point makes and fills; `storage_vars` the variables of opaque
+    values that serve as storages.
+    """
 
     def __init__(
         self,
-        cfg: ControlFlowGraph,
+        known: PointsTo,
         summaries: Mapping[str, FunctionSummary],
         parameters: Mapping[str, tuple[Type, ...]],
         versions: bool,
         unsure: frozenset[ir.Var],
     ) -> None:
-        super().__init__(storage_variables(cfg))
+        self.known, self.value = known, known.value_of
+        self.summaries, self.parameters, self.versions = summaries, parameters, versions
         self.unsure = unsure
-        self.cfg, self.summaries, self.parameters, self.versions = cfg, summaries, parameters, versions
-        self.values: dict[ir.Var, AbstractValue] = {}
-        self.may_returns: list[MayReturn] = []
-        self.consumed: list[Consumed] = []
+        self.storage_vars = _storage_variables(known.cfg)
+        self.defs = NO_REGIONS
         self.at = -1
 
     def build(self) -> PointsTo:
-        params = self.cfg.function.params
+        known, params = self.known, self.known.cfg.function.params
+        self.add(RegionKind.CONSTANT, _CONSTANT, instruction=None, external=True)
         for param in params:
-            self.values[param] = self.fresh(param.type, param, None, external=True)
-        defs = self.bind_all()
-        ancestors, descendants = self.relations()
-        return PointsTo(
-            cfg=self.cfg,
-            regions=tuple(self.regions),
-            values=self.values,
-            defs=defs,
-            ancestors=ancestors,
-            descendants=descendants,
-            storages=self.of_kind[RegionKind.STORAGE],
-            phis=self.of_kind[RegionKind.PHI],
-            views=self.of_kind[RegionKind.VIEW],
-            constants=descendants[0],
-            result=self.value(self.cfg.function.body.result),
-            parameters=tuple(leaf for param in params for leaf in align(self.values[param], param.type)),
-            may_returns=tuple(self.may_returns),
-            contents_of=self.contents,
-            consumed=tuple(self.consumed),
-        )
+            known.values[param] = self.fresh(param.type, param, None, external=True)
+        self.bind_all()
+        self.relate()
+        known.parameters = tuple(leaf for param in params for leaf in align(known.values[param], param.type))
+        return known
 
-    def bind_all(self) -> Mapping[int, RegionSet]:
-        """Bind variable after variable; return the regions that points make and fill."""
-        defs: dict[int, RegionSet] = {}
-        joins = {join: (branch, middle) for branch, (middle, join) in self.cfg.joins.items()}
-        for at, instruction in self.cfg.bindings:
+    def bind_all(self) -> None:
+        """Bind variable after variable, and note the regions that points make and fill."""
+        known = self.known
+        joins = {join: (branch, middle) for branch, (middle, join) in known.cfg.joins.items()}
+        for at, instruction in known.cfg.bindings:
             self.at = at
             if at in joins:
-                self.values[instruction.var] = self.joined(instruction, *joins[at])
+                known.values[instruction.var] = self.joined(instruction, *joins[at])
                 continue
             transfer = _TRANSFER.get(type(instruction))
             if transfer is not None:
-                self.values[instruction.var] = transfer(self, instruction)
+                known.values[instruction.var] = transfer(self, instruction)
             if self.defs:
-                defs[at], self.defs = self.defs, NO_REGIONS
-        return defs
+                known.defs[at], self.defs = self.defs, NO_REGIONS
 
     def joined(self, made: ir.Instruction, branch: int, middle: int) -> AbstractValue:
         """The value of the If at `branch`, whose then-block ends at `middle`."""
-        then, otherwise = (self.value(self.cfg.points[end].operand) for end in (middle, self.at))
-        return self.phi(then, otherwise, branch, made)
+        points = self.known.cfg.points
+        return self.phi(self.value(points[middle].operand), self.value(points[self.at].operand), branch, made)
 
-    def value(self, operand: ir.Operand | None) -> AbstractValue:
-        return value_in(self.values, operand)
+    # -- regions -------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        kind: RegionKind,
+        var: ir.Var,
+        *,
+        instruction: ir.Instruction | None,
+        parent: Region | None = None,
+        offset: Expr | None = ZERO,
+        nbytes: Expr | None = None,
+        external: bool = False,
+        path: PathCondition = EVERY_PATH,
+        sources: tuple[Pointees, Pointees] | None = None,
+        branch: int = -1,
+    ) -> RegionSet:
+        """Add a region; return the set of it alone."""
+        known, index = self.known, len(self.known.regions)
+        root, above = (index, None) if parent is None else (parent.root, parent.number)
+        named = (index, kind, var.name, var, instruction, above, root)
+        made = (*named, offset, nbytes, external, path, sources, branch)
+        known.regions.append(from_fields(Region, made))
+        one = RegionSet(1 << index)
+        if kind is RegionKind.STORAGE:
+            known.storages |= one
+        elif kind is RegionKind.PHI:
+            known.phis |= one
+        elif kind is RegionKind.VIEW:
+            known.views |= one
+        return one
+
+    def fresh(
+        self, kind: Type, var: ir.Var, instruction: ir.Instruction | None, *, external: bool = False
+    ) -> AbstractValue:
+        """New memory for a value of type `kind`, one region a leaf."""
+        if isinstance(kind, TupleType):
+            leaves = (self.fresh(field, var, instruction, external=external) for field in kind.fields)
+            return TuplePointees(tuple(leaves))
+        if isinstance(kind, ShapeType | ScalarType | FunctionType):
+            return NO_POINTEES
+        if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
+            return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
+        what = RegionKind.PARAMETER if external else RegionKind.FRESH
+        nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
+        made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
+        if not external:
+            self.defs |= made
+        return Pointees(made)
+
+    def content_of(self, storage: int) -> RegionSet:
+        """The region of unknown place that stands for what functions write and read on a storage."""
+        contents = self.known.contents_of
+        if storage not in contents:
+            parent = self.known.regions[storage]
+            assert parent.var is not None
+            made, external = parent.instruction, parent.external
+            contents[storage] = self.add(
+                RegionKind.TENSOR, parent.var, parent=parent, instruction=made, external=external, offset=None
+            )
+        return contents[storage]
+
+    def placed(
+        self,
+        kind: RegionKind,
+        source: AbstractValue,
+        instruction: ir.Instruction,
+        offset: Expr | None,
+        nbytes: Expr | None,
+    ) -> tuple[RegionSet, RegionSet]:
+        """A region inside each region that `source` may be: (must, may).
+
+        Where these are very many, `source` itself stands for its part.
+        """
+        alone = self.known.only_region(source)
+        if alone is not None:
+            return self._part(kind, alone, instruction, offset, nbytes, alone.path), NO_REGIONS
+        must = may = NO_REGIONS
+        found = tuple(self.known.targets(*pointees_of(source)))
+        if len(found) > _MOST_PLACES:
+            return pointees_of(source)
+        for target in found:
+            parent = self.known.regions[target.region]
+            made = self._part(kind, parent, instruction, offset, nbytes, target.path)
+            must, may = (must | made, may) if target.certain else (must, may | made)
+        return must, may
+
+    def _part(
+        self,
+        kind: RegionKind,
+        parent: Region,
+        instruction: ir.Instruction,
+        offset: Expr | None,
+        nbytes: Expr | None,
+        path: PathCondition,
+    ) -> RegionSet:
+        return self.add(
+            kind,
+            instruction.var,
+            instruction=instruction,
+            parent=parent,
+            offset=sum_of(parent.offset, offset),
+            nbytes=nbytes,
+            external=parent.external,
+            path=path,
+        )
+
+    def phi(
+        self, then: AbstractValue, otherwise: AbstractValue, branch: int, instruction: ir.Instruction
+    ) -> AbstractValue:
+        """The value of an If."""
+        if isinstance(then, TuplePointees) and isinstance(otherwise, TuplePointees):
+            pairs = zip_longest(then.items, otherwise.items, fillvalue=NO_POINTEES)
+            return TuplePointees(tuple(self.phi(a, b, branch, instruction) for a, b in pairs))
+        a, b = collapsed(then), collapsed(otherwise)
+        offset = a.offset if a.offset == b.offset else None
+        if (a.must, a.may) == (b.must, b.may):
+            return Pointees(a.must, a.may, offset)
+        one = self.add(
+            RegionKind.PHI, instruction.var, instruction=instruction, sources=(a, b), branch=branch
+        )
+        return Pointees(one, NO_REGIONS, offset)
+
+    def no_tensors(self, value: AbstractValue) -> AbstractValue:
+        """`value` without the regions that are no storage; phis are left as they are."""
+        must, may = pointees_of(value)
+        tensors = region_set(i for i in members(must | may) if _is_tensor(self.known.regions[i]))
+        return Pointees(must & ~tensors, may & ~tensors) if tensors else value
+
+    def relate(self) -> None:
+        """Note for each region what it is part of, and its parts."""
+        ancestors, descendants = self.known.ancestors, self.known.descendants
+        for region in self.known.regions:
+            one, parent = RegionSet(1 << region.number), region.parent
+            if parent is not None:
+                ancestors[region.number] = one | ancestors[parent]
+            while parent is not None:
+                descendants[parent] |= one
+                parent = self.known.regions[parent].parent
 
     # -- instructions --------------------------------------------------------------------------------------
 
@@ -284,7 +267,7 @@ class _PointsToBuilder(RegionMaker):
     def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
         nbytes = known_bytes(made.shape, made.dtype)
         source = self.value(made.storage)
-        alone = only_region(self.regions, source)
+        alone = self.known.only_region(source)
         if alone is None or alone.kind is not RegionKind.STORAGE:
             source = self.no_tensors(source)
         must, may = self.placed(RegionKind.TENSOR, source, made, made.offset, nbytes)
@@ -313,10 +296,10 @@ class _PointsToBuilder(RegionMaker):
 
         That is not known of memory that a caller or a callee hands over: it may be handed with an offset.
         """
-        view = only_region(self.regions, source)
+        view = self.known.only_region(source)
         if view is None or view.kind is not RegionKind.VIEW or view.offset is None:
             return False
-        root = self.regions[view.root]
+        root = self.known.regions[view.root]
         if root.kind is not RegionKind.STORAGE and not isinstance(root.instruction, _BEGIN_AT_ZERO):
             return False
         return bool((view.offset % ALIGNMENT).as_constant)
@@ -343,7 +326,7 @@ class _PointsToBuilder(RegionMaker):
         for output, donor in zip_longest(outputs, call.inplace[: len(outputs)]):
             operand = inputs[donor] if donor is not None and 0 <= donor < len(inputs) else None
             if operand is not None:
-                self.consumed.append(Consumed(self.at, operand, collapsed(self.value(operand))))
+                self.known.consumed.append(Consumed(self.at, operand, collapsed(self.value(operand))))
             fresh = operand is None or self.versions
             fields.append(self.fresh(output, call.var, call) if fresh else self.value(operand))
         return TuplePointees(tuple(fields)) if isinstance(call.var.type, TupleType) else fields[0]
@@ -374,7 +357,7 @@ class _PointsToBuilder(RegionMaker):
         leaves = [leaf for _, leaf in named]
         for number in members(summary.consumes):
             if number < len(named):
-                self.consumed.append(Consumed(self.at, *named[number]))
+                self.known.consumed.append(Consumed(self.at, *named[number]))
         for leaf in leaves:
             self.handed_over(leaf.must | leaf.may)
         made = self.fresh(call.var.type, call.var, call)
@@ -428,7 +411,7 @@ class _PointsToBuilder(RegionMaker):
                 must, may = must | leaf.must, may | leaf.may
             elif contains(entry.must | entry.may, number):
                 may |= leaf.must | leaf.may
-        storages = self.of_kind[RegionKind.STORAGE]
+        storages = self.known.storages
         if not made.must & storages:  # a tensor on a storage is not that storage
             must, may = must & ~storages, may & ~storages | self.handed_over(must | may)
         return Pointees(must, may, None) if must or may else made
@@ -439,14 +422,14 @@ class _PointsToBuilder(RegionMaker):
         for operand in operands:
             a, b = pointees_of(self.value(operand))
             must, may = must | a, may | b
-        tensors = ~self.of_kind[RegionKind.STORAGE]
+        tensors = ~self.known.storages
         return must & tensors, may & tensors | self.handed_over(must | may)
 
     def handed_over(self, numbers: RegionSet) -> RegionSet:
         """The regions that stand for the content of storages among `numbers`, which a function is given."""
-        found, storages = NO_REGIONS, self.of_kind[RegionKind.STORAGE]
-        if numbers & (storages | self.of_kind[RegionKind.PHI]):
-            for number in members(resolve(self.regions, numbers) & storages):
+        found, storages = NO_REGIONS, self.known.storages
+        if numbers & (storages | self.known.phis):
+            for number in members(self.known.resolve(numbers) & storages):
                 found |= self.content_of(number)
         return found
 
@@ -459,7 +442,7 @@ class _PointsToBuilder(RegionMaker):
         made = self.fresh(instruction.var.type, instruction.var, instruction)
         if not regions or not any(leaf.must for leaf in leaves_of(made)):
             return made
-        self.may_returns.append(MayReturn(name=name, regions=regions))
+        self.known.may_returns.append(MayReturn(name=name, regions=regions))
         return _mapped(made, lambda leaf: Pointees(leaf.must, regions, None) if leaf.must else leaf)
 
 
@@ -486,7 +469,15 @@ _TRANSFER: dict[type, Callable[[_PointsToBuilder, Any], AbstractValue]] = {
 }
 
 
-def storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
+def _is_tensor(region: Region) -> bool:
+    if region.kind in (RegionKind.STORAGE, RegionKind.PHI):
+        return False
+    if region.kind is RegionKind.CONSTANT:
+        return True
+    return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+
+
+def _storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
     """The parameters and results of calls on which the function places tensors, under whatever name."""
     tensors = cfg.of_type(ir.AllocTensor)
     if not tensors:

@@ -9,27 +9,18 @@ unless a function of unknown ownership returned its argument; then it is one of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member, region_set
-from symalloc.program.ir import Instruction, Operand, Var
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.ir import ConstantTensor, Function, Instruction, Operand, TupleValue, Var
 from symalloc.program.record import from_fields
-from symalloc.program.types import (
-    DType,
-    FunctionType,
-    OpaqueType,
-    ScalarType,
-    ShapeType,
-    StorageType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from symalloc.program.types import DType, TupleType, Type
 from symalloc.size.expr import ZERO, Expr, product
 
 
@@ -139,72 +130,6 @@ class Target(NamedTuple):
     certain: bool
 
 
-def only_region(regions: Sequence[Region], value: AbstractValue) -> Region | None:
-    """The one real region that a value is for sure, whatever branches are taken; None for any other value."""
-    if type(value) is not Pointees or value.may:
-        return None
-    only = only_member(value.must)
-    region = None if only is None else regions[only]
-    return None if region is None or region.sources is not None else region
-
-
-_MOST_SETS = 512
-"""The number of sets that `targets` takes apart by branch before it gives up telling the branches apart."""
-
-
-def targets(regions: Sequence[Region], must: RegionSet, may: RegionSet = NO_REGIONS) -> Iterator[Target]:
-    """The real regions behind a set: phis taken apart.
-
-    Phis of phis can have more combinations of branches than anybody could go through; from some point on
-    regions come without the branches that they are on, which loses precision and nothing else.
-    """
-    only = None if may else only_member(must)
-    if only is not None and regions[only].sources is None:
-        yield from_fields(Target, (only, regions[only].path, True))
-        return
-    everywhere: PathCondition = frozenset()
-    pending = [(may, everywhere, False), (must, everywhere, True)]
-    for _ in range(_MOST_SETS):
-        if not pending:
-            return
-        numbers, path, certain = pending.pop()
-        for number in members(numbers):
-            region = regions[number]
-            if region.sources is None:
-                yield Target(number, path | region.path, certain)
-                continue
-            for source, then in zip(region.sources, (True, False), strict=True):
-                inner = path | {(region.branch, then)}
-                pending.append((source.may, inner, False))
-                pending.append((source.must, inner, certain))
-    for numbers, _, certain in pending:
-        for number in members(resolve(regions, numbers)):
-            yield Target(number, regions[number].path, certain)
-
-
-def resolve(regions: Sequence[Region], numbers: RegionSet) -> RegionSet:
-    """The set with every phi replaced by all that it may be, on whatever branch."""
-    found = seen = NO_REGIONS
-    pending = [numbers]
-    while pending:
-        fresh = pending.pop() & ~seen
-        seen |= fresh
-        for number in members(fresh):
-            sources = regions[number].sources
-            if sources is None:
-                found |= RegionSet(1 << number)
-            else:
-                pending.extend(source.must | source.may for source in sources)
-    return found
-
-
-# -- making them --------------------------------------------------------------------------------------------
-
-
-_MOST_PLACES = 64
-"""The number of regions up to which a part is told apart from the whole."""
-
-
 @lru_cache(maxsize=4096)
 def byte_count(shape: tuple[Expr, ...], dtype: DType) -> Expr:
     """The bytes of a tensor, as TVM's planner counts them."""
@@ -221,175 +146,211 @@ def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
     return None if left is None or right is None else left + right
 
 
-_TOLD_APART = dict.fromkeys((RegionKind.STORAGE, RegionKind.PHI, RegionKind.VIEW), NO_REGIONS)
-_CONSTANT = Var("constant", OpaqueType())
+def align(value: AbstractValue, kind: Type) -> tuple[Pointees, ...]:
+    """The leaves of `value`, one for each leaf of `kind`.
 
-
-class RegionMaker:
-    """Keeps the regions made so far, the constants first.
-
-    `of_kind` holds the sets of storages, phis and views, `defs` those that the current point makes and fills.
-    `storage_vars` are the variables of opaque values that serve as storages.
+    A tuple that is not known by field stands for each of its leaves.
     """
-
-    def __init__(self, storage_vars: frozenset[Var] = frozenset()) -> None:
-        self.storage_vars = storage_vars
-        self.contents: dict[int, RegionSet] = {}
-        self.regions: list[Region] = []
-        self.of_kind = dict(_TOLD_APART)
-        self.defs = NO_REGIONS
-        made = self.add(RegionKind.CONSTANT, _CONSTANT, instruction=None, external=True)
-        assert made == CONSTANTS.must
-
-    def add(
-        self,
-        kind: RegionKind,
-        var: Var,
-        *,
-        instruction: Instruction | None,
-        parent: Region | None = None,
-        offset: Expr | None = ZERO,
-        nbytes: Expr | None = None,
-        external: bool = False,
-        path: PathCondition = EVERY_PATH,
-        sources: tuple[Pointees, Pointees] | None = None,
-        branch: int = -1,
-    ) -> RegionSet:
-        """Add a region; return the set of it alone."""
-        index = len(self.regions)
-        root, above = (index, None) if parent is None else (parent.root, parent.number)
-        named = (index, kind, var.name, var, instruction, above, root)
-        made = (*named, offset, nbytes, external, path, sources, branch)
-        self.regions.append(from_fields(Region, made))
-        one = RegionSet(1 << index)
-        if kind in self.of_kind:
-            self.of_kind[kind] |= one
-        return one
-
-    def fresh(
-        self, kind: Type, var: Var, instruction: Instruction | None, *, external: bool = False
-    ) -> AbstractValue:
-        """New memory for a value of type `kind`, one region a leaf."""
-        if isinstance(kind, TupleType):
-            leaves = (self.fresh(field, var, instruction, external=external) for field in kind.fields)
-            return TuplePointees(tuple(leaves))
-        if isinstance(kind, ShapeType | ScalarType | FunctionType):
-            return NO_POINTEES
-        if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
-            return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
-        what = RegionKind.PARAMETER if external else RegionKind.FRESH
-        nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
-        made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
-        if not external:
-            self.defs |= made
-        return Pointees(made)
-
-    def content_of(self, storage: int) -> RegionSet:
-        """The region of unknown place that stands for what functions write and read on a storage."""
-        found = self.contents.get(storage)
-        if found is None:
-            parent = self.regions[storage]
-            assert parent.var is not None
-            found = self.contents[storage] = self.add(
-                RegionKind.TENSOR,
-                parent.var,
-                parent=parent,
-                instruction=parent.instruction,
-                external=parent.external,
-                offset=None,
-            )
-        return found
-
-    def placed(
-        self,
-        kind: RegionKind,
-        source: AbstractValue,
-        instruction: Instruction,
-        offset: Expr | None,
-        nbytes: Expr | None,
-    ) -> tuple[RegionSet, RegionSet]:
-        """A region inside each region that `source` may be: (must, may).
-
-        Where these are very many, `source` itself stands for its part.
-        """
-        alone = only_region(self.regions, source)
-        if alone is not None:
-            return self._part(kind, alone, instruction, offset, nbytes, alone.path), NO_REGIONS
-        must = may = NO_REGIONS
-        found = tuple(targets(self.regions, *pointees_of(source)))
-        if len(found) > _MOST_PLACES:
-            return pointees_of(source)
-        for target in found:
-            parent = self.regions[target.region]
-            made = self._part(kind, parent, instruction, offset, nbytes, target.path)
-            must, may = (must | made, may) if target.certain else (must, may | made)
-        return must, may
-
-    def _part(
-        self,
-        kind: RegionKind,
-        parent: Region,
-        instruction: Instruction,
-        offset: Expr | None,
-        nbytes: Expr | None,
-        path: PathCondition,
-    ) -> RegionSet:
-        return self.add(
-            kind,
-            instruction.var,
-            instruction=instruction,
-            parent=parent,
-            offset=sum_of(parent.offset, offset),
-            nbytes=nbytes,
-            external=parent.external,
-            path=path,
-        )
-
-    def phi(
-        self, then: AbstractValue, otherwise: AbstractValue, branch: int, instruction: Instruction
-    ) -> AbstractValue:
-        """The value of an If."""
-        if isinstance(then, TuplePointees) and isinstance(otherwise, TuplePointees):
-            pairs = zip_longest(then.items, otherwise.items, fillvalue=NO_POINTEES)
-            return TuplePointees(tuple(self.phi(a, b, branch, instruction) for a, b in pairs))
-        a, b = collapsed(then), collapsed(otherwise)
-        offset = a.offset if a.offset == b.offset else None
-        if (a.must, a.may) == (b.must, b.may):
-            return Pointees(a.must, a.may, offset)
-        one = self.add(
-            RegionKind.PHI, instruction.var, instruction=instruction, sources=(a, b), branch=branch
-        )
-        return Pointees(one, NO_REGIONS, offset)
-
-    def no_tensors(self, value: AbstractValue) -> AbstractValue:
-        """`value` without the regions that are no storage; phis are left as they are."""
-        must, may = pointees_of(value)
-        tensors = region_set(i for i in members(must | may) if _is_tensor(self.regions[i]))
-        return Pointees(must & ~tensors, may & ~tensors) if tensors else value
-
-    def relations(self) -> tuple[Mapping[int, RegionSet], Mapping[int, RegionSet]]:
-        """For each region its ancestors and its descendants, itself among both."""
-        ancestors, descendants = _Lone(), _Lone()
-        for region in self.regions:
-            one, parent = RegionSet(1 << region.number), region.parent
-            if parent is not None:
-                ancestors[region.number] = one | ancestors[parent]
-            while parent is not None:
-                descendants[parent] |= one
-                parent = self.regions[parent].parent
-        return ancestors, descendants
+    if not isinstance(kind, TupleType):
+        return (collapsed(value),)
+    if isinstance(value, TuplePointees) and len(value.items) == len(kind.fields):
+        pairs = zip(value.items, kind.fields, strict=True)
+        return tuple(leaf for item, field in pairs for leaf in align(item, field))
+    whole = collapsed(value)
+    return tuple(leaf for field in kind.fields for leaf in align(whole, field))
 
 
-class _Lone(dict[int, RegionSet]):
+# -- the regions of one function -----------------------------------------------------------------------------
+
+
+_MOST_SETS = 512
+"""The number of sets that `targets` takes apart by branch before it gives up telling the branches apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MayReturn:
+    """A call of `name` whose result may be one of its arguments, that is one of `regions`."""
+
+    name: str
+    regions: RegionSet
+
+
+class _Related(dict[int, RegionSet]):
     """Sets of regions by number: where none is entered, the region alone."""
 
     def __missing__(self, number: int) -> RegionSet:
         return RegionSet(1 << number)
 
 
-def _is_tensor(region: Region) -> bool:
-    if region.kind in (RegionKind.STORAGE, RegionKind.PHI):
-        return False
-    if region.kind is RegionKind.CONSTANT:
-        return True
-    return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+@dataclass(slots=True, kw_only=True)
+class PointsTo:
+    """The regions of one function, the constants first, and which of them each variable points to.
+
+    `values` holds the values of variables; those that point to nothing may be left out.  `defs` are the
+    regions that a point makes and fills, by its number.  `ancestors[r]` are region r and what it is part of,
+    `descendants[r]` region r and its parts.  `storages`, `phis` and `views` are the regions of those kinds.
+    `parameters` holds the leaves of the parameters, `consumed` what in-place calls overwrite.  `contents_of`
+    gives by storage the region that stands for what functions to which it was handed write and read there,
+    somewhere.
+    """
+
+    cfg: ControlFlowGraph
+    regions: list[Region] = field(default_factory=list)
+    values: dict[Var, AbstractValue] = field(default_factory=dict)
+    defs: dict[int, RegionSet] = field(default_factory=dict)
+    ancestors: dict[int, RegionSet] = field(default_factory=_Related)
+    descendants: dict[int, RegionSet] = field(default_factory=_Related)
+    storages: RegionSet = NO_REGIONS
+    phis: RegionSet = NO_REGIONS
+    views: RegionSet = NO_REGIONS
+    parameters: tuple[Pointees, ...] = ()
+    may_returns: list[MayReturn] = field(default_factory=list)
+    contents_of: dict[int, RegionSet] = field(default_factory=dict)
+    consumed: list[Consumed] = field(default_factory=list)
+
+    @property
+    def constants(self) -> RegionSet:
+        """The constants, with their parts."""
+        return self.descendants[0]
+
+    @property
+    def result(self) -> AbstractValue:
+        """The value of the function's result."""
+        return self.value_of(self.cfg.function.body.result)
+
+    def value_of(self, operand: Operand | None) -> AbstractValue:
+        """The value of an operand; literals that are no tensors point to nothing."""
+        if type(operand) is Var:
+            return self.values.get(operand, NO_POINTEES)
+        if isinstance(operand, TupleValue):
+            return TuplePointees(tuple(map(self.value_of, operand.items)))
+        return CONSTANTS if isinstance(operand, ConstantTensor) else NO_POINTEES
+
+    def regions_of(self, operand: Operand | None) -> RegionSet:
+        """All that an operand may point to, phis replaced by what they may be."""
+        must, may = pointees_of(self.value_of(operand))
+        return self.resolve(must | may)
+
+    def allocated(self, var: Var) -> Region:
+        """The region of a tensor that an AllocFresh made."""
+        number = only_member(pointees_of(self.values[var])[0])
+        assert number is not None, f"{var.name} is no allocation"
+        return self.regions[number]
+
+    def only_region(self, value: AbstractValue) -> Region | None:
+        """The one real region that a value is for sure, whatever branches are taken; None for any other."""
+        if type(value) is not Pointees or value.may:
+            return None
+        only = only_member(value.must)
+        region = None if only is None else self.regions[only]
+        return None if region is None or region.sources is not None else region
+
+    def targets(self, must: RegionSet, may: RegionSet = NO_REGIONS) -> Iterator[Target]:
+        """The real regions behind a set: phis taken apart.
+
+        Phis of phis can have more combinations of branches than anybody could go through; from some point on
+        regions come without the branches that they are on, which loses precision and nothing else.
+        """
+        only = None if may else only_member(must)
+        if only is not None and self.regions[only].sources is None:
+            yield from_fields(Target, (only, self.regions[only].path, True))
+            return
+        pending = [(may, EVERY_PATH, False), (must, EVERY_PATH, True)]
+        for _ in range(_MOST_SETS):
+            if not pending:
+                return
+            numbers, path, certain = pending.pop()
+            for number in members(numbers):
+                region = self.regions[number]
+                if region.sources is None:
+                    yield Target(number, path | region.path, certain)
+                    continue
+                for source, then in zip(region.sources, (True, False), strict=True):
+                    inner = path | {(region.branch, then)}
+                    pending.append((source.may, inner, False))
+                    pending.append((source.must, inner, certain))
+        for numbers, _, certain in pending:
+            for number in members(self.resolve(numbers)):
+                yield Target(number, self.regions[number].path, certain)
+
+    def targets_of(self, operand: Operand | None) -> Iterator[Target]:
+        """The real regions behind an operand."""
+        return self.targets(*pointees_of(self.value_of(operand)))
+
+    def result_targets(self) -> Iterator[Target]:
+        """The real regions behind the result of the function."""
+        return self.targets(*pointees_of(self.result))
+
+    def resolve(self, numbers: RegionSet) -> RegionSet:
+        """The set with every phi replaced by all that it may be, on whatever branch."""
+        found, seen = numbers, NO_REGIONS
+        while pending := found & self.phis & ~seen:
+            seen |= pending
+            for number in members(pending):
+                for source in self.regions[number].sources or ():
+                    found |= source.must | source.may
+        return found & ~self.phis if seen else found
+
+    def roots(self, numbers: RegionSet) -> frozenset[int]:
+        """The roots of all regions of a set, phis replaced by what they may be."""
+        return frozenset(self.regions[number].root for number in members(self.resolve(numbers)))
+
+    def content_of_storages(self, numbers: RegionSet) -> RegionSet:
+        """The regions that stand for what functions do somewhere on the storages among `numbers`."""
+        found, storages = NO_REGIONS, numbers & (self.storages | self.phis)
+        for number in members(self.resolve(storages) & self.storages) if storages else ():
+            found |= self.contents_of.get(number, NO_REGIONS)
+        return found
+
+    def family(self, numbers: RegionSet) -> RegionSet:
+        """Regions, phis replaced by what they may be, with their parts and what they are parts of."""
+        found = numbers = self.resolve(numbers)
+        for number in members(numbers) if self.views or self.storages else ():
+            found |= self.ancestors[number] | self.descendants[number]
+        return found
+
+    def contents(self, numbers: RegionSet) -> RegionSet:
+        """The regions whose bytes are read when those of the set are: they and their parts.
+
+        Storages hold none.
+        """
+        numbers &= ~self.storages
+        if not self.views:
+            return numbers
+        whole = numbers
+        for number in members(numbers):
+            whole |= self.descendants[number]
+        return whole
+
+    def offsets(self, operand: Operand) -> Iterator[Expr]:
+        """The byte offsets that the handles in `operand` may carry behind the pointer that is handed over.
+
+        Each field and each branch counts; none is left out but where it is not known: behind a packed
+        function that returns its argument.
+        """
+        value = self.value_of(operand)
+        for leaf in (value,) if type(value) is Pointees else leaves_of(value):
+            if leaf.offset is not None:
+                yield leaf.offset
+            else:
+                yield from self.offsets_of(leaf)
+
+    def argument_leaves(
+        self, arguments: Sequence[Operand], callee: Function
+    ) -> Iterator[tuple[Operand, Pointees]]:
+        """The leaves of the arguments of a call, in the order of those of the callee's parameters."""
+        for argument, param in zip(arguments, callee.params, strict=False):
+            yield from ((argument, leaf) for leaf in align(self.value_of(argument), param.type))
+
+    def offsets_of(self, leaf: Pointees) -> Iterator[Expr]:
+        """The byte offsets that one handle may carry."""
+        pending, seen = [leaf], NO_REGIONS
+        while pending:
+            one = pending.pop()
+            if one.offset is not None:
+                yield one.offset
+                continue
+            phis = one.must & self.phis & ~seen
+            seen |= phis
+            for number in members(phis):
+                pending.extend(self.regions[number].sources or ())

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from symalloc.analysis.regions import AbstractValue, Pointees, TuplePointees, collapsed
 from symalloc.analysis.sets import NO_LEAVES, LeafSet
-from symalloc.program.types import TupleType, Type
 from symalloc.size.expr import ZERO, Expr
 
 
@@ -69,17 +67,3 @@ class FunctionSummary:
 
 
 NO_EFFECTS = FunctionSummary()
-
-
-def align(value: AbstractValue, kind: Type) -> tuple[Pointees, ...]:
-    """The leaves of `value`, one for each leaf of `kind`.
-
-    A tuple that is not known by field stands for each of its leaves.
-    """
-    if not isinstance(kind, TupleType):
-        return (collapsed(value),)
-    if isinstance(value, TuplePointees) and len(value.items) == len(kind.fields):
-        pairs = zip(value.items, kind.fields, strict=True)
-        return tuple(leaf for item, field in pairs for leaf in align(item, field))
-    whole = collapsed(value)
-    return tuple(leaf for field in kind.fields for leaf in align(whole, field))

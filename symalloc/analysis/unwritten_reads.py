@@ -25,8 +25,7 @@ from symalloc.analysis.kernels.uninitialized import (
     uninitialized_ranges,
 )
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import Region, RegionKind, Target
+from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type

@@ -13,7 +13,7 @@ from symalloc.analysis.donation import (
     parse_donation,
 )
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import PointsTo
 from symalloc.program.ir import Operand, TupleValue, Var
 from symalloc.program.types import TupleType
 from tests.program.build import Body, param, tensor_of

@@ -16,8 +16,7 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel, kernel
 from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import NO_POINTEES, Region, Target, only_region
+from symalloc.analysis.regions import NO_POINTEES, PointsTo, Region, Target
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.comparisons import argument_name
 from symalloc.linter.sites.site import (
@@ -99,7 +98,7 @@ def _plainly_distinct(points_to: PointsTo, operands: Sequence[ir.Operand]) -> bo
         value = points_to.values.get(operand, NO_POINTEES)
         if value is NO_POINTEES:
             continue
-        region = only_region(points_to.regions, value)
+        region = points_to.only_region(value)
         if region is None or region.root in roots:
             return False
         roots.add(region.root)

@@ -15,8 +15,7 @@ from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import Region
+from symalloc.analysis.regions import PointsTo, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.analysis.unwritten_reads import UnwrittenReads

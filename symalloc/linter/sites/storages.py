@@ -9,7 +9,7 @@ from functools import partial
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.regions import Region, RegionKind, byte_count, only_region
+from symalloc.analysis.regions import Region, RegionKind, byte_count
 from symalloc.analysis.sets import contains
 from symalloc.linter.sites.comparisons import argument_name, argument_site
 from symalloc.linter.sites.site import (
@@ -55,7 +55,7 @@ PAGE = 4096
 def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
     points_to = context.points_to
-    alone = only_region(points_to.regions, points_to.value_of(alloc.var))
+    alone = points_to.only_region(points_to.value_of(alloc.var))
     if alone is not None:
         return () if alone.parent is None else (points_to.regions[alone.parent],)
     return tuple(dict.fromkeys([storage for storage, _ in _placed(context, alloc)]))

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 from symalloc.analysis.argument_binding import bind_kernel, values_at_call
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.points_to import PointsTo
-from symalloc.analysis.regions import Region
+from symalloc.analysis.regions import PointsTo, Region, align
 from symalloc.analysis.sets import NO_REGIONS, members
-from symalloc.analysis.summary import align
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace
 from symalloc.program import ir
 from symalloc.program.operands import instructions_of, type_of

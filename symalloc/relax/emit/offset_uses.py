@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.points_to import PointsTo
+from symalloc.analysis.regions import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.ir import (
     Alias,
