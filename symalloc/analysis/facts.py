@@ -401,7 +401,7 @@ class _FactProblem(DataflowProblem[Facts]):
         return state if told is None else told(self, instruction, state)
 
     def behind_call(self, call: ir.CallKernel | ir.CallTIR, facts: Facts) -> Facts:
-        """What a kernel compares on entry, and what it asserts."""
+        """Add what a kernel compares on entry, and what it asserts."""
         kernel = self.kernels.get(call.kernel)
         if kernel is None:
             return facts
