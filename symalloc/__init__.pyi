@@ -34,6 +34,7 @@ from symalloc.relax.passes.verify_pass import VerificationWarning as Verificatio
 from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
 from symalloc.report.pool_use import pool_report as pool_report
+from symalloc.session.api import assert_memory_safe as assert_memory_safe
 from symalloc.session.api import diff as diff
 from symalloc.session.api import lint as lint
 from symalloc.session.api import plan as plan
@@ -42,7 +43,6 @@ from symalloc.session.api import run as run
 from symalloc.session.api import save_program as save_program
 from symalloc.session.linting import VerifyMemory as VerifyMemory
 from symalloc.session.packing import pack as pack
-from symalloc.session.testing import assert_memory_safe as assert_memory_safe
 from symalloc.size.sympy_terms import symbols as symbols
 
 __version__: str

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def assert_memory_safe() -> Callable[..., Report]:
     """Give `symalloc.assert_memory_safe`, which lints a module or a file and fails with the findings."""
-    from symalloc.session.testing import assert_memory_safe
+    from symalloc.session.api import assert_memory_safe
 
     return assert_memory_safe

@@ -49,7 +49,7 @@ def diff_command(
     """
     from symalloc.report.diff_text import plan_diff_text
     from symalloc.report.document import as_json
-    from symalloc.session.comparing import diff_plans, plans_in
+    from symalloc.session.planning import diff_plans, plans_in
 
     if str(before) == str(after) == "-":
         raise UsageError("standard input can be one of the two, not both")

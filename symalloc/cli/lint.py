@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,65 +19,39 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import choice
 from symalloc.relax.read.find_files import STDIN_ARGUMENT, FoundFiles
-from symalloc.relax.workers.worker_pool import WorkerPool
+from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.report.formats import FORMATS, render
-from symalloc.session.config import find_config, load_config
+from symalloc.session.config import find_config, found_files, load_config
 from symalloc.session.files import read_source
 from symalloc.session.lint_cache import LintCache, default_folder
-from symalloc.session.lint_files import found_files
 from symalloc.shown import counted
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
 
 PATIENCE = 1.0  # seconds before a bar appears
 
 
-class Progress:
-    """Shows progress: `with Progress("linting") as step: step(done, total, what)`.
-
-    Silent where standard error is no terminal.
-    """
-
-    def __init__(self, title: str, *, shown: bool = True) -> None:
-        self._title = title
-        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
-        self._started = monotonic()
-        self._bar: Bar | None = None
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        """Show that `done` of `total` steps are done, and `what` is being done."""
-        if not self._shown or (self._bar is None and monotonic() - self._started < PATIENCE):
-            return
-        if self._bar is None:
-            self._bar = _new_bar()
-            self._bar.start()
-            self._task = self._bar.add_task(self._title, total=total, what=what)
-        self._bar.update(self._task, completed=done, total=total, what=what)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-
-def _new_bar() -> Bar:
+@contextmanager
+def progress(title: str, *, shown: bool) -> Iterator[Watch]:
+    """A bar on a terminal, after a moment: `with progress("linting", shown=True) as step: step(1, 3, "")`."""
+    if not shown or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[what]}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    what = TextColumn("{task.fields[what]}", markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), what)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, started = bar.add_task(title, what=""), monotonic()
+
+    def step(done: int, total: int, what: str) -> None:
+        if monotonic() - started > PATIENCE:
+            bar.start()
+        bar.update(task, completed=done, total=total, what=what)
+
+    try:
+        yield step
+    finally:
+        bar.stop()
 
 
 if TYPE_CHECKING:
@@ -251,8 +225,8 @@ def _elsewhere(scheduler: str | None, stack: ExitStack) -> LintElsewhere | None:
 
 
 def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:
-    with Progress("linting", shown=not output.quiet) as progress:
-        report = session.lint_files(found, progress, fixes=output.needs_fixes)
+    with progress("linting", shown=not output.quiet) as step:
+        report = session.lint_files(found, step, fixes=output.needs_fixes)
     if output.diff:
         return _diff(session, report, output)
     if output.apply_fixes:

@@ -25,11 +25,6 @@ _NAMES = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
 _GRACE = 1.0  # seconds: whoever passes a signal on may send it twice
 
 
-def status_of(number: int) -> int:
-    """Return the exit status that shells give a program which a signal ended."""
-    return 128 + number
-
-
 class Interruption:
     """While it is entered, a signal that asks for the end raises KeyboardInterrupt, once.
 
@@ -49,8 +44,8 @@ class Interruption:
 
     @property
     def status(self) -> int:
-        """The exit status of a command that was ended."""
-        return status_of(signal.SIGINT if self.number is None else self.number)
+        """The exit status that shells give a program which a signal ended."""
+        return 128 + (signal.SIGINT if self.number is None else self.number)
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
@@ -102,9 +97,7 @@ class LazyGroup(click.Group):
         """The command of that name, imported now."""
         if cmd_name not in VERBS:
             return None
-        command = getattr(import_module(f"symalloc.cli.{cmd_name}"), f"{cmd_name}_command")
-        if not isinstance(command, click.Command):
-            raise TypeError(f"symalloc.cli.{cmd_name}.{cmd_name}_command is no command")
+        command: click.Command = getattr(import_module(f"symalloc.cli.{cmd_name}"), f"{cmd_name}_command")
         return command
 
     def resolve_command(

@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from symalloc.errors import UsageError
-from symalloc.session.files import write_atomically
+from symalloc.session.files import write_file
 
 
 def colour_wanted(choice: str, stream: TextIO | None) -> bool:
@@ -33,8 +33,8 @@ def show(text: str, file: Path | None) -> None:
     """Write `text` to `file`, or to standard output; raises UsageError where the file cannot be written."""
     if file is None:
         click.echo(text, nl=False, color=True)
-        return
-    show_bytes(text.encode(), file)
+    else:
+        write_file(file, text.encode())
 
 
 def keep_apart(option: str, written: Path | None, others: Iterable[Path | None]) -> None:
@@ -56,11 +56,3 @@ def _is_same(a: Path, b: Path) -> bool:
 def wrote(file: Path, what: str) -> None:
     """Say on standard error that `what` is in `file`."""
     click.echo(f"wrote {file}: {what}", err=True)
-
-
-def show_bytes(data: bytes, file: Path) -> None:
-    """Write `data` to `file`; raises UsageError where it cannot be written."""
-    try:
-        write_atomically(file, data)
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from None

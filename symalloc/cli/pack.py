@@ -13,6 +13,7 @@ from symalloc.cli.output import show, wrote
 from symalloc.errors import UsageError
 from symalloc.options import amount, choice, whole
 from symalloc.planner.planner_options import EffortName
+from symalloc.session.files import explained
 
 if TYPE_CHECKING:
     from symalloc.planner.packing.pack_problem import Packing
@@ -118,10 +119,8 @@ def _outputs(
     paths = [output / f"{file.stem}.{suffix}" for file, suffix in zip(files, forms, strict=True)]
     if len(set(paths)) < len(paths):
         raise UsageError("two of the problems have the same file name: their answers would be one file")
-    try:
+    with explained(f"cannot make the directory {output}"):
         output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the directory {output}: {error.strerror}") from None
     return list(zip(paths, forms, strict=True))
 
 

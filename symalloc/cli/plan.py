@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
@@ -21,13 +21,9 @@ from symalloc.cli.click_options import (
 )
 from symalloc.cli.output import keep_apart, terminal_width
 from symalloc.errors import UsageError
-from symalloc.linter.diagnostic import Report, Severity
+from symalloc.linter.diagnostic import Severity
 from symalloc.options import amount, choice
 from symalloc.planner.planner_options import PlanOptions
-
-if TYPE_CHECKING:
-    from symalloc.planner.memory_report.fitting import FunctionFit
-    from symalloc.planner.memory_report.function_report import FunctionReport
 
 EPILOG = """\
 docs/planning.md explains the report; `symalloc schema plan` describes the JSON.
@@ -81,9 +77,12 @@ def plan_command(
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.report.fit_text import fit_lines
+    from symalloc.planner.memory_report.fitting import arena_proof, fit_function
+    from symalloc.prover.prover import Prover
+    from symalloc.report.fit_text import exceeding_line, fit_lines
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import plans_as_text
+    from symalloc.report.text import render_text
     from symalloc.session.planning import planned_file
 
     request = request_of(file, options)
@@ -99,48 +98,32 @@ def plan_command(
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
     )
-    fitting = _fits(planned.reports, fits)
+    reports, prover = planned.reports, Prover()
+    fitting = [] if fits is None else [fit_function(report, fits, prover) for report in reports]
     if form == "json":
-        text = plans_as_json(planned.reports, fitting)
+        click.echo(plans_as_json(reports, fitting), nl=False)
     else:
-        text = plans_as_text(planned.reports, width=terminal_width(sys.stdout))
-    click.echo(text, nl=False)
-    for line in (line for fit in fitting for line in fit_lines(fit)) if form == "text" else ():
-        click.echo(line)
+        click.echo(plans_as_text(reports, width=terminal_width(sys.stdout)), nl=False)
+        for line in (line for fit in fitting for line in fit_lines(fit)):
+            click.echo(line)
     if not planned.report.ok:
-        _show(planned.report)
-    if any(d.severity is Severity.ERROR for d in planned.report):
-        return _refused(planned.report, file)
-    exceeding = _exceeding(planned.reports, max_arena)
+        click.echo(
+            render_text(planned.report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False
+        )
+    errors = [found for found in planned.report if found.severity is Severity.ERROR]
+    if errors:
+        before = all(found.stage is None for found in errors)
+        return _refused([_faults_of_module(file) if before else "the planned module does not lint clean"])
+    exceeding = []
+    if max_arena is not None:
+        proofs = [(report.plan.function, arena_proof(report, max_arena, prover)) for report in reports]
+        exceeding = [exceeding_line(name, proof, max_arena) for name, proof in proofs if not proof.holds]
     if exceeding:
-        click.echo("\n".join(f"error: {line}; nothing is written" for line in exceeding), err=True)
-        return 1
+        return _refused(exceeding)
     planned.write(output, chosen.certificate)
     if form == "text":
         _say_written(output, chosen.certificate, planned.report.summary.always_valid)
     return 0
-
-
-def _fits(reports: Sequence[FunctionReport], limit: int | None) -> list[FunctionFit]:
-    """Return the shapes at which each function fits, where that was asked."""
-    from symalloc.planner.memory_report.fitting import fit_function
-    from symalloc.prover.prover import Prover
-
-    prover = Prover()
-    return [] if limit is None else [fit_function(report, limit, prover) for report in reports]
-
-
-def _exceeding(reports: Sequence[FunctionReport], limit: int | None) -> list[str]:
-    """Say of which functions the arenas are not proved to take at most `limit` bytes."""
-    from symalloc.planner.memory_report.fitting import arena_proof
-    from symalloc.prover.prover import Prover
-    from symalloc.report.fit_text import exceeding_line
-
-    if limit is None:
-        return []
-    prover = Prover()
-    proofs = [(report.plan.function, arena_proof(report, limit, prover)) for report in reports]
-    return [exceeding_line(name, proof, limit) for name, proof in proofs if not proof.holds]
 
 
 def _say_written(output: Path | None, certificate: Path | None, proved: int) -> None:
@@ -152,22 +135,13 @@ def _say_written(output: Path | None, certificate: Path | None, proved: int) -> 
         click.echo(f"wrote the proofs to {certificate}")
 
 
-def _show(report: Report) -> None:
-    """Shows what the linter finds in a planned module."""
-    from symalloc.report.text import render_text
-
-    click.echo(render_text(report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False)
+def _faults_of_module(file: Path) -> str:
+    return f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
 
 
-def _refused(report: Report, file: Path) -> int:
-    """Says whose fault it is that nothing is written."""
-    before = all(d.stage is None for d in report if d.severity is Severity.ERROR)
-    whose = (
-        f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
-        if before
-        else "the planned module does not lint clean"
-    )
-    click.echo(f"error: {whose}; nothing is written", err=True)
+def _refused(reasons: Sequence[str]) -> int:
+    """Say why nothing is written; return the exit status."""
+    click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
     return 1
 
 

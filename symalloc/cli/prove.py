@@ -20,6 +20,7 @@ from symalloc.prover.batch import BatchError, answer, proof_row, read_questions,
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
+from symalloc.session.files import explained, read_text
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
@@ -145,13 +146,9 @@ def _as_json(text: str, assume: Sequence[str], proof: Proof) -> str:
 
 def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
     try:
-        questions = read_questions(file.read_text(encoding="utf-8"))
+        questions = read_questions(read_text(file))
     except BatchError as error:
         raise UsageError(f"{file}: {error}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: not UTF-8 text") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
     prover = Prover()
     rows, asked, proofs = [], 0, []
     for question in questions:
@@ -169,15 +166,13 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
 
 
 def _write_certificates(folder: Path, proofs: Iterable[tuple[str, Condition, Domain, Proof]]) -> None:
-    try:
+    with explained(f"cannot write certificates to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, constraint, domain, proof in proofs:
             safe = re.sub(r"[^\w.-]", "_", name)
             (folder / f"{safe}.smt2").write_text(
                 smtlib.certificate(constraint, domain, proof), encoding="utf-8"
             )
-    except OSError as error:
-        raise UsageError(f"cannot write certificates to {folder}: {error.strerror}") from None
 
 
 def _point(point: Any) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from symalloc.cli.click_options import PathName, format_option, pool_options_of, replay_options
-from symalloc.cli.output import show_bytes
 from symalloc.errors import UsageError
+from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
     from symalloc.pool.exports import Exporter
@@ -92,4 +92,4 @@ def _export(trace: Trace, options: PoolOptions, files: list[tuple[Exporter, Path
 
     timeline = timeline_of(trace, options)
     for make, file in files:
-        show_bytes(make(timeline), file)
+        write_file(file, make(timeline))

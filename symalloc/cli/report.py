@@ -21,11 +21,12 @@ from symalloc.cli.click_options import (
     replay_options,
     request_of,
 )
-from symalloc.cli.output import keep_apart, show_bytes
+from symalloc.cli.output import keep_apart
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import choice
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
     from symalloc.planner.memory_report.function_report import FunctionReport
@@ -86,7 +87,7 @@ def report_command(
     if file.is_file() and holds_trace(file):
         refuse_given(_MODULES_ONLY, f"{file} is an allocation trace, and these are for modules")
         drawn, complete = _trace(file, pool, output.suffix)
-        show_bytes(drawn, output)
+        write_file(output, drawn)
         return int(not complete)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
     if output.suffix == ".html":
@@ -99,7 +100,7 @@ def report_command(
         samples=[binding] if binding else [],
         compare=compare == "tvm" and output.suffix == ".html",
     )
-    show_bytes(_module(planned, file, function, output.suffix), output)
+    write_file(output, _module(planned, file, function, output.suffix))
     return int(any(d.severity is Severity.ERROR for d in planned.plan_report))
 
 

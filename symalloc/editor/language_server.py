@@ -7,7 +7,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,11 +23,11 @@ from pygls.uris import to_fs_path
 from symalloc.editor.checker import CheckedText, OutdatedError, TextChecker
 from symalloc.editor.hovers import hover_text
 from symalloc.editor.server_options import ServerOptions, read_options
-from symalloc.editor.text_positions import TextPosition, TextPositions
+from symalloc.editor.text_positions import TextPositions
 from symalloc.errors import UsageError
-from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, TextEdit
+from symalloc.linter.diagnostic import Diagnostic, Fix, Severity
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
-from symalloc.linter.user_script import UserScript, parse_user_script
+from symalloc.linter.user_script import parse_user_script
 from symalloc.program.span import Span
 from symalloc.report.formats import body_of
 from symalloc.rulebook.book import Rulebook
@@ -70,102 +70,68 @@ _SEVERITIES = {
 _UNNECESSARY = frozenset({"SYM202", "SYM206", UNUSED_SUPPRESSION})  # what they point at can be deleted
 
 
-def protocol_diagnostic(
-    diagnostic: Diagnostic,
-    uri: str,
-    linted: LintedText,
-    script: UserScript | None,
-    positions: TextPositions,
-    rules: Rulebook,
-) -> types.Diagnostic:
-    """The finding at its place in the text `uri`; one without a place there stands at its function."""
-    related = [
-        types.DiagnosticRelatedInformation(
-            location=types.Location(uri=uri, range=protocol_range(span, positions)), message=text
+class TextFindings:
+    """The findings in the text `uri`, in terms of the protocol."""
+
+    def __init__(self, uri: str, linted: LintedText, rules: Rulebook, positions: TextPositions) -> None:
+        source = linted.reading.source
+        self._uri, self._linted, self._rules, self.positions = uri, linted, rules, positions
+        self.script = parse_user_script(source) if source else None
+
+    def diagnostic(self, finding: Diagnostic) -> types.Diagnostic:
+        """The finding at its place; what else it points to in the text is related to it."""
+        related = [
+            types.DiagnosticRelatedInformation(
+                location=types.Location(uri=self._uri, range=self.positions.range_of(span)), message=text
+            )
+            for span, text in _further(finding)
+            if self._holds(span)
+        ]
+        function = f"\nin `{finding.function}`" if finding.function and not self._holds(finding.span) else ""
+        page = self._rules.get(finding.rule).file.absolute().as_uri()
+        return types.Diagnostic(
+            range=self.range_of(finding),
+            severity=_SEVERITIES[finding.severity],
+            code=finding.rule,
+            code_description=types.CodeDescription(href=page),
+            source=SOURCE,
+            message=body_of(finding, help_too=True) + function,
+            tags=[types.DiagnosticTag.Unnecessary] if finding.rule in _UNNECESSARY else None,
+            related_information=related or None,
         )
-        for span, text in _further(diagnostic)
-        if _is_in(span, linted)
-    ]
-    unnecessary = [types.DiagnosticTag.Unnecessary] if diagnostic.rule in _UNNECESSARY else None
-    return types.Diagnostic(
-        range=finding_range(diagnostic, linted, script, positions),
-        severity=_SEVERITIES[diagnostic.severity],
-        code=diagnostic.rule,
-        code_description=types.CodeDescription(href=rules.get(diagnostic.rule).file.absolute().as_uri()),
-        source=SOURCE,
-        message=body_of(diagnostic, help_too=True) + _function(diagnostic, linted),
-        tags=unnecessary,
-        related_information=related or None,
-    )
 
+    def range_of(self, finding: Diagnostic) -> types.Range:
+        """The place of a finding, of the name of its function, or the first line of the text."""
+        if finding.span is not None and self._holds(finding.span):
+            return self.positions.range_of(finding.span)
+        script = self.script
+        node = enclosing_definition(script, finding.module, finding.function) if script else None
+        if script is None or node is None:
+            return self.positions.range_of(Span("", 1, 1, 1, len(self.positions.lines[0]) + 1))
+        line, end = node.lineno, len(node.name)
+        column = script.lines[line - 1].index(node.name, script.span(node).column - 1) + 1
+        return self.positions.range_of(Span(script.file, line, column, line, column + end))
 
-def finding_range(
-    diagnostic: Diagnostic, linted: LintedText, script: UserScript | None, positions: TextPositions
-) -> types.Range:
-    """The place of a finding, of the name of its function, or the first line of the text."""
-    span = diagnostic.span
-    if span is not None and _is_in(span, linted):
-        return protocol_range(span, positions)
-    node = enclosing_definition(script, diagnostic.module, diagnostic.function) if script else None
-    if script is None or node is None:
-        return protocol_range(Span("", 1, 1, 1, len(positions.lines[0]) + 1), positions)
-    line = script.lines[node.lineno - 1]
-    column = line.index(node.name, script.span(node).column - 1) + 1
-    return protocol_range(
-        Span(script.file, node.lineno, column, node.lineno, column + len(node.name)), positions
-    )
+    def action(self, fix: Fix, version: int | None, diagnostic: types.Diagnostic) -> types.CodeAction:
+        """The action that makes `fix` in version `version` of the text."""
+        edits = [
+            types.TextEdit(range=self.positions.range_of(edit.span), new_text=edit.text) for edit in fix.edits
+        ]
+        document = types.OptionalVersionedTextDocumentIdentifier(uri=self._uri, version=version)
+        return types.CodeAction(
+            title=fix.title,
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[diagnostic],
+            is_preferred=True if fix.safe else None,
+            edit=types.WorkspaceEdit(
+                document_changes=[types.TextDocumentEdit(text_document=document, edits=edits)]
+            ),
+        )
 
-
-def code_action(
-    fix: Fix, uri: str, version: int | None, diagnostic: types.Diagnostic, positions: TextPositions
-) -> types.CodeAction:
-    """The action that makes `fix` in version `version` of the text."""
-    edits = [protocol_edit(edit, positions) for edit in fix.edits]
-    document = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
-    return types.CodeAction(
-        title=fix.title,
-        kind=types.CodeActionKind.QuickFix,
-        diagnostics=[diagnostic],
-        is_preferred=True if fix.safe else None,
-        edit=types.WorkspaceEdit(
-            document_changes=[types.TextDocumentEdit(text_document=document, edits=edits)]
-        ),
-    )
-
-
-def protocol_edit(edit: TextEdit, positions: TextPositions) -> types.TextEdit:
-    """The edit in units of the protocol."""
-    return types.TextEdit(range=protocol_range(edit.span, positions), new_text=edit.text)
-
-
-def protocol_range(span: Span, positions: TextPositions) -> types.Range:
-    """The span in units of the protocol."""
-    start, end = positions.range_of(span)
-    return types.Range(start=_position(start), end=_position(end))
-
-
-def touches(a: types.Range, b: types.Range) -> bool:
-    """True where two ranges share text, or an end; a cursor is an empty range."""
-    return _key(a.start) <= _key(b.end) and _key(b.start) <= _key(a.end)
-
-
-def _is_in(span: Span, linted: LintedText) -> bool:
-    """True where `span` points into the text itself, not into a script that TVM prints."""
-    return linted.reading.source is not None and span.file == linted.reading.source.file
-
-
-def _function(diagnostic: Diagnostic, linted: LintedText) -> str:
-    """The function of a finding that has no place in the text."""
-    placed = diagnostic.span is not None and _is_in(diagnostic.span, linted)
-    return f"\nin `{diagnostic.function}`" if diagnostic.function and not placed else ""
-
-
-def _key(position: types.Position) -> tuple[int, int]:
-    return position.line, position.character
-
-
-def _position(position: TextPosition) -> types.Position:
-    return types.Position(line=position.line, character=position.unit)
+    def _holds(self, span: Span | None) -> bool:
+        """True where `span` points into the text itself, not into a script that TVM prints."""
+        source = self._linted.reading.source
+        return span is not None and source is not None and span.file == source.file
 
 
 def _further(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
@@ -173,12 +139,6 @@ def _further(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
     for one in diagnostic.dependents:
         if one.span is not None:
             yield one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule
-
-
-def titled(fixes: Sequence[Fix]) -> Iterator[Fix]:
-    """The fixes, safe ones first; the title of one that may change behaviour says so."""
-    for fix in sorted(fixes, key=lambda fix: not fix.safe):
-        yield fix if fix.safe else replace(fix, title=f"{fix.title} (may change behaviour)")
 
 
 Made = TypeVar("Made")
@@ -353,14 +313,14 @@ class Editor:
                 self._publish(document, list(self._diagnostics(document, checked)))
                 return
 
-    async def _settled(self, uri: str) -> tuple[OpenText, CheckedText] | None:
+    async def _settled(self, uri: str) -> tuple[OpenText | None, CheckedText | None, TextFindings | None]:
         """The text `uri` and what was found in it as it is, once that is known."""
         document = self._open.get(uri)
         if document is not None and document.checking is not None:
             await asyncio.wait([document.checking])
         if document is None or document.checked is None or document.checked.text != document.text:
-            return None
-        return document, document.checked
+            return None, None, None
+        return document, document.checked, self._findings(document, document.checked)
 
     async def _in_thread(self, work: Callable[[], Made]) -> Made:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -373,67 +333,59 @@ class Editor:
     def _diagnostics(self, document: OpenText, checked: CheckedText) -> Iterator[types.Diagnostic]:
         if checked.failure:
             yield types.Diagnostic(range=_FIRST_LINE, message=checked.failure, source=SOURCE)
-        if checked.linted is None or checked.session is None:
-            return
-        positions, script = self._positions(checked), _script(checked)
-        rules = checked.session.linter.rulebook
-        for one in checked.linted.diagnostics:
-            yield protocol_diagnostic(one, document.uri, checked.linted, script, positions, rules)
+        findings = self._findings(document, checked)
+        if findings is not None and checked.linted is not None:
+            yield from map(findings.diagnostic, checked.linted.diagnostics)
 
-    def _positions(self, checked: CheckedText) -> TextPositions:
+    def _findings(self, document: OpenText, checked: CheckedText) -> TextFindings | None:
+        if checked.linted is None or checked.session is None:
+            return None
         agreed = types.PositionEncodingKind(self.server.workspace.position_encoding)  # text, or one of these
-        return TextPositions(checked.text, agreed.value)
+        positions = TextPositions(checked.text, agreed.value)
+        return TextFindings(document.uri, checked.linted, checked.session.linter.rulebook, positions)
 
     # -- requests --------------------------------------------------------------------------------------------
 
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
         """Describe the tensor or storage under the cursor."""
-        found = await self._settled(params.text_document.uri)
-        linted = found[1].linted if found else None
-        if found is None or linted is None:
+        _, checked, findings = await self._settled(params.text_document.uri)
+        if checked is None or checked.linted is None or findings is None:
             return None
-        positions = self._positions(found[1])
-        line, column = positions.place(TextPosition(params.position.line, params.position.character))
-        shown = await self._in_thread(lambda: hover_text(linted, line, column, self._options.bind))
+        line, column = findings.positions.place(params.position)
+        described = partial(hover_text, checked.linted, line, column, self._options.bind)
+        shown = await self._in_thread(described)
         if shown is None:
             return None
-        return types.Hover(
-            contents=types.MarkupContent(kind=types.MarkupKind.Markdown, value=shown.markdown),
-            range=protocol_range(shown.span, positions),
-        )
+        contents = types.MarkupContent(kind=types.MarkupKind.Markdown, value=shown.markdown)
+        return types.Hover(contents=contents, range=findings.positions.range_of(shown.span))
 
     async def code_actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         """The fixes of the findings in a range, each tried before, and comments that allow them."""
-        found = await self._settled(params.text_document.uri)
-        linted = found[1].linted if found else None
-        if found is None or linted is None or found[1].session is None:
+        document, checked, findings = await self._settled(params.text_document.uri)
+        if document is None or checked is None or checked.linted is None or findings is None:
             return []
-        (document, checked), script = found, _script(found[1])
-        version, positions, rules = (
-            document.version,
-            self._positions(checked),
-            found[1].session.linter.rulebook,
-        )
+        version, script = document.version, findings.script
         if script is None:
             return []
-        here = [
-            one
-            for one in linted.diagnostics
-            if touches(finding_range(one, linted, script, positions), params.range)
-        ]
-        fixes = await self._in_thread(lambda: checked.fixes(here))
+        here = [d for d in checked.linted.diagnostics if _touch(findings.range_of(d), params.range)]
+        fixes = await self._in_thread(partial(checked.fixes, here))
         actions = []
         for one in here:
-            shown = protocol_diagnostic(one, document.uri, linted, script, positions, rules)
             allowed = allow_finding(one, script)
-            offered = [*titled(fixes[id(one)]), *([allowed] if allowed else [])]
-            actions += [code_action(fix, document.uri, version, shown, positions) for fix in offered]
+            shown = findings.diagnostic(one)
+            offered = [*map(_titled, sorted(fixes[id(one)], key=lambda fix: not fix.safe))]
+            offered += [allowed] if allowed else []
+            actions += [findings.action(fix, version, shown) for fix in offered]
         return actions
 
 
-def _script(checked: CheckedText) -> UserScript | None:
-    source = checked.linted.reading.source if checked.linted else None
-    return parse_user_script(source) if source else None
+def _titled(fix: Fix) -> Fix:
+    return fix if fix.safe else replace(fix, title=f"{fix.title} (may change behaviour)")
+
+
+def _touch(a: types.Range, b: types.Range) -> bool:
+    """True where two ranges share text, or an end; a cursor is an empty range."""
+    return bool(a.start <= b.end and b.start <= a.end)
 
 
 def _path(uri: str, language: str) -> Path:

@@ -6,19 +6,15 @@ The protocol counts lines and code units from 0: UTF-16 ones, where client and s
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from lsprotocol.types import Position, Range
 
 from symalloc.program.span import Span
 
 PositionEncoding: TypeAlias = Literal["utf-8", "utf-16", "utf-32"]
+_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 _LINE_END = re.compile(r"\r\n|\r|\n")
-
-
-class TextPosition(NamedTuple):
-    """A place between two characters: the line and the code unit in it, both from 0."""
-
-    line: int
-    unit: int
 
 
 class TextPositions:
@@ -26,37 +22,30 @@ class TextPositions:
 
     def __init__(self, text: str, encoding: PositionEncoding = "utf-16") -> None:
         self.lines = _LINE_END.split(text)
-        self._encoding = encoding
+        self._codec, self._unit = _CODECS[encoding]
 
-    def range_of(self, span: Span) -> tuple[TextPosition, TextPosition]:
+    def range_of(self, span: Span) -> Range:
         """The start and the end of `span`."""
-        start = self.position(span.line, span.column)
-        return start, max(start, self.position(span.end_line, span.end_column))
+        start, end = self.position(span.line, span.column), self.position(span.end_line, span.end_column)
+        return Range(start=start, end=max(start, end))
 
-    def position(self, line: int, column: int) -> TextPosition:
+    def position(self, line: int, column: int) -> Position:
         """The position in front of the character at `line` and `column`, both from 1."""
         if line > len(self.lines):
             line, column = len(self.lines), len(self.lines[-1]) + 1
-        return TextPosition(line - 1, self._units(self.lines[line - 1][: column - 1]))
+        return Position(line=line - 1, character=self._units(self.lines[line - 1][: column - 1]))
 
-    def place(self, position: TextPosition) -> tuple[int, int]:
+    def place(self, position: Position) -> tuple[int, int]:
         """The line and column, both from 1, of the character behind `position`, or that it lies in."""
         if position.line >= len(self.lines):
             return len(self.lines), len(self.lines[-1]) + 1
-        text = self.lines[position.line]
-        if text.isascii() or self._encoding == "utf-32":
-            return position.line + 1, min(position.unit, len(text)) + 1
-        units = 0
+        text, units = self.lines[position.line], 0
         for column, character in enumerate(text, 1):
             units += self._units(character)
-            if units > position.unit:
+            if units > position.character:
                 return position.line + 1, column
         return position.line + 1, len(text) + 1
 
     def _units(self, text: str) -> int:
         """The number of code units of `text`."""
-        if text.isascii() or self._encoding == "utf-32":
-            return len(text)
-        if self._encoding == "utf-16":
-            return len(text) + sum(character > "\uffff" for character in text)
-        return len(text.encode(errors="surrogatepass"))
+        return len(text.encode(self._codec, "surrogatepass")) // self._unit

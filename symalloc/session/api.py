@@ -1,4 +1,4 @@
-"""`symalloc.lint`, `prove`, `plan`, `diff` and `run`: the verbs of the command line as functions."""
+"""The verbs of the command line as functions, and `assert_memory_safe` for tests of other projects."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableErro
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
+from symalloc.session.config import found_files
 from symalloc.session.executor import lint_on
 from symalloc.session.lint_cache import LintCache
-from symalloc.session.lint_files import found_files
 from symalloc.session.linting import LintElsewhere, LintSession
 from symalloc.size.parse import ConditionLike, as_condition
 
@@ -100,6 +100,22 @@ def lint(
         return session.without_known(reports[0] if len(reports) == 1 else Report.joined(reports))
 
 
+def assert_memory_safe(target: Model | Sequence[Model], **options: Unpack[FileKeywords]) -> Report:
+    """Fail, showing the findings, where `symalloc.lint(target, **options)` has errors or warnings.
+
+        symalloc.assert_memory_safe(module, assume=["n <= 2048"])
+
+    Return the report.  Raises AssertionError for findings, UsageError for what `lint` refuses.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
+    report = lint(target, **options)
+    if not report.ok:
+        from symalloc.report.text import render_text
+
+        raise AssertionError(f"memory faults:\n\n{render_text(report)}")
+    return report
+
+
 def prove(constraint: ConditionLike, *, assume: ConditionLike | Sequence[ConditionLike] = ()) -> Proof:
     """Sort `constraint` ("4*m <= 16") into always-valid, always-invalid or runtime-check.
 
@@ -158,7 +174,7 @@ def diff(
     from symalloc.relax.files.requests import PlanRequest
     from symalloc.relax.passes.given_target import target_of
     from symalloc.relax.passes.plan_pass import PlannedModule
-    from symalloc.session.comparing import diff_plans, plans_in, records_of
+    from symalloc.session.planning import diff_plans, plans_in, records_of
 
     several = bind if isinstance(bind, list | tuple) else [bind]
     bindings = [require_binding("binding", each) for each in several]
@@ -229,15 +245,11 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
     """
     from symalloc.relax.read.python_object import is_exported_program
     from symalloc.relax.read.torch_program import program_bytes
-    from symalloc.session.files import write_atomically
+    from symalloc.session.files import write_file
 
     if not is_exported_program(program):
         raise UsageError(f"cannot save {type(program).__name__} objects: give a torch.export.ExportedProgram")
-    file = require_path("path", path)
-    try:
-        write_atomically(file, program_bytes(program))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    write_file(require_path("path", path), program_bytes(program))
 
 
 def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -> IRModule:

@@ -1,4 +1,4 @@
-"""`[tool.symalloc]` in pyproject.toml.
+"""`[tool.symalloc]` in pyproject.toml, and the files of a lint run; loads nothing that lints.
 
     [tool.symalloc]
     select = ["SYM1", "SYM2"]
@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import read_table
+from symalloc.relax.read.find_files import FoundFiles, find
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
@@ -80,3 +82,12 @@ def _table(file: Path) -> dict[str, Any] | None:
     if found is not None and not isinstance(found, dict):
         raise UsageError(f"{file}: tool.symalloc is not a table")
     return found
+
+
+def found_files(options: LintOptions, paths: Sequence[str]) -> FoundFiles:
+    """Find the files that `paths` name, less those excluded; raises UsageError where nothing is left."""
+    found = find(paths, trust=options.trust, strict=options.strict)
+    kept = tuple(file for file in found.files if not options.excludes(str(file)))
+    if found.files and not kept:
+        raise UsageError(f"all {len(found.files)} files are excluded by {', '.join(options.exclude)}")
+    return replace(found, files=kept)

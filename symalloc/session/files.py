@@ -8,9 +8,12 @@ import os
 import stat
 import tempfile
 import tokenize
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from symalloc.errors import UsageError
 
 _SPECIAL = (("dev",), ("proc",))  # folders of what only looks like files
 
@@ -42,6 +45,30 @@ def source_bytes(text: str) -> bytes:
     except SyntaxError:  # whoever reads it says what is wrong with its declaration
         encoding = "utf-8"
     return text.encode(encoding, errors="replace")
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise UsageError, which begins with `what` ("cannot write x"), where the system refuses something."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{what}: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises UsageError."""
+    try:
+        with explained(f"cannot read {path}"):
+            return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, see `write_atomically`; raises UsageError."""
+    with explained(f"cannot write {path}"):
+        write_atomically(path, data)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -44,7 +43,6 @@ _TAG = (
 )
 _ANYTHING = {"trust", "jobs", "exclude", "baseline", "cache"}  # options that no finding depends on
 _PACKAGES = ("symalloc", "apache-tvm", "apache-tvm-ffi", "z3-solver", "onnx", "torch")
-_HOUR = 3600.0  # seconds
 _LOG = logging.getLogger("symalloc")
 _NAMED_ELSEWHERE = b"location"  # in an ONNX model whose tensors lie in other files
 
@@ -122,20 +120,18 @@ class LintCache:
             _LOG.debug("nothing is kept in %s: %s", self._folder, error)
 
     def trim(self) -> None:
-        """Remove the entries that were used longest ago, where there are too many bytes, and what is left of
-        processes that were killed while they wrote.
+        """Remove the entries that were used longest ago, where there are too many bytes.
+
+        What a process left behind that was killed while it wrote counts as an entry.
         """
         if not self._wrote:
             return
         with suppress(OSError):
-            for path in _left_behind(self._folder):
-                path.unlink(missing_ok=True)
             entries = sorted(_entries(self._folder), key=lambda found: found[1].st_mtime_ns)
             left = sum(status.st_size for _, status in entries)
-            if left <= MOST_BYTES:
-                return
+            least = MOST_BYTES * _KEPT if left > MOST_BYTES else left
             for path, status in entries:
-                if left <= MOST_BYTES * _KEPT:
+                if left <= least:
                     break
                 with suppress(OSError):
                     path.unlink()
@@ -227,17 +223,9 @@ def _package_files() -> Iterator[Path]:
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in folder.glob("*.json"):
+    for path in (*folder.glob("*.json"), *folder.glob(".*.json.*")):
         with suppress(FileNotFoundError):
             yield path, path.lstat()
-
-
-def _left_behind(folder: Path) -> Iterator[Path]:
-    """The files that whoever began them an hour ago will not end any more."""
-    for path in folder.glob(".*.json.*"):
-        with suppress(FileNotFoundError):
-            if path.lstat().st_mtime < time.time() - _HOUR:
-                yield path
 
 
 def _read(file: Path) -> bytes | None:

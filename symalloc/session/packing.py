@@ -21,6 +21,7 @@ from symalloc.planner.packing.packing_problem import (
 )
 from symalloc.planner.planner_options import EffortName
 from symalloc.planner.stack import SearchBudget
+from symalloc.session.files import explained, read_text
 
 
 def pack(
@@ -52,18 +53,14 @@ def pack(
     except PlanRefusedError as error:
         raise SymallocError(f"{known.source}: {error}") from None
     if folder is not None and packing.certificate is not None:
-        _write(folder, packing.certificate)
+        with explained(f"cannot write the certificate to {folder}"):
+            write_certificate(folder, packing.certificate)
     return packing
 
 
 def read_problem(path: Path) -> PackingProblem:
     """Return the problem in a file: CSV where its name ends in .csv, JSON otherwise.  Raises UsageError."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8 text") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    text = read_text(path)
     read = read_csv if path.suffix.lower() == ".csv" else read_json
     try:
         return replace(read(text, path.stem), source=str(path))
@@ -82,10 +79,3 @@ def _known(problem: PackingProblem | Mapping[str, Any] | str | Path) -> PackingP
         return problem_of(problem)
     except ProblemError as error:
         raise UsageError(str(error)) from None
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    try:
-        write_certificate(folder, files)
-    except OSError as error:
-        raise UsageError(f"cannot write the certificate to {folder}: {error.strerror}") from None

@@ -1,10 +1,9 @@
-"""Plan and run modules in files, in a process of their own, for `symalloc plan` and `symalloc run`."""
+"""Plan and run modules in files, each in a process of its own, and compare the plans of two."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +15,9 @@ from symalloc.linter.linter import Linter
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.runs import RunReport
+from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
+from symalloc.planner.plan_diff.compare_plans import PlanDiff, compare_plans
+from symalloc.planner.plan_diff.plan_record import FunctionRecord
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
@@ -23,7 +25,8 @@ from symalloc.relax.files.parameter_symbols import require_values, written_symbo
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
-from symalloc.session.files import write_atomically
+from symalloc.report.plan_json import is_plan_report, plans_as_json, read_plan
+from symalloc.session.files import explained, write_file
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -58,10 +61,9 @@ class Planned:
         Raises UsageError where that fails.
         """
         if output is not None:
-            with _errors_as_usage(str(output)):
-                write_atomically(output, self.text.encode())
+            write_file(output, self.text.encode())
         if certificate is not None and self.certificate is not None:
-            with _errors_as_usage(f"certificates to {certificate}"):
+            with explained(f"cannot write certificates to {certificate}"):
                 write_certificate(certificate, self.certificate)
 
 
@@ -175,10 +177,57 @@ def _linted(found: PlannedFile, path: Path) -> tuple[Report, Report]:
     return planned if planned.ok else report(found.original, found.program), planned
 
 
-@contextmanager
-def _errors_as_usage(what: str) -> Iterator[None]:
-    """Raise UsageError where `what` cannot be written."""
+# -- two plans ----------------------------------------------------------------------------------------------
+
+
+def diff_plans(
+    before: Sequence[FunctionRecord],
+    after: Sequence[FunctionRecord],
+    bindings: Sequence[Mapping[str, int]] = (),
+) -> PlanDiff:
+    """Compare two modules; raises UsageError where they have no function in common, or no binding fits."""
+    diff = compare_plans(before, after, bindings)
+    if not diff.functions:
+        names = (", ".join(f"`{one.name}`" for one in side) or "none" for side in (before, after))
+        raise UsageError("the two have no function in common: {} before, {} after".format(*names))
+    _check_bindings(bindings, (*before, *after))
+    return diff
+
+
+def _check_bindings(bindings: Sequence[Mapping[str, int]], functions: Sequence[FunctionRecord]) -> None:
+    """Raise UsageError where a binding names no symbol of the functions, or gives none all that it needs."""
+    needed: dict[str, set[str]] = {}
+    for one in functions:
+        needed.setdefault(one.name, set()).update(_formula_symbols(one))
+    told = {name for one in functions for shown in (one.bounds, *one.samples) for name in shown}
     try:
-        yield
-    except OSError as error:
-        raise UsageError(f"cannot write {what}: {error.strerror}") from None
+        check_wanted(bindings, needed, told)
+    except SampleError as error:
+        raise UsageError(str(error)) from None
+
+
+def _formula_symbols(function: FunctionRecord) -> Iterator[str]:
+    for sums in function.sums.values():
+        for size in sums or ():
+            yield from size.symbols
+
+
+def plans_in(request: PlanRequest, options: PlanOptions) -> tuple[FunctionRecord, ...]:
+    """Return the plans that a file holds as JSON of `symalloc plan`, or those of the module in it.
+
+    Raises UsageError and RunError.
+    """
+    data = request.data
+    if data is None and request.path.suffix == ".json" and request.path.is_file():
+        with explained(f"cannot read {request.path}"):
+            data = request.path.read_bytes()
+    if data is not None and is_plan_report(data):
+        return read_plan(str(request.path), data)
+    return records_of(planned_file(request, options=replace(options, certificate=None)).reports)
+
+
+def records_of(reports: Any) -> tuple[FunctionRecord, ...]:
+    """Return the plans of some reports, as their JSON tells them."""
+    if not reports:
+        raise RunError("the module has no function to be planned")
+    return read_plan("the plan", plans_as_json(reports))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from lsprotocol.types import Position, Range
 
-from symalloc.editor.text_positions import PositionEncoding, TextPosition, TextPositions
+from symalloc.editor.text_positions import PositionEncoding, TextPositions
 from symalloc.program.span import Span
 
 TEXT = "x = 1\n\té = '🧮🧮' # ∀n\r\nlast 🧮\rend\x0c of\u2028it"
@@ -19,21 +20,22 @@ def test_each_place_has_the_units_in_front_of_it_and_leads_back(encoding: Positi
         for column in range(1, len(line) + 2):
             units = len(line[: column - 1].encode(codec[0])) // codec[1]
             position = positions.position(number, column)
-            assert position == (number - 1, units)
+            assert position == Position(number - 1, units)
             assert positions.place(position) == (number, column)
 
 
 def test_a_position_inside_of_a_character_is_in_front_of_it() -> None:
-    assert TextPositions("a🧮b").place(TextPosition(0, 2)) == (1, 2)
+    assert TextPositions("a🧮b").place(Position(0, 2)) == (1, 2)
 
 
 def test_what_is_behind_an_end_is_at_that_end() -> None:
     positions = TextPositions("ab\nc🧮")
-    assert positions.position(1, 9) == (0, 2)
-    assert positions.position(7, 1) == (1, 3)
-    assert positions.place(TextPosition(0, 9)) == (1, 3)
-    assert positions.place(TextPosition(9, 0)) == (2, 3)
+    assert positions.position(1, 9) == Position(0, 2)
+    assert positions.position(7, 1) == Position(1, 3)
+    assert positions.place(Position(0, 9)) == (1, 3)
+    assert positions.place(Position(9, 0)) == (2, 3)
 
 
 def test_the_range_of_a_span_that_ends_in_front_of_the_line_behind_the_text() -> None:
-    assert TextPositions("ab\ncd").range_of(Span("", 2, 1, 3, 1)) == ((1, 0), (1, 2))
+    found = TextPositions("ab\ncd").range_of(Span("", 2, 1, 3, 1))
+    assert found == Range(Position(1, 0), Position(1, 2))

@@ -309,19 +309,6 @@ def test_an_entry_under_the_name_of_another_is_ignored(
     assert _cache(tmp_path).get(model) == linted[-1]
 
 
-def test_what_a_killed_writer_left_behind_goes(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
-    cache = _cache(tmp_path)
-    cache.put(model, linted[-1])
-    old, young = (tmp_path / "cache" / f".{name}.json.x" for name in ("old", "young"))
-    old.write_bytes(b"{")
-    young.write_bytes(b"{")
-    os.utime(old, (1, 1))
-    cache.trim()
-    assert not old.exists()
-    assert young.exists(), "it may be written just now"
-    assert _cache(tmp_path).has(model)
-
-
 def test_another_library_of_tvm_counts(
     model: Path, tmp_path: Path, linted: list[LintedFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
