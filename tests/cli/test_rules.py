@@ -66,4 +66,4 @@ def test_a_faulty_folder_of_rules_is_told_about(run: Run, tmp_path: Path) -> Non
 def test_the_schema_of_a_document_is_printed(run: Run) -> None:
     assert run("schema", "plan") == (0, schema_text("plan"), "")
     status, _, err = run("schema", "plans")
-    assert status == 2 and "'plans' is not one of" in err
+    assert status == 2 and "document is 'plans'; it must be one of" in err
