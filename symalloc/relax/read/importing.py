@@ -9,7 +9,7 @@ import keyword
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,7 @@ _RESERVED = frozenset(
     {"I", "R", "T", "Max", "Min", "Module", "ceildiv", "cls", "max", "metadata", "min", "round_up", "tvm"}
 )
 _WORDS = {"+": "_plus_", "-": "_minus_", "*": "_times_", "/": "_over_"}
+_NAMED = 3  # operators that one message names
 _OPERATORS = re.compile(r"//|[-+*/]")
 
 
@@ -58,6 +59,14 @@ def refusal(place: str) -> Iterator[None]:
         reason = text if " " in text else f"{kind} {text}"
         reason = f"TVM's importer fails ({kind})" if text == kind else reason
         raise ImportRefusedError(f"{place}: {reason}") from error
+
+
+def require_known(importer: str, unknown: Iterable[str]) -> None:
+    """Raise ImportRefusedError where there are operators that TVM's importer has no converter for."""
+    names = list(unknown)
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise ImportRefusedError(f"TVM's {importer} does not know {', '.join(names[:_NAMED])}{more}")
 
 
 # -- dimensions: from what the author of a model wrote to TVM's variables ------------------------------------

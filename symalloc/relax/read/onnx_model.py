@@ -20,6 +20,7 @@ from symalloc.relax.read.importing import (
     quietly,
     refusal,
     require_extra,
+    require_known,
     size_of,
 )
 from symalloc.relax.source_spans import place_span
@@ -32,7 +33,6 @@ _UNKNOWN = frozenset({"", "?", "None", "-1"})
 # the domains whose operators TVM's importer knows by name
 _DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
 _LEAST_IR = 3
-_NAMED = 3  # operators that one message names
 
 
 def load_onnx(path: Path, data: bytes) -> Node:
@@ -153,10 +153,7 @@ def _require_known(graph: onnx.GraphProto, known: frozenset[str]) -> None:
         if node.op_type not in known or node.domain not in _DOMAINS:
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
             unknown.setdefault(name, _described(name, node))
-    if unknown:
-        named = ", ".join(list(unknown.values())[:_NAMED])
-        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ImportRefusedError(f"TVM's ONNX importer does not know {named}{more}")
+    require_known("ONNX importer", unknown.values())
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import json
+import math
+import os
 import re
+import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import msgspec
 from tvm import relax, tirx
@@ -24,22 +31,17 @@ from symalloc.relax.read.importing import (
     quietly,
     refusal,
     require_extra,
+    require_known,
     size_of,
 )
+from symalloc.relax.read.script_file import expression_of
 from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-import ast
-import os
-import zipfile
-import zlib
-from contextlib import contextmanager
-from unittest import mock
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_NAMED = 3  # operators that one message names
 DIMENSIONS = "symalloc.dims"
 """The file in an archive that holds the author's names: by input, for each axis a name or null, as JSON."""
 
@@ -136,7 +138,11 @@ def _importer(names: Mapping[str, str]) -> Any:
             """TVM's importer makes one without places."""
 
         def _check_unsupported_func_type(self, nodes: Sequence[Any]) -> None:
-            _require_known(nodes, self.convert_map)
+            unknown: dict[str, str] = {}
+            for node in nodes:
+                if node.op == "call_function" and node.target.__name__ not in self.convert_map:
+                    unknown.setdefault(str(node.target), _described(node))
+            require_known("importer", unknown.values())
 
         def create_input_vars(self, exported_program: ExportedProgram) -> Any:
             return _Inputs(exported_program, names, self._convert_data_type).variables()
@@ -157,45 +163,29 @@ def _span(node: Any) -> Node | None:
 
     None for a node in a branch of torch.cond, of which torch keeps neither: it comes from where that does.
     """
-    path, (file, line) = _module_path(node), _source_line(node)
+    path, file, line = _origin(node)
     return place_span(path, file, line) if path or file else None
-
-
-def _require_known(nodes: Sequence[Any], known: Mapping[str, object]) -> None:
-    """Raise ImportRefusedError for operators that TVM's importer has no converter for."""
-    called = (node for node in nodes if node.op == "call_function")
-    unknown: dict[str, Any] = {}
-    for node in called:
-        if node.target.__name__ not in known:
-            unknown.setdefault(str(node.target), node)
-    if unknown:
-        named = ", ".join(_described(node) for node in list(unknown.values())[:_NAMED])
-        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ImportRefusedError(f"TVM's importer does not know {named}{more}")
 
 
 def _described(node: Any) -> str:
     """`operator aten.foo.default (node `foo`, module `layers.0`, model.py:12)`."""
-    path, (file, line) = _module_path(node), _source_line(node)
+    path, file, line = _origin(node)
     places = [f"node `{node.name}`"]
     places += [f"module `{path}`"] if path else []
     places += [f"{file}:{line}"] if file else []
     return f"operator {node.target} ({', '.join(places)})"
 
 
-def _module_path(node: Any) -> str:
-    """The path of the innermost nn.Module that a node was traced in; "" in the outermost."""
+def _origin(node: Any) -> tuple[str, str, int]:
+    """The path of the innermost nn.Module that a node was traced in, and the file and the line, outside of
+    torch where it can be; "" and 0 for none.
+    """
     inner = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
-    return str(inner[-1]) if inner else ""
-
-
-def _source_line(node: Any) -> tuple[str, int]:
-    """The file and the line that a node was traced at, outside of torch where it can be; ("", 0) for none."""
     traced = _FRAME.findall(node.meta.get("stack_trace") or "")
     frames = [frame for frame in traced if not frame[0].startswith("<")]  # code that torch has made
     own = [frame for frame in frames if "/torch/" not in frame[0]]
     file, line = (own or frames or [("", 0)])[-1]
-    return file, int(line)
+    return str(inner[-1]) if inner else "", file, int(line)
 
 
 # -- inputs and their dimensions -----------------------------------------------------------------------------
@@ -264,9 +254,12 @@ class _Inputs:
         weights, inputs = OrderedDict[str, Node](), OrderedDict[str, Node]()
         specs = self.program.graph_signature.input_specs
         given = [s for s in specs if s.kind is InputKind.USER_INPUT]
-        tensors = {
-            s.arg.name: self._tensor(s.arg.name) for s in given if not isinstance(s.arg, ConstantArgument)
-        }
+        known = dict(_input_tensors(self.program))
+        tensors: dict[str, Any] = {}
+        for name in (s.arg.name for s in given if not isinstance(s.arg, ConstantArgument)):
+            if name not in known:
+                raise ImportRefusedError(f"the input `{name}` is no tensor; TVM imports tensors only")
+            tensors[name] = known[name]
         self._name_symbols(tensors)
         for name, tensor in tensors.items():
             inputs[name] = self._variable(name, [self._extent(each) for each in tensor.shape], tensor)
@@ -278,14 +271,6 @@ class _Inputs:
 
     def _variable(self, name: str, shape: Sequence[Node | int], tensor: Any) -> Node:
         return relax.Var(name, relax.TensorType(shape, self.data_type(tensor.dtype)))
-
-    def _tensor(self, name: str) -> Any:
-        import torch
-
-        for node in self.program.graph.find_nodes(op="placeholder"):
-            if node.name == name and isinstance(node.meta.get("val"), torch.Tensor):
-                return node.meta["val"]
-        raise ImportRefusedError(f"the input `{name}` is no tensor; TVM imports tensors only")
 
     def _held(self, spec: Any) -> Any:
         target, program = spec.target, self.program
@@ -318,8 +303,6 @@ class _Inputs:
         return self.symbols[written] if written in self.symbols else size_of(written, self.symbols)
 
     def _ranges(self) -> Iterator[tuple[str, tuple[int, int | None]]]:
-        import math
-
         for symbol, values in self.program.range_constraints.items():
             variable = self.symbols.get(str(symbol))
             if variable is None:
@@ -334,7 +317,7 @@ _TARGET = re.compile(
     r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|_operator\.(?!attrgetter|itemgetter|methodcaller|call)\w+"
 )
 _SIZE_NODES = (
-    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Call, ast.Load),
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Call, ast.Load),
     *(ast.keyword, ast.operator, ast.unaryop, ast.cmpop),
 )
 _FUNCTION = re.compile(
@@ -426,25 +409,16 @@ def _check_texts(found: dict[str, object]) -> None:
 
 def _is_size(text: str) -> bool:
     """Return whether `text` is arithmetic on names and numbers; torch evaluates it as Python."""
-    try:
-        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return all(_is_size_node(node) for node in nodes)
+    inside = expression_of(text)
+    return inside is not None and all(map(_is_size_node, ast.walk(inside)))
 
 
 def _is_size_node(node: ast.AST) -> bool:
     match node:
+        case ast.Constant(value=str() as word):
+            return _WORD.fullmatch(word) is not None
         case ast.Constant(value=value):
-            return isinstance(value, int | float) or (
-                isinstance(value, str) and _WORD.fullmatch(value) is not None
-            )
-        case ast.Call(func=ast.Name(id=name)):
-            return _FUNCTION.fullmatch(name) is not None
-        case ast.Call():
-            return False
+            return isinstance(value, int | float)
+        case ast.Call(func=func):
+            return isinstance(func, ast.Name) and _FUNCTION.fullmatch(func.id) is not None
     return isinstance(node, _SIZE_NODES)
-
-
-def _is_word(text: str) -> bool:
-    return _WORD.fullmatch(text) is not None
