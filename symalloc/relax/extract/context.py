@@ -359,12 +359,6 @@ class Context:
         except NotASizeError:
             return ir.Scalar(None)
 
-    def _shape(self, node: Node) -> ir.Operand:
-        return ir.ShapeValue(self.types.shape(node))
-
-    def _tuple_literal(self, node: Node) -> ir.Operand:
-        return ir.TupleValue(self.operands(elements(node.fields)))
-
     def _constant(self, node: Node) -> ir.Operand:
         handle = node.__chandle__()
         found = self._constants.get(handle)
@@ -493,8 +487,8 @@ def _small_integers(value: Node, type_: TensorType) -> tuple[int, ...] | None:
 
 
 _OPERANDS: Mapping[type, Callable[[Context, Node], ir.Operand]] = {
-    relax.ShapeExpr: Context._shape,
-    tvm.ir.Tuple: Context._tuple_literal,
+    relax.ShapeExpr: lambda self, node: ir.ShapeValue(self.types.shape(node)),
+    tvm.ir.Tuple: lambda self, node: ir.TupleValue(self.operands(elements(node.fields))),
     tvm.ir.GenericConst: Context._constant,
     tvm.ir.StringImm: lambda _, node: ir.TextLiteral(str(node.value)),
     tvm.ir.GlobalVar: lambda _, node: ir.FunctionRef(node.name_hint),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
-from typing import NamedTuple
 
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
@@ -56,41 +55,27 @@ class BufferAccesses:
         """Return whether the body only loads and stores the buffer, and passes no element to a call."""
         return key not in self.passed and self.only_accessed(key)
 
-    # callbacks of the walk
-
-    def load(self, node: Node) -> None:
-        self.loads[node.source.__chandle__()] += 1
-
-    def store(self, node: Node) -> None:
-        self.stores[node.buffer.__chandle__()] += 1
-
-    def mention(self, node: Node) -> None:
-        self.mentions[node.__chandle__()] += 1
-
     def block(self, node: Node) -> None:
         """The regions that a block declares are no accesses; its body holds those."""
-        for region in (*elements(node.reads), *elements(node.writes)):
-            self.declared[region.source.__chandle__()] += 1
-        for buffer in elements(node.alloc_buffers):
-            self.declared[buffer.__chandle__()] += 1
-
-    def allocate(self, node: Node) -> None:
-        self.declared[node.buffer.__chandle__()] += 1
+        regions = (region.source for region in (*elements(node.reads), *elements(node.writes)))
+        _count(self.declared, *regions, *elements(node.alloc_buffers))
 
     def call(self, node: Node) -> None:
         """The address of an element lets the callee do anything to the buffer."""
         name = getattr(node.op, "name", None)
-        if name in _PURE:
-            return
-        self.leaves_early |= name in LEAVING
-        loads = {a.source.__chandle__() for a in elements(node.args) if type(a) is ir.TensorLoad}
-        self.passed |= loads
-        if name == "tirx.address_of":
-            self.exposed |= loads
+        if name not in _PURE:
+            self.leaves_early |= name in LEAVING
+            loads = {a.source.__chandle__() for a in elements(node.args) if type(a) is ir.TensorLoad}
+            self.passed |= loads
+            self.exposed |= loads if name == "tirx.address_of" else set()
 
     def leave(self, node: Node) -> None:
         """A return, a break, a loop that goes on as long as it likes."""
         self.leaves_early = True
+
+
+def _count(counter: Counter[int], *nodes: Node) -> None:
+    counter.update([node.__chandle__() for node in nodes])
 
 
 @lru_cache(maxsize=1024)
@@ -99,12 +84,12 @@ def buffer_accesses(body: Node) -> BufferAccesses:
     found = BufferAccesses()
     visit(
         body,
-        (ir.TensorLoad, found.load),
-        (tirx.BufferStore, found.store),
+        (ir.TensorLoad, lambda load: _count(found.loads, load.source)),
+        (tirx.BufferStore, lambda store: _count(found.stores, store.buffer)),
         (s_tir.SBlock, found.block),
-        (tirx.AllocBuffer, found.allocate),
+        (tirx.AllocBuffer, lambda node: _count(found.declared, node.buffer)),
         (ir.Call, found.call),
-        (ir.Var, found.mention),
+        (ir.Var, lambda var: _count(found.mentions, var)),
         *((statement, found.leave) for statement in (tirx.Return, tirx.Break, tirx.Continue, tirx.While)),
     )
     return found
@@ -115,67 +100,37 @@ _PLAIN_LOOPS = frozenset(
 )
 
 
-class Nest(NamedTuple):
-    """Statements and the loops around them.
+def _covered(statement: Node, extents: Mapping[int, Node], axes: Mapping[int, Node]) -> Iterator[int]:
+    """The addresses of the buffers that a statement stores to at every index under nothing but loops from 0
+    on, provided that nothing leaves a loop early.
 
-    `extents` holds the extent of each loop by the address of its variable; `axes` what a block's axis
-    stands for, by its address: a loop variable or a constant.
+    `extents` holds the extent of each loop around it by the address of its variable; `axes` what a block's
+    axis stands for, by its address: a loop variable or a constant.
     """
-
-    statement: Node
-    extents: dict[int, Node]
-    axes: dict[int, Node]
-
-
-def covered(body: Node) -> set[int]:
-    """The addresses of the buffers that `body` stores to at every index, provided that nothing leaves a
-    loop early.
-    """
-    return {nest.statement.buffer.__chandle__() for nest in stores(body) if _is_full(nest)}
-
-
-def stores(body: Node) -> Iterator[Nest]:
-    """The stores of `body` that stand under nothing but loops from 0 on."""
-    pending = [Nest(body, {}, {})]
-    while pending:
-        nest = pending.pop()
-        if type(nest.statement) is tirx.BufferStore:
-            yield nest
-        else:
-            pending += _inner(nest)
-
-
-def _inner(nest: Nest) -> list[Nest]:
-    """The statements inside that are run without a condition."""
-    statement, extents, axes = nest
     match statement:
+        case tirx.BufferStore() if _is_full(statement, dict(extents), axes):
+            yield statement.buffer.__chandle__()
         case tirx.SeqStmt():
-            return [Nest(inner, extents, axes) for inner in elements(statement.seq)]
-        case tirx.For() if _is_plain(statement):
-            around = extents | {statement.loop_var.__chandle__(): statement.extent}
-            return [Nest(statement.body, around, axes)]
+            for inner in elements(statement.seq):
+                yield from _covered(inner, extents, axes)
+        case tirx.For(step=None) if statement.kind in _PLAIN_LOOPS and constant_extent(statement.min) == 0:
+            around = {**extents, statement.loop_var.__chandle__(): statement.extent}
+            yield from _covered(statement.body, around, axes)
         case s_tir.SBlockRealize() if constant_extent(statement.predicate) == 1:
             block = statement.block
             bound = zip(elements(block.iter_vars), elements(statement.iter_values), strict=True)
             known = {axis.var.__chandle__(): _resolved(value, axes) for axis, value in bound}
-            return [Nest(block.body, extents, axes | known)]
-    return []
+            yield from _covered(block.body, extents, {**axes, **known})
 
 
-def _is_plain(loop: Node) -> bool:
-    return constant_extent(loop.min) == 0 and loop.step is None and loop.kind in _PLAIN_LOOPS
-
-
-def _is_full(nest: Nest) -> bool:
+def _is_full(store: Node, unused: dict[int, Node], axes: Mapping[int, Node]) -> bool:
     """Return whether the loops around a store run through all of its buffer, and any other loop runs."""
-    store = nest.statement
     kind = store.buffer.ty
     indices, shape = elements(store.indices), elements(kind.shape)
     if len(kind.strides) or len(indices) != len(shape):
         return False
-    unused = dict(nest.extents)
     for index, extent in zip(indices, shape, strict=True):
-        place = _resolved(index, nest.axes)
+        place = _resolved(index, axes)
         if constant_extent(place) == 0 and constant_extent(extent) == 1:
             continue
         looped = unused.pop(place.__chandle__(), None) if type(place) is ir.Var else None
@@ -184,7 +139,7 @@ def _is_full(nest: Nest) -> bool:
     return all((constant_extent(extent) or 0) >= 1 for extent in unused.values())
 
 
-def _resolved(value: Node, axes: dict[int, Node]) -> Node:
+def _resolved(value: Node, axes: Mapping[int, Node]) -> Node:
     return axes.get(value.__chandle__(), value) if type(value) is ir.Var else value
 
 
@@ -205,7 +160,7 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
     for param in params:
         _define(param, symbols)
     accesses = buffer_accesses(body)
-    in_full = covered(body) if accesses.stores and not accesses.leaves_early else set[int]()
+    in_full = set() if accesses.leaves_early else set(_covered(body, {}, {}))
     parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
     asserts = tuple(_asserted(body, form))
     found = cache(partial(kernel_accesses, body, params, symbols, accesses.is_private))
@@ -229,10 +184,8 @@ def _negates(body: Node, params: Sequence[Node]) -> tuple[int, int] | None:
         body = body.block.body
     if type(body) is not tirx.BufferStore or type(body.value) is not prim.Not:
         return None
-    if type(body.value.a) is not ir.TensorLoad:
-        return None
-    loaded, stored = body.value.a.source, body.buffer
-    found = [n for buffer in (loaded, stored) for n, p in enumerate(params) if buffer.same_as(p)]
+    loaded = body.value.a.source if type(body.value.a) is ir.TensorLoad else body.value.a
+    found = [n for buffer in (loaded, body.buffer) for n, p in enumerate(params) if buffer.same_as(p)]
     return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
 
 
