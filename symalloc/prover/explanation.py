@@ -36,7 +36,6 @@ from symalloc.size.condition import (
 from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Atom, Expr, FloorDiv, Symbol, mod, symbol
 
-MAX_SPANS = 3
 MAX_LENGTH = 120
 SMALL = Budget(z3_steps=0, cases=24, work=30_000)
 
@@ -117,32 +116,42 @@ def _reduced(condition: Condition, domain: NormalizedDomain, *, false: bool) -> 
 
 
 def _from_solutions(exact: SolutionSet, domain: NormalizedDomain) -> Condition | None:
-    """The solution set as bounds, values or a remainder of the domain's symbol."""
+    """The solution set as a bound, a range, all but a range, or a remainder of the domain's symbol."""
     subject = _subject(exact.name, domain)
     if subject is None:
         return None
     name, scale, offset = subject
-    inside = _spans(exact.inside, exact.step)
-    outside = _spans(exact.outside, exact.step)
     if scale == 1 and offset == 0 and exact.step > 1:
         remainder = _as_remainder(exact)
         if remainder is not None:
             return remainder
-    blocks = _blocks(inside, outside)
-    if blocks is None or len(blocks) > MAX_SPANS:
-        return None
+    least, greatest = _ends(exact.inside, exact.step)
+    first, last = _ends(exact.outside, exact.step)
     value = symbol(name)
-    if (
-        len(outside) == 1
-        and outside[0][0] == outside[0][1]
-        and blocks[0][0] is None
-        and blocks[-1][1] is None
-    ):
-        return ne(value, scale * outside[0][0] + offset)
-    return disjunction(
-        _between(value, None if a is None else scale * a + offset, None if b is None else scale * b + offset)
-        for a, b in blocks
-    )
+
+    def at_least(bound: int) -> Condition:
+        return ge(value, scale * bound + offset)
+
+    def at_most(bound: int) -> Condition:
+        return le(value, scale * bound + offset)
+
+    if greatest < first:
+        return at_most(greatest)
+    if last < least:
+        return at_least(least)
+    if first < least and greatest < last:
+        within = conjunction((at_least(least), at_most(greatest)))
+        return eq(value, scale * least + offset) if least == greatest else within
+    if least < first and last < greatest:
+        around = disjunction((at_most(first - 1), at_least(last + 1)))
+        return ne(value, scale * first + offset) if first == last else around
+    return None
+
+
+def _ends(classes: tuple[tuple[int, Intervals], ...], step: int) -> tuple[int, int]:
+    """The least and the greatest of the values in `classes`, of which there are some."""
+    ends = [step * end + residue for residue, spans in classes for span in spans for end in span]
+    return min(ends), max(ends)
 
 
 def _subject(name: str, domain: NormalizedDomain) -> tuple[str, int, int] | None:
@@ -158,48 +167,6 @@ def _subject(name: str, domain: NormalizedDomain) -> tuple[str, int, int] | None
             if scale > 0 and monomial[0][1] == 1:
                 return original, scale, value.terms.get((), 0)
     return None
-
-
-def _spans(classes: tuple[tuple[int, Intervals], ...], step: int) -> list[tuple[int, int, int]]:
-    """`(first, last, stride)` in terms of the symbol itself."""
-    return sorted((step * a + r, step * b + r, step) for r, spans in classes for a, b in spans)
-
-
-def _blocks(
-    inside: list[tuple[int, int, int]], outside: list[tuple[int, int, int]]
-) -> list[tuple[int | None, int | None]] | None:
-    """Ranges that cover `inside` and no point of `outside`; open ends where nothing lies outside.  None if
-    there are many.
-    """
-    blocks: list[tuple[int, int]] = []
-    for first, last, _ in inside:
-        if blocks and not _meets(outside, blocks[-1][0], max(last, blocks[-1][1])):
-            blocks[-1] = (blocks[-1][0], max(last, blocks[-1][1]))
-        else:
-            blocks.append((first, last))
-    if len(blocks) > MAX_SPANS or any(_meets(outside, a, b) for a, b in blocks):
-        return None
-    least = min(first for first, _, _ in outside)
-    greatest = max(last for _, last, _ in outside)
-    return [(None if a < least else a, None if b > greatest else b) for a, b in blocks]
-
-
-def _meets(spans: list[tuple[int, int, int]], low: int, high: int) -> bool:
-    """True if a point of `spans` lies in [low, high]."""
-    for first, last, stride in spans:
-        start = first + max(0, -((first - low) // stride)) * stride
-        if start <= min(last, high):
-            return True
-    return False
-
-
-def _between(value: Expr, least: int | None, greatest: int | None) -> Condition:
-    if least is not None and least == greatest:
-        return eq(value, least)
-    parts = [] if least is None else [ge(value, least)]
-    if greatest is not None:
-        parts.append(le(value, greatest))
-    return conjunction(parts)
 
 
 def _as_remainder(exact: SolutionSet) -> Condition | None:
