@@ -16,7 +16,7 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel, kernel
 from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.regions import NO_POINTEES, PointsTo, Region, Target
+from symalloc.analysis.regions import Region, Target
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.comparisons import argument_name
 from symalloc.linter.sites.site import (
@@ -65,9 +65,6 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
     calls: Sequence[tuple[int, ir.CallKernel | ir.CallTIR]]
     calls = context.analysis.cfg.of_type(ir.CallKernel, ir.CallTIR)
     for point, call in calls:
-        operands = _operands(call)
-        if not operands or _plainly_distinct(context.points_to, operands):
-            continue
         kernel = context.program.kernels.get(call.kernel)
         if kernel is None:
             continue
@@ -80,29 +77,6 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
             if not _plainly_apart(first.region, second.region):
                 path = context.paths.at[point] | first.target.path | second.target.path
                 yield point, _site(context, _Pair(call, point, first, second, path))
-
-
-def _operands(call: ir.CallKernel | ir.CallTIR) -> Sequence[ir.Operand]:
-    """The operands of a kernel that writes some of them; none of any other."""
-    if isinstance(call, ir.CallKernel):
-        return call.arguments
-    return call.inputs if any(i is not None for i in call.inplace) else ()
-
-
-def _plainly_distinct(points_to: PointsTo, operands: Sequence[ir.Operand]) -> bool:
-    """True if each operand is one thing, and no two lie in one root."""
-    roots: set[int] = set()
-    for operand in operands:
-        if type(operand) is not ir.Var:
-            continue
-        value = points_to.values.get(operand, NO_POINTEES)
-        if value is NO_POINTEES:
-            continue
-        region = points_to.only_region(value)
-        if region is None or region.root in roots:
-            return False
-        roots.add(region.root)
-    return True
 
 
 def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Sequence[_Handed]:
