@@ -9,8 +9,7 @@ from typing import NamedTuple
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.sets import members
-from symalloc.linter.diagnostic import Diagnostic
-from symalloc.linter.user_script import UserScript, parse_user_script
+from symalloc.linter.diagnostic import Diagnostic, UserScript, parse_user_script
 from symalloc.program.ir import AllocStorage, AllocTensor, Function, Instruction, Program, Var
 from symalloc.program.operands import instructions_of
 from symalloc.program.reading import AS_IS

@@ -25,9 +25,8 @@ from symalloc.editor.hovers import hover_text
 from symalloc.editor.server_options import ServerOptions, read_options
 from symalloc.editor.text_positions import TextPositions
 from symalloc.errors import UsageError
-from symalloc.linter.diagnostic import Diagnostic, Fix, Severity
+from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, parse_user_script
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
-from symalloc.linter.user_script import parse_user_script
 from symalloc.program.span import Span
 from symalloc.report.formats import body_of
 from symalloc.rulebook.book import Rulebook

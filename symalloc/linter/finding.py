@@ -141,7 +141,7 @@ class Finding:
             module=self.context.program.name,
             function=self.context.function.name,
             span=site.where,
-            label=_rendered(rule, rule.label, values) or "",
+            label=rule.render_label(values),
             labels=self._labels(values),
             path=self.context.paths.text(self.site.path),
             counterexample=self.counterexample,
@@ -185,7 +185,9 @@ class Finding:
         try:
             return self.rule.render_message(values, never_holds=never)
         except MissingValueError:
-            names = " and ".join(f"`{n}`" for n in dict.fromkeys(_subjects(self.site)))
+            texts = self.site.texts
+            subjects = (texts[n] for n in ("tensor", "first", "second", "argument") if n in texts)
+            names = " and ".join(f"`{subject}`" for subject in dict.fromkeys(subjects))
             about = f" of {names}" if names else ""
             return f"cannot be decided: {self.rule.name}{about}"
 
@@ -213,17 +215,6 @@ class Finding:
 
 def _milder(left: Severity, right: Severity) -> Severity:
     return max(left, right, key=lambda severity: severity.rank)
-
-
-def _rendered(rule: Rule, template: str, values: Mapping[str, Value]) -> str | None:
-    try:
-        return rule.render(template, values)
-    except MissingValueError:
-        return None
-
-
-def _subjects(site: Site) -> list[str]:
-    return [site.texts[name] for name in ("tensor", "first", "second", "argument") if name in site.texts]
 
 
 _MEANING: dict[str, tuple[Callable[[int, int], bool], str]] = {  # and the comparison that holds instead

@@ -11,12 +11,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from symalloc.linter.diagnostic import Diagnostic, Fix, FixCandidate, Severity, TextEdit
+from symalloc.linter.diagnostic import (
+    Diagnostic,
+    Fix,
+    FixCandidate,
+    Severity,
+    TextEdit,
+    UserScript,
+    parse_user_script,
+)
 from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.linter.sites.storages import storages_of
-from symalloc.linter.user_script import UserScript, parse_user_script
 from symalloc.program.ir import Alias, AllocStorage, AllocTensor, Kill
 from symalloc.program.span import Source, Span
 from symalloc.size.choice import maximum

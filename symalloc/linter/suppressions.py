@@ -19,8 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, TextEdit
-from symalloc.linter.user_script import UserScript
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, TextEdit, UserScript
 from symalloc.program.span import Source, Span
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule, RuleError

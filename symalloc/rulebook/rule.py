@@ -133,6 +133,10 @@ class Rule(
         """The message; `never_holds` where no binding satisfies the rule."""
         return self.render(self.message_when_invalid if never_holds else self.message, values)
 
+    def render_label(self, values: Mapping[str, Value]) -> str:
+        """The text under the carets; empty where a name in it has no value."""
+        return next(iter(self._rendered((self.label,), values)), "")
+
     def render_help(self, values: Mapping[str, Value]) -> str | None:
         """The first alternative whose names all have a value."""
         return next(iter(self._rendered(self.help, values)), None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.linter.diagnostic import Diagnostic, Severity
+from symalloc.linter.diagnostic import Diagnostic, Severity, parse_user_script
 from symalloc.linter.fixes import apply_edits
 from symalloc.linter.suppressions import allow_finding, find_suppressions
-from symalloc.linter.user_script import parse_user_script
 from symalloc.program.span import Source, Span
 
 TEXT = '''\
