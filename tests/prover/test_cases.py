@@ -6,12 +6,9 @@ from collections.abc import Callable
 from functools import reduce
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.prover import cases
-from symalloc.prover.cases import first_choice, split_extrema
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
@@ -47,20 +44,6 @@ def deep(rng: Random, count: int) -> Expr:
         return rng.choice(made)
 
     return reduce(around, range(count), linear(rng))
-
-
-def test_what_gets_too_long_is_given_up() -> None:
-    claim = le(wide(Random(1), 40), 0)
-    split = split_extrema(claim, limit=40)
-    assert first_choice(split) is not None
-    assert len(split.key) < cases.MAX_SPLIT
-
-
-def test_less_is_split_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = le(wide(Random(1), 4), 0)
-    assert first_choice(split_extrema(claim, limit=16)) is None
-    monkeypatch.setattr(cases, "MAX_SPLIT", len(claim.key))
-    assert split_extrema(claim, limit=16) is claim
 
 
 @settings(max_examples=tries(4, nightly=400), deadline=None)

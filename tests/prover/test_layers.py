@@ -11,21 +11,19 @@ from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.cases import first_choice, split_extrema
+from symalloc.prover.cases import split_extrema
 from symalloc.prover.explanation import simplify
 from symalloc.prover.normalize import NormalizedDomain, absorb
 from symalloc.prover.query import satisfies
 from symalloc.prover.refute import (
     abstract_quotients,
     contradiction,
-    long_division,
-    negative_combination,
     refute,
 )
-from symalloc.prover.univariate import complement, nonpositive, solve, solve_exactly
+from symalloc.prover.univariate import nonpositive, solve_exactly
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import Expr
-from symalloc.size.parse import parse_condition, parse_expr
+from symalloc.size.parse import parse_condition
 from tests.prover.brute import boxes, conditions, points, polynomials, sizes
 from tests.scale import tries
 
@@ -65,12 +63,6 @@ def test_polynomial_is_at_most_zero_exactly_there(coefficients: list[int], low: 
     assert all(b[0] > a[1] + 1 for a, b in pairwise(spans))
 
 
-def test_univariate_reaches_the_end_of_int64() -> None:
-    assert solve(parse_condition("n*n <= 10**18"), 0, HUGE) == [(0, 10**9)]
-    assert solve(parse_condition("n*n != 10**18"), 0, HUGE) == [(0, 10**9 - 1), (10**9 + 1, HUGE)]
-    assert complement([(0, 5)], 0, HUGE) == [(6, HUGE)]
-
-
 @given(conditions(), boxes())
 @settings(max_examples=tries(75, 1500))
 def test_exact_solutions_are_all_and_only_those_that_hold(condition: Condition, there: Box) -> None:
@@ -91,36 +83,12 @@ def test_splitting_choices_keeps_the_meaning(condition: Condition) -> None:
         assert split.evaluate(point) is condition.evaluate(point)
 
 
-def test_choices_inside_divisions_are_split() -> None:
-    split = split_extrema(parse_condition("(max(n, m) + 3) // 4 <= min(n, 8)"), limit=8)
-    assert first_choice(split) is None
-
-
-def test_simplex_finds_a_combination() -> None:
-    # x - y - 1 >= 0 and y - x >= 0 contradict each other
-    assert negative_combination([{"x": 1, "y": -1}, {"x": -1, "y": 1}], [-1, 0], Meter(1000)) is True
-    assert negative_combination([{"x": 1, "y": -1}, {"x": -1, "y": 2}], [-1, 0], Meter(1000)) is False
-    assert negative_combination([{"x": 1}, {"x": -1}], [-1, 0], Meter(0)) is None
-
-
 @given(st.lists(conditions(polynomials()), min_size=1, max_size=3), boxes(5))
 @settings(max_examples=tries(100, 2000))
 def test_products_contradict_only_what_has_no_point(claims: list[Condition], there: Box) -> None:
     if contradiction(claims, there, Meter(20_000)):
         relations = [c for c in claims if isinstance(c, Relation)]
         assert not any(satisfies(p, relations) for p in points(there))
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ("n <= m", "n >= m + 1"),
-        ("h <= k", "4*b*s*h >= 4*b*s*k + 1"),
-        ("n >= m + 1", "n*n <= m*m + 2*m"),
-    ],
-)
-def test_products_refute(texts: tuple[str, ...]) -> None:
-    assert contradiction(map(parse_condition, texts), box(), Meter(50_000))
 
 
 @given(st.lists(conditions(), min_size=1, max_size=2), boxes(5))
@@ -167,13 +135,6 @@ def test_quotient_symbols_lose_no_point(claims: list[Condition], there: Box) -> 
         if satisfies(point, claims):
             chosen = (dict(zip(fresh, values, strict=True)) for values in product(*sides))
             assert any(satisfies(point | values, written) for values in chosen)
-
-
-def test_exact_division_of_polynomials() -> None:
-    whole, rest = long_division(parse_expr("n*m*k + 3*m*k + 1"), parse_expr("m*k"))
-    assert (whole, rest) == (parse_expr("n + 3"), parse_expr("1"))
-    assert long_division(parse_expr("n"), parse_expr("m")) == (parse_expr("0"), parse_expr("n"))
-    assert long_division(parse_expr("n*m + n"), parse_expr("m + 1"))[1] == parse_expr("0")
 
 
 @given(st.lists(conditions(), min_size=1, max_size=3), boxes(5))

@@ -11,7 +11,6 @@ from symalloc.prover.batch import BatchError, answer, proof_row, read_questions,
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
 from symalloc.prover.explanation import order
-from symalloc.prover.normalize import components, read_bound, relevant
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
 from symalloc.prover.verdict import Verdict
@@ -88,29 +87,6 @@ def test_an_unproved_counterexample_is_not_called_the_smallest() -> None:
     assert [row["smallest"] for row in rows] == [True, False]
     assert rows[0]["counterexample"] == {"k": 1, "m": 4979, "n": 4980}
     assert not constraint.evaluate(rows[1]["counterexample"])
-
-
-def test_assumptions_fall_into_components() -> None:
-    given = [parse_condition(t) for t in ("a <= b", "c <= 4", "b <= d", "e == e")]
-    groups = components(given)
-    assert {names for names, _ in groups} == {frozenset("abd"), frozenset("c")}
-    assert relevant(groups, frozenset("d"))[0] == frozenset("abd")
-
-
-@pytest.mark.parametrize(
-    ("text", "bound"),
-    [
-        ("n <= 4", ("n", None, 4)),
-        ("n > 4", ("n", 5, None)),
-        ("3*n == 12", ("n", 4, 4)),
-        ("n != 4", None),
-        ("n*n <= 4", None),
-        ("n <= m", None),
-        ("n % 4 == 0", None),
-    ],
-)
-def test_bounds_are_read_off(text: str, bound: tuple[str, int | None, int | None] | None) -> None:
-    assert read_bound(parse_condition(text)) == bound
 
 
 BATCH = [
