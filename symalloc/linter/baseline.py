@@ -31,14 +31,11 @@ def fingerprints(report: Report) -> list[str]:
     seen: Counter[tuple[str, str]] = Counter()
     found = []
     for diagnostic in report:
-        text = _text(diagnostic, report)
+        line = _line_of(diagnostic, report) or diagnostic.message
+        text = "\0".join((*diagnostic.kind, diagnostic.stage or "", line))
         seen[diagnostic.file, text] += 1
         found.append(hashlib.sha256(f"{text}\0{seen[diagnostic.file, text]}".encode()).hexdigest()[:32])
     return found
-
-
-def _text(d: Diagnostic, report: Report) -> str:
-    return "\0".join((*d.kind, d.stage or "", _line_of(d, report) or d.message))
 
 
 def _line_of(d: Diagnostic, report: Report) -> str:
@@ -166,11 +163,10 @@ def _parsed(file: Path, document: Any) -> list[KnownFinding]:
         raise UsageError(f"baseline {file}: not a file that `symalloc lint --write-baseline` wrote")
     if version != VERSION:
         raise UsageError(f"baseline {file}: version {version} is not known, only {VERSION}; write it again")
-    return [_finding(file, i, entry) for i, entry in enumerate(document["findings"], 1)]
-
-
-def _finding(file: Path, number: int, entry: Any) -> KnownFinding:
-    try:
-        return msgspec.convert(entry, KnownFinding)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"baseline {file}: finding {number} is not understood: {error}") from None
+    found: list[KnownFinding] = []
+    for number, entry in enumerate(document["findings"], 1):
+        try:
+            found.append(msgspec.convert(entry, KnownFinding))
+        except msgspec.ValidationError as error:
+            raise UsageError(f"baseline {file}: finding {number} is not understood: {error}") from None
+    return found

@@ -44,7 +44,7 @@ from symalloc.program.ir import (
     Var,
 )
 from symalloc.program.operands import extent_pairs
-from symalloc.program.types import ScalarType, TensorType, TupleType
+from symalloc.program.types import ScalarType, TensorType, TupleType, extents_of
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
@@ -275,11 +275,8 @@ def merge_callers(findings: Sequence[Finding]) -> Mapping[Finding, Finding | Non
 def _merged(same: Sequence[Finding]) -> Mapping[Finding, Finding | None]:
     first = min(same, key=_rank)
     rest = [finding for finding in same if finding.site.instruction is not first.site.instruction]
-    return {**dict.fromkeys(rest), first: replace(first, further_calls=tuple(_outermost(rest)))}
-
-
-def _outermost(findings: Iterable[Finding]) -> Iterable[ir.CallFunction]:
-    return (finding.calls[0] for finding in findings if finding.calls)
+    outermost = tuple(finding.calls[0] for finding in rest if finding.calls)
+    return {**dict.fromkeys(rest), first: replace(first, further_calls=outermost)}
 
 
 def _rank(finding: Finding) -> tuple[object, ...]:
@@ -322,7 +319,8 @@ def _caller(kernel: Kernel) -> Function:
     params = tuple(map(_param, kernel.parameters))
     nothing = TupleType(fields=())
     call = CallKernel(var=Var("_", nothing), kernel=kernel.name, arguments=params)
-    symbols = {name: Origin.DIMENSION for param in params for name in _extents(param)}
+    extents = (extent for param in params for extent in extents_of(param.type))
+    symbols = {name: Origin.DIMENSION for extent in extents for name in extent.symbols}
     scalars = {p.name: Origin.SCALAR for p in kernel.parameters if isinstance(p, KernelScalar)}
     return Function(
         name=kernel.name,
@@ -337,11 +335,6 @@ def _param(parameter: KernelBuffer | KernelScalar) -> Var:
     if isinstance(parameter, KernelScalar):
         return Var(parameter.name, ScalarType(value=symbol(parameter.name), dtype=None))
     return Var(parameter.name, TensorType(shape=parameter.shape, dtype=parameter.dtype))
-
-
-def _extents(param: Var) -> Iterator[str]:
-    if isinstance(param.type, TensorType):
-        yield from (name for extent in param.type.shape or () for name in extent.symbols)
 
 
 def check(

@@ -248,11 +248,13 @@ def _grow_storage(finding: Finding, script: UserScript) -> Fix | None:
     call = script.call_at(storage.span)
     shape = _shape_argument(call) if call else None
     instructions = (instruction for _, instruction in context.analysis.cfg.instructions)
-    tensors = [i for i in instructions if isinstance(i, AllocTensor) and _lies_on(context, i, storage)]
+    placed = (i for i in instructions if isinstance(i, AllocTensor))
+    tensors = [i for i in placed if any(r.instruction is storage for r in storages_of(context, i))]
     needed = _largest_end(tensors, context.prover)
     if shape is None or needed is None:
         return None
-    size = needed if storage.dialect == "memory" else _in_elements(storage, needed)
+    counted = storage.dialect != "memory" and storage.dtype  # R.vm.alloc_storage counts elements of its dtype
+    size = ceildiv(needed, counted.itemsize) if counted else needed
     text = f"{ast.unparse(shape.func)}([{size.text(TVMSCRIPT)}])"
     edit = TextEdit(span=script.span(shape), text=text)
     return Fix(title=f"{_reason(tensors, storage)}: {text}", edits=(edit,), safe=True)
@@ -261,10 +263,6 @@ def _grow_storage(finding: Finding, script: UserScript) -> Fix | None:
 def _only_storage(context: FunctionContext, tensor: AllocTensor) -> AllocStorage | None:
     found = [region.instruction for region in storages_of(context, tensor)]
     return found[0] if len(found) == 1 and isinstance(found[0], AllocStorage) else None
-
-
-def _lies_on(context: FunctionContext, tensor: AllocTensor, storage: AllocStorage) -> bool:
-    return any(region.instruction is storage for region in storages_of(context, tensor))
 
 
 def _holds_only_tensors(context: FunctionContext, storage: AllocStorage) -> bool:
@@ -297,11 +295,6 @@ def _largest_end(tensors: Sequence[AllocTensor], prover: FunctionProver) -> Expr
         if not any(prover.always(le(end, other)) for other in ends):
             ends = [*(other for other in ends if not prover.always(le(other, end))), end]
     return maximum(*ends) if ends else None
-
-
-def _in_elements(storage: AllocStorage, size: Expr) -> Expr:
-    """R.vm.alloc_storage counts elements of its dtype."""
-    return ceildiv(size, storage.dtype.itemsize) if storage.dtype else size
 
 
 def _reason(tensors: Sequence[AllocTensor], storage: AllocStorage) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ def _bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) 
         "declared": " and ".join(bound.text for bound in bounds),
         "check": str(conjunction(bound.condition for bound in bounds)),
         "count": "1 constraint needs" if count == 1 else f"{count} constraints need",
-        "needed_by": _listed(_subject(finding.site) for finding in dependents),
+        "needed_by": _listed(finding.site for finding in dependents),
     }
     return RelationSite(
         kind="declared-bound",
@@ -63,18 +63,15 @@ def _smallest_told(dependents: Iterable[Finding]) -> Proof | None:
     return told[0].proof if told else None
 
 
-def _listed(subjects: Iterator[str]) -> str:
-    """Names in a message: `a`, `b`, `c` and 3 more."""
+def _listed(sites: Iterable[Site]) -> str:
+    """The names of sites in a message: `a`, `b`, `c` and 3 more."""
+    subjects = (next((s.texts[key] for key in _SUBJECTS if key in s.texts), s.kind) for s in sites)
     names = list(dict.fromkeys(subjects))
     shown = [f"`{name}`" for name in names[:_NAMED]]
     rest = len(names) - len(shown)
     if rest:
         return f"{', '.join(shown)} and {rest} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-
-
-def _subject(site: Site) -> str:
-    return next((site.texts[key] for key in _SUBJECTS if key in site.texts), site.kind)
 
 
 class MemoKeys:

@@ -26,16 +26,11 @@ def split_extrema(condition: Condition, *, limit: int) -> Condition:
         firsts = [(relation, first_choice(relation)) for relation in condition.relations]
         if all(first is None for _, first in firsts):
             break
-        written += sum(_length_split(relation, first) for relation, first in firsts)
+        written += sum(len(one.key) * (1 if first is None else len(first.cases)) for one, first in firsts)
         if written > MAX_SPLIT:
             break
         condition = _split_first(condition)
     return condition
-
-
-def _length_split(relation: Relation, first: Choice | None) -> int:
-    """About the characters that a relation takes once its first choice is split."""
-    return len(relation.key) * (1 if first is None else len(first.cases))
 
 
 def first_choice(subject: Condition | Expr) -> Choice | None:

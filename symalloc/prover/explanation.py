@@ -45,13 +45,10 @@ def precondition(query: Query) -> Condition | None:
     symbols.
     """
     for candidate in _candidates(query):
-        if _short(candidate) and equivalent(query, candidate):
+        short = len(candidate.key) <= MAX_LENGTH or len(str(candidate)) <= MAX_LENGTH
+        if short and equivalent(query, candidate):
             return candidate
     return None
-
-
-def _short(candidate: Condition) -> bool:
-    return len(candidate.key) <= MAX_LENGTH or len(str(candidate)) <= MAX_LENGTH
 
 
 def equivalent(query: Query, candidate: Condition) -> bool:

@@ -106,7 +106,7 @@ def decide_query(query: Query, solver: Solver) -> Proof:
         _by_bounds(query)
         or _by_solution_set(query)
         or _by_refutation(query, solver.budget)
-        or _by_solver(query, solver)
+        or _by_asking(query, query.domain.points, solver.ask, layer="z3")
         or _undecided(query)
     )
 
@@ -137,10 +137,6 @@ def _by_solution_set(query: Query) -> Proof | None:
 
 def _by_refutation(query: Query, budget: Budget) -> Proof | None:
     return _by_asking(query, first_points(query.domain), lambda c, box: refute(c, box, budget))
-
-
-def _by_solver(query: Query, solver: Solver) -> Proof | None:
-    return _by_asking(query, query.domain.points, solver.ask, layer="z3")
 
 
 def _by_asking(query: Query, points: Iterable[Point], ask: Ask, *, layer: str = "sampling") -> Proof | None:

@@ -151,11 +151,7 @@ def _misshapen(path: Path, text: str, problem: str) -> RuleError:
     if missing:
         return RuleError(file=path, field=where or None, problem=f"`{missing[1]}` is missing")
     line = line_of(text, where.split("[")[0].split(".")[0]) if where else None
-    return RuleError(file=path, line=line, field=where or None, problem=_lowered(what))
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
+    return RuleError(file=path, line=line, field=where or None, problem=what[:1].lower() + what[1:])
 
 
 def _fields_at(where: str) -> tuple[str, ...]:

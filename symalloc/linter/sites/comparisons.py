@@ -92,7 +92,7 @@ def _properties(
     if buffer.dtype is not None and kind.dtype is not None and buffer.dtype.name != kind.dtype.name:
         texts = {"actual": kind.dtype.name, "expected": buffer.dtype.name}
         yield argument_site(call, name, buffer.name, "dtype", ONE, ZERO, texts)
-    dimensions = _dimensions(kind)
+    dimensions = len(kind.shape) if kind.shape is not None else kind.ndim
     if buffer.shape is not None and dimensions is not None and dimensions != len(buffer.shape):
         declared = constant(len(buffer.shape))
         yield argument_site(call, name, buffer.name, "number of dimensions", constant(dimensions), declared)
@@ -136,10 +136,6 @@ def argument_name(call: CallKernel | CallTIR, argument: Operand) -> str:
     """The name of an argument: that of the result where the call allocates it."""
     fresh = isinstance(call, CallTIR) and isinstance(argument, ConstantTensor) and argument not in call.inputs
     return call.var.name if fresh else name_of(argument)
-
-
-def _dimensions(kind: TensorType) -> int | None:
-    return len(kind.shape) if kind.shape is not None else kind.ndim
 
 
 @function_sites("constant-write", expanded=True)

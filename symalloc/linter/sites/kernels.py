@@ -274,7 +274,9 @@ def _index_site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall,
     where = [condition.substitute(names) for condition in bound.range.where]
     passes = {loop.symbol: loop.passes for loop in bound.access.loops}
     counters = tuple(
-        (names[c].as_symbol or c, _at(passes[c], names)) for c in bound.range.counters if c in names
+        (names[c].as_symbol or c, None if (run := passes[c]) is None else run.substitute(names))
+        for c in bound.range.counters
+        if c in names
     )
     extent = bound.extent.substitute(names)
     return ConstraintSite(
@@ -310,10 +312,6 @@ def _symbols(bound: IndexBound) -> frozenset[str]:
     exprs = (bound.index, bound.extent, bound.range.least, bound.range.greatest, *passes)
     spoken = (e.symbols for e in exprs), (c.symbols for c in bound.range.where), (bound.range.counters,)
     return frozenset(chain.from_iterable(chain(*spoken)))
-
-
-def _at(expr: Expr | None, names: Mapping[str, Expr]) -> Expr | None:
-    return None if expr is None else expr.substitute(names)
 
 
 def _uncertainty(bound: IndexBound) -> str | None:

@@ -111,7 +111,7 @@ def _ranges(parts: Iterable[MemoryRange]) -> Iterator[tuple[Range | None, bool]]
     counts as all.
     """
     for part in parts:
-        sure, found = _is_exact(part), bytes_of(part)
+        sure, found = part.elements is None or part.elements.exact, bytes_of(part)
         ends = None if part.is_whole or found is not None else ends_of(part)
         if part.is_whole or part.is_scattered:
             yield None, True
@@ -129,10 +129,6 @@ def _if_run(part: MemoryRange, found: Range) -> Range:
     return Range(
         found.begin, found.begin + select(conjunction(part.conditions), found.end - found.begin, ZERO)
     )
-
-
-def _is_exact(stretch: MemoryRange) -> bool:
-    return stretch.elements is None or stretch.elements.exact
 
 
 def _lost(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) -> ConstraintSite:
@@ -400,7 +396,7 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
         span=context.function.result_span if ends else None,
         quantities={"lacking": found.gap.lacking},
         texts=texts | ({} if later is None else {"later": caller_name(later)}),
-        places=_places(region, later),
+        places=places_of(allocation=region.instruction, later=later),
         sized=True,
         passes=_passes(found),
         shown_only=found.gap.elements is not None,
@@ -432,10 +428,6 @@ def _doubt_of_read(found: UnwrittenRead, reader: str) -> str | None:
     if found.gap.idle:
         return "it is written in full unless a kernel has no elements to go through"
     return None if found.decided else "there are too many paths to look at"
-
-
-def _places(region: Region, later: ir.Instruction | None) -> Mapping[str, Span]:
-    return places_of(allocation=region.instruction, later=later)
 
 
 def _what(found: UnwrittenRead) -> str:

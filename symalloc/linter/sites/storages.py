@@ -262,7 +262,8 @@ def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | Ca
     """One site for each extent of what is allocated or viewed; constants that are not negative are left
     out.
     """
-    for shape in _shapes(made):
+    for output in made.outputs if isinstance(made, CallTIR) else (made,):
+        shape = output.shape or ()
         for index, extent in enumerate(shape):
             if (extent.as_constant or 0) >= 0 and extent.as_constant is not None:
                 continue
@@ -304,13 +305,6 @@ def divisor_site(divisor: Expr, user: ConstraintSite) -> ConstraintSite:
         texts={"variable": made.var.name if made is not None else "the result"},
         dedup_key=("divisor", divisor),
     )
-
-
-def _shapes(made: Instruction) -> Iterator[tuple[Expr, ...]]:
-    if isinstance(made, CallTIR):
-        yield from (t.shape for t in made.outputs if t.shape is not None)
-    elif isinstance(made, AllocTensor | AllocFresh | View) and made.shape is not None:
-        yield made.shape
 
 
 def _sizes(made: Instruction) -> Iterator[tuple[str, Expr]]:
