@@ -23,7 +23,6 @@ from symalloc.analysis.regions import Consumed, PointsTo, Target, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
-from symalloc.program.ir import CallKernel, CallOperator, CallPacked, CallTIR, Operand
 from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
 
 
@@ -142,7 +141,7 @@ class ReuseConflicts:
     def reads_apart(self, point: int) -> bool:
         """True for a kernel of the module: its own arguments are held against each other elsewhere."""
         effect, call = self.effects[point], self.points_to.cfg.points[point].instruction
-        return isinstance(call, CallKernel | CallTIR) and bool(effect.writes | effect.may_writes)
+        return isinstance(call, ir.CallKernel | ir.CallTIR) and bool(effect.writes | effect.may_writes)
 
     def lost(self, region: int, point: int, read: Access, path: PathCondition) -> PathCondition | None:
         """A feasible `path` on which nothing between `point` and `read` writes all of `region` anew."""
@@ -233,15 +232,15 @@ class ReuseConflicts:
     def looked_at(self, point: int) -> RegionSet:
         """The regions of which a point looks at the shapes alone."""
         match self.points_to.cfg.points[point].instruction:
-            case CallPacked(name=name, arguments=arguments) if packed_function(name).looks:
+            case ir.CallPacked(name=name, arguments=arguments) if packed_function(name).looks:
                 return self.pointees(arguments)
-            case CallOperator(name=name, arguments=arguments) if name in SHAPE_ARGUMENTS:
+            case ir.CallOperator(name=name, arguments=arguments) if name in SHAPE_ARGUMENTS:
                 shapes = SHAPE_ARGUMENTS[name]
                 read = self.pointees([a for i, a in enumerate(arguments) if i not in shapes])
                 return self.pointees(arguments) & ~read
         return NO_REGIONS
 
-    def pointees(self, operands: Sequence[Operand]) -> RegionSet:
+    def pointees(self, operands: Sequence[ir.Operand]) -> RegionSet:
         """All that operands may point to."""
         found = NO_REGIONS
         for operand in operands:

@@ -14,19 +14,8 @@ from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import PointsTo, RegionKind, pointees_of
 from symalloc.analysis.sets import members
+from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.ir import (
-    Alias,
-    If,
-    Instruction,
-    Kill,
-    MakeTuple,
-    MatchCast,
-    Operand,
-    TakeField,
-    Var,
-    View,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +25,23 @@ class HandleFault:
     So it is on paths that take the branches `path`.
     """
 
-    var: Var
+    var: ir.Var
     point: int
-    earlier: Instruction | None
+    earlier: ir.Instruction | None
     kind: str
     path: PathCondition = EVERY_PATH
 
 
 def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
-    kills: dict[Var, list[int]] = {}
+    kills: dict[ir.Var, list[int]] = {}
     cfg = paths.cfg
-    if not any(cfg.last_uses.get(kill.target, -1) > index for index, kill in cfg.of_type(Kill)):
+    if not any(cfg.last_uses.get(kill.target, -1) > index for index, kill in cfg.of_type(ir.Kill)):
         return
     for index, point in enumerate(cfg.points):
         made = point.instruction
         if kills and not kills.keys().isdisjoint(point.uses):
-            kind = "double-kill" if type(made) is Kill else "use-after-kill"
+            kind = "double-kill" if type(made) is ir.Kill else "use-after-kill"
             for var in dict.fromkeys(point.uses):
                 earlier = next((kill for kill in kills.get(var, ()) if paths.reaches(kill, index)), None)
                 if earlier is not None:
@@ -63,7 +52,7 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
                         kind=kind,
                         path=paths.at[earlier] | paths.at[index],
                     )
-        if type(made) is Kill and isinstance(made.target, Var):
+        if type(made) is ir.Kill and isinstance(made.target, ir.Var):
             kills.setdefault(made.target, []).append(index)
 
 
@@ -86,7 +75,7 @@ def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
                 yield HandleFault(var=var, point=index, earlier=earlier, kind="not-dominated", path=around)
 
 
-def _doubtful_uses(cfg: ControlFlowGraph) -> Iterator[tuple[int, Sequence[Var]]]:
+def _doubtful_uses(cfg: ControlFlowGraph) -> Iterator[tuple[int, Sequence[ir.Var]]]:
     """The points that use variables, less those that plainly use only what is bound in front of them."""
     bound = set(cfg.function.params)
     for index, point in enumerate(cfg.points):
@@ -96,22 +85,24 @@ def _doubtful_uses(cfg: ControlFlowGraph) -> Iterator[tuple[int, Sequence[Var]]]
             bound.add(point.instruction.var)
 
 
-def used_variables(cfg: ControlFlowGraph) -> set[Var]:
+def used_variables(cfg: ControlFlowGraph) -> set[ir.Var]:
     """The variables that something uses other than a kill, or a binding that is itself not used."""
-    used: set[Var] = set()
+    used: set[ir.Var] = set()
     for point in reversed(cfg.points):
         made = point.instruction
-        if type(made) is not Kill and (type(made) is not Alias or made.var in used):
+        if type(made) is not ir.Kill and (type(made) is not ir.Alias or made.var in used):
             used.update(point.uses)
     return used
 
 
-def killed_variables(cfg: ControlFlowGraph) -> set[Var]:
+def killed_variables(cfg: ControlFlowGraph) -> set[ir.Var]:
     """The variables that some kill names."""
-    return {var for index, _ in cfg.of_type(Kill) for var in cfg.points[index].uses}
+    return {var for index, _ in cfg.of_type(ir.Kill) for var in cfg.points[index].uses}
 
 
-def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[Var, Instruction]:
+def written_zero_offset_views(
+    points_to: PointsTo, effects: Sequence[Effect]
+) -> Mapping[ir.Var, ir.Instruction]:
     """The results of ensure_zero_offset that are written, under whatever name, with the first that does so.
 
     Names are followed through bindings, casts, reshapes and tuples; what an If yields counts as not written,
@@ -119,7 +110,7 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
     """
     names = _names(points_to.cfg)
     copies = {var: points_to.regions_of(var) for var in names if _is_a_copy(points_to, var)}
-    written: dict[Var, Instruction] = {}
+    written: dict[ir.Var, ir.Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
         touched = effect.writes | effect.may_writes | effect.may_defs
         if not touched or point.instruction is None:
@@ -134,13 +125,13 @@ def written_zero_offset_views(points_to: PointsTo, effects: Sequence[Effect]) ->
     return written
 
 
-def _is_a_copy(points_to: PointsTo, var: Var) -> bool:
+def _is_a_copy(points_to: PointsTo, var: ir.Var) -> bool:
     """True if the ensure_zero_offset that binds `var` makes memory of its own for sure."""
     made = points_to.only_region(points_to.value_of(var))
     return made is not None and made.kind is RegionKind.FRESH and made.var is var
 
 
-def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) -> bool:
+def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: ir.View) -> bool:
     """True if something behind an ensure_zero_offset reads the memory that it was given under another name.
 
     That is by a handle of this memory, of a part of it or of what it is part of, or by the result of another
@@ -153,10 +144,10 @@ def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) 
     if any(effect.captures & family for effect in effects):
         return True
     names = _names(cfg)
-    sources = {made.var: points_to.regions_of(made.source) for _, made in cfg.of_type(View)}
+    sources = {made.var: points_to.regions_of(made.source) for _, made in cfg.of_type(ir.View)}
     for index in range(cfg.ends[view.var] + 1, len(cfg.points)):
         point, read = cfg.points[index], points_to.resolve(effects[index].reads | effects[index].may_reads)
-        if not read or isinstance(point.instruction, View):
+        if not read or isinstance(point.instruction, ir.View):
             continue
         for var in point.uses:
             name, held = names.get(var), points_to.regions_of(var)
@@ -167,36 +158,36 @@ def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: View) 
     return False
 
 
-def _names(cfg: ControlFlowGraph) -> dict[Var, Var]:
+def _names(cfg: ControlFlowGraph) -> dict[ir.Var, ir.Var]:
     """For each name of a zero-offset view the variable that ensure_zero_offset bound."""
-    names: dict[Operand, Var] = {
-        made.var: made.var for _, made in cfg.of_type(View) if made.kind == "ensure_zero_offset"
+    names: dict[ir.Operand, ir.Var] = {
+        made.var: made.var for _, made in cfg.of_type(ir.View) if made.kind == "ensure_zero_offset"
     }
-    tuples: dict[Operand, tuple[Operand, ...]] = {}
+    tuples: dict[ir.Operand, tuple[ir.Operand, ...]] = {}
     for point in cfg.points if names else ():
         made = point.instruction
         if made is None or point.kind is PointKind.BRANCH:
             continue
-        if isinstance(made, MakeTuple):
+        if isinstance(made, ir.MakeTuple):
             tuples[made.var] = made.fields
             continue
         source = _source(made, tuples)
-        if isinstance(made, If):
+        if isinstance(made, ir.If):
             yielded = {names.get(made.then.result), names.get(made.otherwise.result)}
             source = None if len(yielded) > 1 else yielded.pop()
         if source in names:
             names[made.var] = names[source]
         elif source in tuples:
             tuples[made.var] = tuples[source]
-    return {var: bound for var, bound in names.items() if isinstance(var, Var)}
+    return {var: bound for var, bound in names.items() if isinstance(var, ir.Var)}
 
 
-def _source(made: Instruction, tuples: Mapping[Operand, tuple[Operand, ...]]) -> Operand | None:
+def _source(made: ir.Instruction, tuples: Mapping[ir.Operand, tuple[ir.Operand, ...]]) -> ir.Operand | None:
     """The operand that an instruction gives another name to; None where it makes something else of it."""
     match made:
-        case Alias(source=source) | MatchCast(source=source) | View(kind="reshape", source=source):
+        case ir.Alias(source=source) | ir.MatchCast(source=source) | ir.View(kind="reshape", source=source):
             return source
-        case TakeField(source=source, index=index):
+        case ir.TakeField(source=source, index=index):
             fields = tuples.get(source, ())
             return fields[index] if 0 <= index < len(fields) else None
     return None

@@ -35,6 +35,8 @@ from symalloc.program.types import (
 from symalloc.size.expr import Expr, round_up
 
 _MOST_STEPS = 100_000
+_MOST_PATHS = 64
+"""The number of paths that are told apart; where there are more, some are taken together."""
 
 Why: TypeAlias = Literal["storage", "tensor", "packed", "result"]
 """The purpose of memory: a storage, a tensor with memory of its own, what a packed function or an operator
@@ -104,20 +106,6 @@ class Reservation:
         return None if self.size is None else round_up(self.size, ALIGNMENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineRun:
-    """All that a call of a function may hold, at each of `steps`.
-
-    `doubt` says why it may hold less at some step.  `paths` holds for each path that was told apart the steps
-    on it, as ranges.
-    """
-
-    steps: Sequence[Step] = ()
-    reservations: Sequence[Reservation] = ()
-    paths: Sequence[Sequence[tuple[int, int]]] = ()
-    doubt: str | None = None
-
-
 class UnknownMemoryError(Exception):
     """The memory of a call is no formula in the symbols of its function; the text says why."""
 
@@ -153,16 +141,13 @@ class _State:
     """The machine on a path; `returned` is what it keeps of the last function that returned.
 
     `holders` counts by memory the registers that hold it, `since` tells the step from which on it has been
-    held without a break on the clock, `steps` the ranges of steps on the path, the last one from `resumed`
-    on.
+    held without a break on the clock.
     """
 
     frames: list[_Registers] = field(default_factory=list)
     returned: _Value = _NOTHING
     holders: dict[int, int] = field(default_factory=dict)
     since: dict[int, int] = field(default_factory=dict)
-    steps: list[tuple[int, int]] = field(default_factory=list)
-    resumed: int = 0
 
     def copy(self) -> _State:
         return replace(
@@ -170,7 +155,6 @@ class _State:
             frames=[frame.copy() for frame in self.frames],
             holders=dict(self.holders),
             since=dict(self.since),
-            steps=[*self.steps],
         )
 
     def hold(self, value: _Value) -> None:
@@ -217,32 +201,23 @@ class _Span(NamedTuple):
 class RegisterMachine:
     """Runs functions on sizes; all that paths take and let go is noted on one clock.
 
-    At most `most` paths are told apart, and more are taken together.  With `apart`
-    paths that meet in equal states are two.  `decided` tells by their variables the way that Ifs go.
+    `decided` tells by their variables the way that Ifs go.
     """
 
-    def __init__(
-        self, program: ir.Program, kills: Kills, *, decided: Mapping[ir.Var, bool], apart: bool, most: int
-    ) -> None:
-        self.decided = decided
-        self.program, self.kills, self.apart = program, kills, apart
-        self.spare = most - 1
+    def __init__(self, program: ir.Program, kills: Kills, decided: Mapping[ir.Var, bool]) -> None:
+        self.program, self.kills, self.decided = program, kills, decided
+        self.spare = _MOST_PATHS - 1
         self.doubt: str | None = None
         self.memory: list[Reservation] = []
         self.steps: list[Step] = []
         self.held: list[_Span] = []
         self._lifetimes: dict[int, RegisterLifetimes] = {}
 
-    def run(self, function: ir.Function) -> MachineRun:
-        """Run a function; raises UnknownMemoryError."""
+    def run(self, function: ir.Function) -> tuple[Reservation, ...]:
+        """Run a function; return all that is held.  Raises UnknownMemoryError."""
         ends = self.call(function, Activation(name=function.name), (), _State())
         results = frozenset(number for end in ends for number in _held_by(end.returned))
-        return MachineRun(
-            steps=self.steps,
-            reservations=_joined(self.memory, self.held, results),
-            paths=[end.steps for end in ends],
-            doubt=self.doubt,
-        )
+        return _joined(self.memory, self.held, results)
 
     def call(
         self, function: ir.Function, frame: Activation, given: Sequence[_Value], state: _State
@@ -295,13 +270,10 @@ class RegisterMachine:
         """Let the clock stand still for a path."""
         for number in state.since:
             self.note(state, number)
-        if len(self.steps) > state.resumed:
-            state.steps.append((state.resumed, len(self.steps)))
 
     def resume(self, state: _State) -> None:
         """Let a path go on."""
-        state.resumed = len(self.steps)
-        state.since = dict.fromkeys(state.since, state.resumed)
+        state.since = dict.fromkeys(state.since, len(self.steps))
 
     def note(self, state: _State, number: int) -> None:
         """Note that memory has been held up to now."""
@@ -316,12 +288,10 @@ class RegisterMachine:
 
         `known` registers, and memory below `mark`, were there where they parted.
         """
-        if not self.apart:
-            ends = [*{_key(self.memory, end, known, mark): end for end in ends}.values()]
-        first, *others = ends
+        first, *others = {_key(self.memory, end, known, mark): end for end in ends}.values()
         if len(others) <= self.spare:
             self.spare -= len(others)
-            return ends
+            return [first, *others]
         self.doubt = "the paths are too many to be told apart"
         for other in others:
             first.join(other)

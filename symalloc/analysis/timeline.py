@@ -6,18 +6,15 @@ TVM's machine is followed register by register; see `symalloc.analysis.register_
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, TypeAlias
-
-import numpy as np
 
 from symalloc.analysis.register_lifetimes import Kills
 from symalloc.analysis.register_machine import (
-    MachineRun,
     RegisterMachine,
     Reservation,
+    Step,
     UnknownMemoryError,
 )
 from symalloc.program import ir
@@ -26,20 +23,17 @@ from symalloc.size.evaluation import evaluated
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.sign import undominated
 
-MOST_PATHS = 64
-"""The number of paths that are told apart; where there are more, some are taken together."""
-
-Values: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
-"""Bytes, a column for each binding."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline(MachineRun):
+class Timeline:
     """The memory that a call of a function holds at each of `steps`.
 
-    `problem` says why that is not known.
+    `doubt` says why it may hold less at some step, `problem` why it is not known.
     """
 
+    steps: Sequence[Step] = ()
+    reservations: Sequence[Reservation] = ()
+    doubt: str | None = None
     problem: str | None = None
 
     @classmethod
@@ -50,20 +44,14 @@ class Timeline(MachineRun):
         *,
         kills: Kills = "paths",
         decided: Mapping[ir.Var, bool] = {},
-        apart: bool = False,
-        most: int = MOST_PATHS,
     ) -> Timeline:
-        """The timeline of a call of the function `name`.
-
-        `decided` tells by their variables the way that Ifs go.  `apart`: paths that meet are not taken as
-        one.
-        """
-        machine = RegisterMachine(program, kills, decided=decided, apart=apart, most=most)
+        """The timeline of a call of the function `name`; `decided` tells by their variables how Ifs go."""
+        machine = RegisterMachine(program, kills, decided)
         try:
-            run = machine.run(program.functions[name])
+            reservations = machine.run(program.functions[name])
         except UnknownMemoryError as error:
             return cls(problem=str(error))
-        return cls(steps=run.steps, reservations=run.reservations, paths=run.paths, doubt=run.doubt)
+        return cls(steps=machine.steps, reservations=reservations, doubt=machine.doubt)
 
     def only(self, keep: Callable[[Reservation], bool]) -> Timeline:
         """The same with some of the memory only."""
@@ -84,14 +72,6 @@ class Timeline(MachineRun):
         """The reason for which it is not known how much a call holds; None where it is."""
         unknown = "" if self.problem else next((one.var.name for one in self.unknown), None)
         return self.problem or (None if unknown is None else f"the size of `{unknown}` is not known")
-
-    def columns(self, sizes: Values) -> Values:
-        """The bytes at each step, as rows, where `sizes` has a row for each reservation."""
-        changes = np.zeros((len(self.steps) + 1, *sizes.shape[1:]), dtype=sizes.dtype)
-        np.add.at(changes, [one.begin for one in self.reservations], sizes)
-        np.subtract.at(changes, [one.end for one in self.reservations], sizes)
-        found: Values = np.cumsum(changes[:-1], axis=0)
-        return found
 
     def taken(self) -> list[Reservation]:
         """All memory that is taken, each once."""

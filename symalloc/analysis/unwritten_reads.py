@@ -30,7 +30,6 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
 from symalloc.size.condition import lt
-from symalloc.size.expr import Expr
 
 
 class UnwrittenRead(NamedTuple):
@@ -79,7 +78,7 @@ class UnwrittenReads:
         """The paths on which a candidate is a read of what nothing, or only a part, was written of."""
         writes = [w for w in self.writes_to(target.region) if w.point < point]
         yield from self._besides(writes, point, target, doubtful)
-        own = [w for w in writes if not self.leftovers.is_one(w.stretch.region.number, target.region)]
+        own = [w for w in writes if not self.is_leftover(w.stretch.region.number, target.region)]
         if len(own) < len(writes):
             other = next(w.stretch.region for w in writes if w not in own)
             for found in self._besides(own, point, target, doubtful):
@@ -106,11 +105,6 @@ class UnwrittenReads:
         return self.paths.possible((lt(one.begin, other.end), lt(other.begin, one.end))) is False
 
     # -- regions -------------------------------------------------------------------------------------------
-
-    @cached_property
-    def leftovers(self) -> Leftovers:
-        """The tensors in arenas that find what others have left there."""
-        return Leftovers(self.points_to, self.effects, self.content)
 
     @cached_property
     def given(self) -> RegionSet:
@@ -152,11 +146,19 @@ class UnwrittenReads:
     @cached_property
     def read(self) -> RegionSet:
         """The regions that something in the function reads, and those that they are views of."""
-        found = NO_REGIONS
+        found = self.surely_read
         for need in self.content.needs:
-            found |= self.points_to.resolve(need.must | need.may)
+            found |= self.points_to.resolve(need.may)
         for view in members(found & self.points_to.views):
             found |= self.points_to.ancestors[view]
+        return found
+
+    @cached_property
+    def surely_read(self) -> RegionSet:
+        """The regions that something in the function reads for sure."""
+        found = NO_REGIONS
+        for need in self.content.needs:
+            found |= self.points_to.resolve(need.must)
         return found
 
     def base_of(self, number: int) -> Region:
@@ -173,7 +175,62 @@ class UnwrittenReads:
         one, other = write.stretch.region, self.points_to.regions[number]
         if contains(self.points_to.ancestors[number], one.number):
             return True
-        return None not in (one.offset, one.nbytes) and _place(one) == _place(other)
+        placed = None not in (one.offset, one.nbytes)
+        return placed and (one.offset, one.nbytes) == (other.offset, other.nbytes)
+
+    # -- leftovers: turns that the views of an arena take ----------------------------------------------------
+
+    def is_leftover(self, number: int, reader: int) -> bool:
+        """True if what region `number` holds is a leftover for `reader`, another view of the same arena."""
+        one, other = self.view_in_arena(number), self.view_in_arena(reader)
+        if one is None or other is None or one == other:
+            return False
+        if not self.points_to.descendants[one] & self.surely_read:
+            return False
+        return self.last_touch.get(one, -1) < self.made_at(other)
+
+    def view_in_arena(self, number: int) -> int | None:
+        """The view of an arena that a region is, or is a view of; None for anything else."""
+        regions, region = self.points_to.regions, self.points_to.regions[number]
+        while region.kind is RegionKind.VIEW and region.parent is not None:
+            parent = regions[region.parent]
+            if parent.kind is not RegionKind.VIEW:
+                return region.number if contains(self.arenas, parent.number) else None
+            region = parent
+        return None
+
+    def made_at(self, number: int) -> int:
+        """The point that makes a view."""
+        made = self.points_to.regions[number].instruction
+        return -1 if made is None else self.points_to.cfg.starts.get(made.var, -1)
+
+    @cached_property
+    def arenas(self) -> RegionSet:
+        """The tensors of bytes on a storage that nothing touches but through views."""
+        touched = found = NO_REGIONS
+        for effect in self.effects:
+            touched |= effect.touched
+        for view in members(self.points_to.views):
+            parent = self.points_to.regions[view].parent
+            region = None if parent is None else self.points_to.regions[parent]
+            if region is None or region.kind is not RegionKind.TENSOR or region.var is None:
+                continue
+            kind = tensor_type(region.var)
+            raw = kind is not None and kind.dtype is not None and kind.dtype.name in ("int8", "uint8")
+            if raw and not contains(touched, region.number):
+                found |= RegionSet(1 << region.number)
+        return found
+
+    @cached_property
+    def last_touch(self) -> dict[int, int]:
+        """The last point that reads or writes each view of an arena."""
+        found: dict[int, int] = {}
+        for point, effect in enumerate(self.effects):
+            for number in members(self.points_to.resolve(effect.touched) & self.points_to.views):
+                view = self.view_in_arena(number)
+                if view is not None:
+                    found[view] = point
+        return found
 
 
 _MOST_PARTS = 8
@@ -222,10 +279,6 @@ class _Filled(DataflowProblem[RegionSet]):
         return both
 
 
-def _place(region: Region) -> tuple[Expr | None, Expr | None]:
-    return region.offset, region.nbytes
-
-
 def _is_given(root: Region) -> bool:
     """True if memory may hold content when the function first sees it."""
     made = root.instruction
@@ -238,76 +291,3 @@ def _go_by_two_names(one: Region, other: Region) -> bool:
     if not (isinstance(first, ir.AllocTensor) and isinstance(second, ir.AllocTensor)):
         return False
     return first.storage is not second.storage
-
-
-# -- leftovers ---------------------------------------------------------------------------------------------
-
-
-_BYTES = frozenset({"int8", "uint8"})
-
-
-class Leftovers:
-    """The turns that the views of one function take."""
-
-    def __init__(self, points_to: PointsTo, effects: Sequence[Effect], content: Content) -> None:
-        self.points_to, self.effects, self.content = points_to, effects, content
-
-    def is_one(self, number: int, reader: int) -> bool:
-        """True if what region `number` holds is a leftover for `reader`, another view of the same arena."""
-        one, other = self.view_in_arena(number), self.view_in_arena(reader)
-        if one is None or other is None or one == other:
-            return False
-        if not self.points_to.descendants[one] & self.read:
-            return False
-        return self.last_touch.get(one, -1) < self.made_at(other)
-
-    def view_in_arena(self, number: int) -> int | None:
-        """The view of an arena that a region is, or is a view of; None for anything else."""
-        regions, region = self.points_to.regions, self.points_to.regions[number]
-        while region.kind is RegionKind.VIEW and region.parent is not None:
-            parent = regions[region.parent]
-            if parent.kind is not RegionKind.VIEW:
-                return region.number if contains(self.arenas, parent.number) else None
-            region = parent
-        return None
-
-    def made_at(self, number: int) -> int:
-        """The point that makes a view."""
-        made = self.points_to.regions[number].instruction
-        return -1 if made is None else self.points_to.cfg.starts.get(made.var, -1)
-
-    @cached_property
-    def arenas(self) -> RegionSet:
-        """The tensors of bytes on a storage that nothing touches but through views."""
-        touched = found = NO_REGIONS
-        for effect in self.effects:
-            touched |= effect.touched
-        for view in members(self.points_to.views):
-            parent = self.points_to.regions[view].parent
-            region = None if parent is None else self.points_to.regions[parent]
-            if region is None or region.kind is not RegionKind.TENSOR or region.var is None:
-                continue
-            kind = tensor_type(region.var)
-            raw = kind is not None and kind.dtype is not None and kind.dtype.name in _BYTES
-            if raw and not contains(touched, region.number):
-                found |= RegionSet(1 << region.number)
-        return found
-
-    @cached_property
-    def read(self) -> RegionSet:
-        """The regions that something reads."""
-        found = NO_REGIONS
-        for need in self.content.needs:
-            found |= self.points_to.resolve(need.must)
-        return found
-
-    @cached_property
-    def last_touch(self) -> dict[int, int]:
-        """The last point that reads or writes each view of an arena."""
-        found: dict[int, int] = {}
-        for point, effect in enumerate(self.effects):
-            for number in members(self.points_to.resolve(effect.touched) & self.points_to.views):
-                view = self.view_in_arena(number)
-                if view is not None:
-                    found[view] = point
-        return found

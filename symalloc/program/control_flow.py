@@ -207,12 +207,9 @@ class BlockNesting:
         """
         numbers = frozenset(points)
         first = min(numbers)
-        if not self.cfg.joins:
-            return ReservationPoint(self._range(()), first)
         chain = self._chain(first)
-        depth = len(chain)
-        for other in numbers if chain else ():
-            depth = min(depth, _common(chain, self._chain(other)))
+        levels = zip(*map(self._chain, numbers), strict=False) if chain else ()
+        depth = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
         point = chain[depth][0] if depth < len(chain) else first
         return ReservationPoint(self._range(chain[:depth]), point)
 
@@ -233,21 +230,11 @@ class BlockNesting:
         """The blocks around a point, the outermost first: the BRANCH of each, True for its then-block."""
         if not self.cfg.joins:
             return ()
-        found = self._chains.get(point)
-        if found is None:
+        if point not in self._chains:
             branch = self.cfg.points[point].branch
-            around = (
-                () if branch < 0 else (*self._chain(branch), (branch, point <= self.cfg.joins[branch][0]))
-            )
-            found = self._chains[point] = around
-        return found
-
-
-def _common(left: _Chain, right: _Chain) -> int:
-    """The number of blocks that both chains begin with."""
-    if left is right:
-        return len(left)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+            inside = branch >= 0 and (*self._chain(branch), (branch, point <= self.cfg.joins[branch][0]))
+            self._chains[point] = inside or ()
+        return self._chains[point]
 
 
 # -- the call graph ----------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_the_condition_holds_at_what_is_stored_and_if_exact_nowhere_else(seed: i
         loops=loops,
     )
     shape = [draw.choice([N, M, N + M, N * M, constant(4)]) for _ in access.indices]
-    found = stored_elements(access, shape, frozenset())
+    where, exact = stored_elements(access, shape, frozenset())
     for n, m in product(SIZES, SIZES[1:]):  # `m` is a divisor
         sizes = {"n": n, "m": m}
         stored = {
@@ -104,8 +104,8 @@ def test_the_condition_holds_at_what_is_stored_and_if_exact_nowhere_else(seed: i
         }
         for element in product(*(range(extent.evaluate(sizes)) for extent in shape)):
             at = sizes | {element_index(axis).as_symbol or "": value for axis, value in enumerate(element)}
-            told = found.where.evaluate(at)
+            told = where.evaluate(at)
             fits = (all(a in (None, b) for a, b in zip(s, element, strict=True)) for s in stored)
             really = any(fits)
-            assert told or not really, (access, shape, at, found)
-            assert really or not told or not found.exact, (access, shape, at, found)
+            assert told or not really, (access, shape, at, where)
+            assert really or not told or not exact, (access, shape, at, where)

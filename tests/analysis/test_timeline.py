@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from symalloc.analysis.timeline import Timeline
 from symalloc.program.ir import Program
 from symalloc.program.types import OpaqueType, TupleType
@@ -26,12 +24,6 @@ def test_memory_goes_behind_the_last_use() -> None:
     assert found.peak({}) == 128
     assert [(one.begin, one.end) for one in found.reservations] == [(0, 2), (1, 3), (2, 3)]
     assert found.reservations[-1].why == "result"
-
-
-def test_columns_are_the_totals() -> None:
-    found = Timeline.of(chain("a", "b", "c"), "main")
-    columns = found.columns(np.full((len(found.reservations), 2), 64.0))
-    assert columns[:, 0].tolist() == found.totals({}) == [64, 128, 128]
 
 
 def test_what_is_known_is_the_least_where_an_object_holds_memory() -> None:

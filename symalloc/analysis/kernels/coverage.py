@@ -14,6 +14,7 @@ from math import gcd
 from typing import NamedTuple
 
 from symalloc.analysis.kernels.index_bounds import (
+    bounds_of,
     divided,
     extremes,
     factor_of,
@@ -231,16 +232,12 @@ class _LoopBounds:
             self.conditions[condition] = None
             return True
         name = next(iter(loops))
-        if len(loops) > 1 or not isinstance(condition, Relation) or condition.operator == "!=":
+        bounds = bounds_of(condition, name) if len(loops) == 1 else None
+        if bounds is None:
             return False
-        split = _split(condition.expr, name)
-        if split is None:
-            return False
-        sign, rest = split
-        if sign > 0 or condition.operator == "==":
-            self.upper[name].append(-rest * sign + 1)
-        if sign < 0 or condition.operator == "==":
-            self.lower[name].append(-rest * sign)
+        lower, upper = bounds
+        self.lower[name] += () if lower is None else (lower,)
+        self.upper[name] += () if upper is None else (upper + 1,)
         return True
 
     def range_of(self, name: str) -> Range | None:
@@ -324,15 +321,13 @@ def element_index(axis: int) -> Expr:
     return symbol(f"i{axis}'")
 
 
-class StoredElements(NamedTuple):
-    """`where` holds at each element of a buffer that is stored; at no others if that is `exact`."""
+def stored_elements(
+    access: KernelAccess, shape: Sequence[Expr], scalars: frozenset[str]
+) -> tuple[Condition, bool]:
+    """The condition that holds at each element of a buffer of `shape` that `access` stores.
 
-    where: Condition
-    exact: bool
-
-
-def stored_elements(access: KernelAccess, shape: Sequence[Expr], scalars: frozenset[str]) -> StoredElements:
-    """The elements of a buffer of `shape` that `access` stores; the symbols `scalars` may be negative."""
+    True with it where it holds at no others.  The symbols `scalars` may be negative.
+    """
     solution = _Solution(access, scalars)
     for axis, index in enumerate(access.indices):
         if index is not None:
@@ -341,7 +336,7 @@ def stored_elements(access: KernelAccess, shape: Sequence[Expr], scalars: frozen
     held, exact = solution.held()
     inside = [lt(element_index(axis), extent) for axis, extent in enumerate(shape)]
     told = [c for c in dict.fromkeys(held) if not _is_plain(c, inside, scalars)]
-    return StoredElements(conjunction(told), exact and None not in access.indices)
+    return conjunction(told), exact and None not in access.indices
 
 
 def _is_plain(condition: Condition, inside: Sequence[Condition], scalars: frozenset[str]) -> bool:
@@ -367,8 +362,8 @@ class _Solution:
         self.equations: list[tuple[Expr, Expr]] = []
         self.conditions: list[Condition] = []
 
-    def unsolved(self, expr: Expr) -> list[str]:
-        return [name for name in self.passes if name in expr.symbols and name not in self.solved]
+    def unsolved(self, told: Expr | Condition) -> list[str]:
+        return [name for name in self.passes if name in told.symbols and name not in self.solved]
 
     def solve(self) -> None:
         for _ in range(_MOST_STEPS):
@@ -409,7 +404,8 @@ class _Solution:
 
     def innermost(self, factors: dict[str, Expr], value: Expr) -> bool:
         """`sum(factor * name) == value`, where one counter stays below what divides all other factors."""
-        step = gcd(*(f.as_constant or 0 for f in factors.values())) if _are_numbers(factors) else 1
+        numbers = [factor.as_constant or 0 for factor in factors.values()]
+        step = gcd(*numbers) if all(numbers) else 1
         for name, factor in factors.items():
             passes, others = self.passes[name], [f for n, f in factors.items() if n != name]
             if passes is None or factor != step:
@@ -454,7 +450,7 @@ class _Solution:
             held += self.between(index.substitute(self.solved), value)
         for condition in self.access.domain:
             known = condition.substitute(self.solved)
-            left = self.unsolved(known.expr) if isinstance(known, Relation) else self.left_in(known)
+            left = self.unsolved(known)
             if not left:
                 held += known.conjuncts
             elif len(left) == 1 and condition in _ends(left[0], self.passes[left[0]]):
@@ -462,9 +458,6 @@ class _Solution:
             else:
                 exact = False
         return held, exact
-
-    def left_in(self, condition: Condition) -> list[str]:
-        return [name for name in self.passes if name in condition.symbols and name not in self.solved]
 
     def runs(self, name: str) -> Iterator[Condition]:
         """That a loop which counts no elements is run at all."""
@@ -503,10 +496,6 @@ class _Solution:
 def _ends(name: str, passes: Expr | None) -> tuple[Condition, ...]:
     count = symbol(name)
     return (ge(count, 0),) if passes is None else (ge(count, 0), lt(count, passes))
-
-
-def _are_numbers(factors: dict[str, Expr]) -> bool:
-    return all(factor.as_constant for factor in factors.values())
 
 
 def _common(factors: Sequence[Expr], step: int) -> Expr | None:

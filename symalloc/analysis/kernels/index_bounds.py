@@ -182,7 +182,7 @@ class _Bounds:
         lowers: dict[Expr, None] = {}
         uppers: dict[Expr, None] = {}
         for condition in conditions:
-            read = _bound(condition, counter, others)
+            read = bounds_of(condition, counter, others)
             if read is None:
                 return None
             lower, upper = read
@@ -196,8 +196,8 @@ class _Bounds:
         return cls(tuple(lowers), tuple(uppers))
 
 
-def _bound(
-    condition: Condition, counter: str, others: frozenset[str]
+def bounds_of(
+    condition: Condition, counter: str, others: frozenset[str] = frozenset()
 ) -> tuple[Expr | None, Expr | None] | None:
     """The lower and the upper bound that a relation sets; None for what is no bound."""
     if not isinstance(condition, Relation) or condition.operator == "!=":
