@@ -209,7 +209,9 @@ def _pass(name: str, module: str) -> Mechanism:
 PASSES: Mapping[str, Mechanism] = {
     "GatherSizes": _pass("GatherSizes", "gather_sizes"),
     "TrimCalls": _pass("TrimCalls", "trim_calls"),
-    "PromiseNoAlias": _pass("PromiseNoAlias", "promise_no_alias"),
+    "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline.PromiseNoAlias"),
+    "LowerGuards": _pass("LowerGuards", "lower_guards"),
+    "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
 }
 """The passes behind the planner."""
 

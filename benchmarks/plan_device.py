@@ -51,7 +51,7 @@ from benchmarks.harness import in_turns, json_option, rounds_option
 from benchmarks.plan_graphs import captured, declared
 from benchmarks.zoo_models import GROUPS, case_named
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.target_facts import has_device
+from symalloc.relax.files.load import has_device
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.tvm_error import error_text

@@ -35,7 +35,7 @@ from tvm import relax
 import symalloc
 from benchmarks.harness import json_option
 from benchmarks.zoo_models import GROUPS, case_named
-from symalloc.relax.emit.accepts_offset import offset_parameters
+from symalloc.relax.emit.kernel_offsets import offset_parameters
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.tvm_error import error_text

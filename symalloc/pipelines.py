@@ -50,7 +50,7 @@ def pipeline(
     there is not.
     """
     from symalloc.planner.planner_options import PlanChoices, PlanOptions
-    from symalloc.relax.passes.given_target import require_pipeline, target_of
+    from symalloc.relax.passes.pass_sequence import require_pipeline, target_of
     from symalloc.relax.passes.pipeline import pipeline as make
 
     require_pipeline(pipeline)
@@ -77,7 +77,7 @@ def replace_tvm_planner(
     Raises UsageError.
     """
     from symalloc.planner.planner_options import PlanChoices, PlanOptions
-    from symalloc.relax.passes.replace_planner import replace_planner
+    from symalloc.relax.passes.pipeline import replace_planner
 
     require_flag("names", names)
     return replace_planner(made(PlanOptions, options, PlanChoices, seed=seed), names=names)
@@ -98,7 +98,7 @@ def register_pipelines() -> None:
             module.register_pipeline(name)(partial(pipeline, **given))
     if known is not None and _replaces():
         from symalloc.planner.planner_options import PlanOptions
-        from symalloc.relax.passes.replace_planner import replace_planner_everywhere
+        from symalloc.relax.passes.pipeline import replace_planner_everywhere
 
         replace_planner_everywhere(PlanOptions())
 

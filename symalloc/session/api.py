@@ -172,7 +172,7 @@ def diff(
     """
     from symalloc.relax.files.plan_file import memory_reports
     from symalloc.relax.files.requests import PlanRequest
-    from symalloc.relax.passes.given_target import target_of
+    from symalloc.relax.passes.pass_sequence import target_of
     from symalloc.relax.passes.plan_pass import PlannedModule
     from symalloc.session.planning import diff_plans, plans_in, records_of
 

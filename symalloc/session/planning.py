@@ -21,8 +21,7 @@ from symalloc.planner.plan_diff.plan_record import FunctionRecord
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
-from symalloc.relax.files.parameter_symbols import require_values, written_symbols
-from symalloc.relax.files.requests import PlannedFile, PlanRequest
+from symalloc.relax.files.requests import PlannedFile, PlanRequest, require_values, written_symbols
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
 from symalloc.report.plan_json import is_plan_report, plans_as_json, read_plan

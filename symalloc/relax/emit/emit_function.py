@@ -14,7 +14,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 
 from tvm import DataType, relax
-from tvm.ir import Call, GenericConst, GlobalVar, Op
+from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
 from symalloc.planner.memory_plan import Guard, Placement, Plan
 from symalloc.planner.planned_program import first_uses, taken_apart
@@ -22,13 +22,13 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
-from symalloc.relax.emit.arena_handle import BYTE, VIEWED, ArenaHandle, reserved
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
     PrimNode,
+    TypeNode,
     VarNode,
     bound,
     elements,
@@ -39,6 +39,46 @@ from symalloc.relax.ir_types import (
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, with_body
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr
+
+# what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
+# the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
+VIEW = "runtime.TVMTensorCreateView"
+VIEWED = relax.ExternFunc(VIEW)
+
+BYTE = GenericConst(DataType("uint8"), relax.AnyType())
+
+_ALLOC_STORAGE = Op.get("relax.memory.alloc_storage")
+_ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
+_STORAGE = relax.AnyType()
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaHandle:
+    """An arena in the function: a storage of its own, or the tensor that the caller brings."""
+
+    var: VarNode
+    brought: bool = False
+
+    def place(
+        self,
+        offset: PrimNode,
+        shape: Node,
+        dtype: Node,
+        device: PrimNode,
+        type_: TypeNode,
+        span: Node | None = None,
+    ) -> Node:
+        """The call that gives the tensor of `type_` at `offset` bytes; `span`: the place it comes from."""
+        if self.brought:
+            return typed_call(VIEWED, [self.var, shape, dtype, offset], type_, [type_], span)
+        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_, span=span)
+
+
+def reserved(size: PrimNode, device: int, scope: str) -> BindingNode:
+    """The binding of a new storage of `size` bytes."""
+    given = [relax.ShapeExpr([size]), relax.prim_value(device), StringImm(scope), BYTE]
+    return bound(typed_var("arena", _STORAGE), typed_call(_ALLOC_STORAGE, given, _STORAGE))
+
 
 RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
 

@@ -14,10 +14,9 @@ from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program.ir import Var
-from symalloc.relax.emit.accepts_offset import OffsetKernels, with_offsets
 from symalloc.relax.emit.emit_function import EmitContext, emit_function
 from symalloc.relax.emit.guard_calls import GuardWriter
-from symalloc.relax.emit.offset_uses import offset_uses
+from symalloc.relax.emit.kernel_offsets import OffsetKernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import Node

@@ -37,9 +37,14 @@ from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.files.kernel_scratch import kernel_scratch
-from symalloc.relax.files.load import from_script, load_requested, lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.load import (
+    from_script,
+    load_requested,
+    lower_or_refuse,
+    plan_or_refuse,
+    target_report,
+)
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
-from symalloc.relax.files.target_facts import target_report
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.plan_pass import PlannedModule, sources_in

@@ -21,9 +21,8 @@ from symalloc.program.ir import Function, Origin, Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
-from symalloc.relax.emit.accepts_offset import OffsetKernels
 from symalloc.relax.emit.emit_module import emit_module
-from symalloc.relax.emit.offset_uses import offset_uses
+from symalloc.relax.emit.kernel_offsets import OffsetKernels, offset_uses
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls

@@ -23,7 +23,7 @@ from symalloc.program.types import (
     Type,
     type_leaves,
 )
-from symalloc.relax.files.parameter_symbols import require_values
+from symalloc.relax.files.requests import require_values
 from symalloc.size.expr import Expr
 
 PAGE = 16  # positions

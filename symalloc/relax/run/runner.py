@@ -30,10 +30,9 @@ from symalloc.pool.pool_errors import PoolError
 from symalloc.pool.trace import ALL_EVENTS, Alloc, CallBegin, Free, Trace, trace_as_json
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
-from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse
+from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
-from symalloc.relax.files.target_facts import why_not_run
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import (
     CallResult,

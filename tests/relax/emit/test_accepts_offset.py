@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 
-from symalloc.relax.emit.accepts_offset import accepts_offset, with_offsets
+from symalloc.relax.emit.kernel_offsets import accepts_offset, with_offsets
 
 _KERNELS = """
 @I.ir_module

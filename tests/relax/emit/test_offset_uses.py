@@ -9,7 +9,7 @@ import pytest
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.program.ir import AllocFresh, Function, If, Operand, Program, TupleValue, Var
-from symalloc.relax.emit.offset_uses import OffsetUses, offset_uses
+from symalloc.relax.emit.kernel_offsets import OffsetUses, offset_uses
 from tests.program.build import U8, Body, param, shape, tensor_of
 
 EVERYWHERE = frozenset(range(8))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from symalloc.errors import RunError
-from symalloc.relax.files.parameter_symbols import require_values, written_symbols
-from symalloc.relax.files.requests import PlanRequest
+from symalloc.relax.files.requests import PlanRequest, require_values, written_symbols
 
 SCRIPT = """
 from tvm.script import ir as I, relax as R, tirx as T

@@ -13,8 +13,7 @@ from tvm.target import Target
 import symalloc
 from symalloc.errors import RunError
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.load import load_one
-from symalloc.relax.files.target_facts import generates_code, target_report, why_not_run
+from symalloc.relax.files.load import generates_code, load_one, target_report, why_not_run
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.run.runner import Runner

@@ -10,8 +10,7 @@ from tvm.target import Target
 
 import symalloc
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.keep_conditions import KeepConditions
-from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.pipeline import KeepConditions, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.relax.emit.test_emit_function import SCRIPT
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 import symalloc
-from symalloc.relax.passes.promise_no_alias import PromiseNoAlias
+from symalloc.relax.passes.pipeline import PromiseNoAlias
 
 _SUMS = """
 @I.ir_module
