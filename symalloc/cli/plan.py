@@ -79,9 +79,8 @@ def plan_command(
     """
     from symalloc.planner.memory_report.fitting import arena_proof, fit_function
     from symalloc.prover.prover import Prover
-    from symalloc.report.fit_text import exceeding_line, fit_lines
     from symalloc.report.plan_json import plans_as_json
-    from symalloc.report.plan_text import plans_as_text
+    from symalloc.report.plan_text import exceeding_line, fit_lines, plans_as_text
     from symalloc.report.text import render_text
     from symalloc.session.planning import planned_file
 

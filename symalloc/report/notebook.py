@@ -13,7 +13,7 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.report.diff_text import plan_diff_text
 from symalloc.report.map.picture import picture
 from symalloc.report.map.scene import plan_scene
-from symalloc.report.quantities import human_bytes
+from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
 from symalloc.shown import to_html, to_text
 
@@ -63,7 +63,10 @@ def plans_html(plans: tuple[Plan, ...]) -> str:
 @to_html.register
 def report_html(report: Report) -> str:
     """Return the findings as a table."""
-    rows = [(d.severity.value, d.rule, d.one_line, _where(d, report), _example(d)) for d in report]
+    rows = [
+        (d.severity.value, d.rule, d.one_line, _where(d, report), binding_text(d.counterexample or {}))
+        for d in report
+    ]
     heads = ("severity", "rule", "finding", "where", "counterexample")
     return f"<div>{escape(repr(report))}{_table(heads, rows)}</div>"
 
@@ -107,8 +110,3 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _where(found: Diagnostic, report: Report) -> str:
     span = report.file_span(found)
     return found.function if span is None else f"{span.file}:{span.line}:{span.column}"
-
-
-def _example(found: Diagnostic) -> str:
-    at = found.counterexample
-    return "" if at is None else ", ".join(f"{name} = {value}" for name, value in at.items())

@@ -11,7 +11,7 @@ import msgspec
 
 from symalloc.planner.packing.pack_problem import Packing
 from symalloc.report.document import Binding, Document, about, as_json, record
-from symalloc.report.quantities import binding_text, columns, cut
+from symalloc.report.quantities import at_binding, columns, cut
 from symalloc.size.notation import PIECEWISE
 
 HEADINGS = ("problem", "buffers", "worst", "mean", "proved", "seconds", "arena (bytes)")
@@ -87,8 +87,7 @@ def packing_as_csv(packing: Packing) -> str:
 def overrun_text(packing: Packing, capacity: int) -> str:
     """Return in one line why `packing` does not fit `capacity` bytes."""
     point = packing.overrun or {}
-    at = binding_text(dict(sorted(point.items())))
-    where = f" at {at}" if at else ""
+    where = at_binding(dict(sorted(point.items())))
     missing = packing.arena.symbols - point.keys()
     need = "may need more than it" if missing else f"needs {packing.arena.evaluate(point)} bytes{where}"
     return f"{packing.problem.name}: does not fit the capacity of {capacity} bytes: {need}"

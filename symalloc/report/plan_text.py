@@ -1,25 +1,44 @@
-"""Memory plans as text."""
+"""Memory plans as text, and the shapes at which they fit a number of bytes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from textwrap import wrap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Buffer, Guard
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
+from symalloc.planner.memory_report.fitting import Fit, FunctionFit, LargestValue
 from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
 from symalloc.planner.memory_report.target_report import TargetReport
-from symalloc.report.quantities import at_most, columns, cut_place, human_bytes, percent, times
+from symalloc.prover.verdict import Proof, Verdict, counterexample_title
+from symalloc.report.quantities import (
+    MOST_ROWS,
+    at_binding,
+    at_most,
+    binding_text,
+    broken,
+    capped,
+    columns,
+    cut,
+    cut_place,
+    human_bytes,
+    percent,
+    times,
+)
+from symalloc.shown import counted
 from symalloc.size.choice import maximum
 from symalloc.size.evaluation import evaluated, highest
 from symalloc.size.expr import Expr
 
-MOST_PEAK_ROWS = 12  # tensors; all of them are in the JSON
-WIDEST_NAME = 40
+MOST_SUMS = 24  # of the floor
+WIDEST = 72  # characters of a formula that is no answer
+WIDEST_NAME, WIDEST_CELL = 40, 32
+NOTICED = 1.001  # of what a call holds without a plan
+WIDTH = 110  # of lines, where no terminal is narrower
+LABEL, COLUMN = 23, 12  # cells of the table of bytes
 
 
 def peak_lines(report: FunctionReport) -> Iterator[str]:
@@ -32,21 +51,15 @@ def peak_lines(report: FunctionReport) -> Iterator[str]:
 def _peak(
     peak: CallPeak, binding: Mapping[str, int], kernels: tuple[KernelWorkspaceUse, ...]
 ) -> Iterator[str]:
-    at = ", ".join(f"{name} = {value}" for name, value in binding.items())
-    where = f" at {at}" if at else ""
     runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
-    yield f"  peak{where}: {human_bytes(peak.nbytes)} of tensors{runs}"
+    yield f"  peak{at_binding(binding)}: {human_bytes(peak.nbytes)} of tensors{runs}"
     rows = [
-        (_named_tensor(t), human_bytes(t.nbytes), _until(t), _source(t))
-        for t in peak.tensors[:MOST_PEAK_ROWS]
+        (_named_tensor(t), human_bytes(t.nbytes), _until(t), cut_place(t.origin.source))
+        for t in peak.tensors[:MOST_ROWS]
     ]
-    sourced = any(source for *_, source in rows)
-    table = [("tensor", "bytes", "held until", "from" if sourced else ""), *rows]
-    heading, *lines = columns(table, left=(0, 2, 3))
-    yield f"    {heading}"
-    yield from (f"    {line}" for line in lines)
-    if len(peak.tensors) > MOST_PEAK_ROWS:
-        rest = peak.tensors[MOST_PEAK_ROWS:]
+    yield from _table(("tensor", "bytes", "held until", "from"), rows, left=(0, 2, 3))
+    rest = peak.tensors[MOST_ROWS:]
+    if rest:
         yield f"    … and {len(rest)} more, {human_bytes(sum(t.nbytes for t in rest))}"
     sizes = [use.scratch.peak for use in kernels if use.kernel == peak.operator]
     workspace = highest(sizes, binding) if sizes else None
@@ -57,12 +70,13 @@ def _peak(
 
 def _named_tensor(tensor: PeakTensor) -> str:
     origin = str(tensor.origin)
-    text = f"{tensor.name} ({origin})" if origin else tensor.name
-    return text if len(text) <= WIDEST_NAME else f"{text[: WIDEST_NAME - 1]}…"
+    return cut(f"{tensor.name} ({origin})" if origin else tensor.name, WIDEST_NAME)
 
 
-def _source(tensor: PeakTensor) -> str:
-    return cut_place(tensor.origin.source)
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """A table of tensors; the last column has no head where nothing is in it."""
+    sourced = any(row[-1] for row in rows)
+    return [f"    {line}" for line in columns([(*heads[:-1], heads[-1] if sourced else ""), *rows], left)]
 
 
 def _until(tensor: PeakTensor) -> str:
@@ -122,15 +136,6 @@ def _unproved(target: TargetReport) -> str:
     return "  planned and linted; not run: this machine has no such device"
 
 
-MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON
-MOST_SUMS = 24  # of the floor
-WIDEST = 72  # characters of a formula that is no answer
-WIDEST_CELL = 32
-NOTICED = 1.001  # of what a call holds without a plan
-WIDTH = 110  # of lines, where no terminal is narrower
-LABEL, COLUMN = 23, 12  # cells of the table of bytes
-
-
 def plans_as_text(reports: Sequence[FunctionReport], width: int | None = None) -> str:
     """Return a section for each function: arenas, bytes beside the floor, guards, buffers, other memory.
 
@@ -148,49 +153,33 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     more = f", {len(donated)} in donated inputs" if donated else ""
     yield f"{plan.function}: {planned} of {total} tensors planned{more}"
     if report.storages_before:
-        kept = _count(range(report.storages_before), "storage")
+        kept = counted(report.storages_before, "storage")
         yield f"  planned before: {kept} of the module's own, counted in the whole call"
     several = len(plan.arenas) > 1
     arenas = [_arena(arena, number if several else None) for number, arena in enumerate(plan.arenas, 1)]
-    for line in _capped(arenas, "arenas"):
-        yield from _broken(line, width)
+    yield from (_broken(line, width) for line in capped(arenas, "arenas"))
     if planned:
-        yield from (line for floor in _floor(report) for line in _broken(floor, width))
+        yield from (_broken(floor, width) for floor in _floor(report))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
     for rung in plan.rungs:
         ratio = f"up to {at_most(rung.ratio)} of the floor at shapes that were looked at"
-        yield from _broken(f"  {ratio}: {rung.reason}", width)
+        yield _broken(f"  {ratio}: {rung.reason}", width)
     for guard in plan.guards:
         why = ", as the function declares" if guard.declared else ""
-        yield from _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
+        yield _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
     yield from _samples(report, width)
-    yield from (line for told in _above_unplanned(report) for line in _broken(told, width))
+    yield from (_broken(told, width) for told in _above_unplanned(report))
     yield from peak_lines(report)
     yield from _buffers(report)
     yield from _outside(report)
-    for line in target_lines(report):
-        yield from _broken(line, width)
+    yield from (_broken(line, width) for line in target_lines(report))
     if report.comparison is not None:
         yield from _tvm(report.comparison)
 
 
-def _capped(lines: Sequence[str], what: str, most: int = MOST_ROWS) -> Iterator[str]:
-    """Yield the first lines, and how many more there are."""
-    yield from lines[:most]
-    if len(lines) > most:
-        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-        yield f"{indent}… and {len(lines) - most} more {what}"
-
-
-def _broken(line: str, width: int) -> list[str]:
+def _broken(line: str, width: int) -> str:
     """Break a line between words; what follows is indented."""
-    indent = line[: len(line) - len(line.lstrip())] + "    "
-    return wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _cut(text: object, width: int) -> str:
-    whole = str(text)
-    return whole if len(whole) <= width else f"{whole[: width - 1]}…"
+    return broken(line, width, margin=len(line) - len(line.lstrip()) + 4)
 
 
 # -- the plan ----------------------------------------------------------------------------------------------
@@ -208,13 +197,9 @@ def _why_further(arena: Arena) -> str:
     """The reason why an arena is not one with the first, and the bytes that it saves."""
     if arena.further is None:
         return ""
-    why = f"; apart, as {arena.further.reason}"
-    at = ", ".join(f"{name} = {value}" for name, value in arena.further.at.items())
-    return (
-        f"{why}: {human_bytes(arena.further.saves)}{f' at {at}' if at else ''}"
-        if arena.further.saves
-        else why
-    )
+    saves = arena.further.saves
+    amount = f": {human_bytes(saves)}{at_binding(arena.further.at)}" if saves else ""
+    return f"; apart, as {arena.further.reason}{amount}"
 
 
 def _floor(report: FunctionReport) -> Iterator[str]:
@@ -240,10 +225,10 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
     number = {p.buffer.id: index for index, arena in enumerate(arenas, 1) for p in arena.placements}
     rows = [
         (
-            _cut(_named(p.buffer, report), WIDEST_CELL),
-            _cut(p.buffer.size, WIDEST_CELL),
+            cut(_named(p.buffer, report), WIDEST_CELL),
+            cut(p.buffer.size, WIDEST_CELL),
             *([str(number[p.buffer.id])] if len(arenas) > 1 else []),
-            _cut(p.offset, WIDEST_CELL),
+            cut(p.offset, WIDEST_CELL),
             " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
             cut_place(_origin(p.buffer, report).source),
         )
@@ -251,13 +236,10 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
     ]
     if not rows:
         return
-    sourced = any(row[-1] for row in rows[:MOST_ROWS])
-    ours = ["arena"] if len(arenas) > 1 else []
-    names = ("tensor", "bytes", *ours, "offset", "live", "from" if sourced else "")
-    heading, *lines = columns([names, *rows[:MOST_ROWS]], left=range(len(names)))
+    heads = ("tensor", "bytes", *(["arena"] if len(arenas) > 1 else []), "offset", "live", "from")
     yield "  where the tensors lie:"
-    yield f"    {heading}"
-    yield from _capped([*(f"    {line}" for line in lines), *map(str, rows[MOST_ROWS:])], "tensors")
+    lines = _table(heads, rows[:MOST_ROWS], left=range(len(heads)))
+    yield from capped([*lines, *map(str, rows[MOST_ROWS:])], "tensors", MOST_ROWS + 1)
 
 
 def _named(buffer: Buffer, report: FunctionReport) -> str:
@@ -338,8 +320,7 @@ def _above_unplanned(report: FunctionReport) -> Iterator[str]:
     worst = max(called, key=lambda s: s.call_ratio or 0.0, default=None)
     if worst is None or (worst.call_ratio or 0.0) < NOTICED:
         return
-    at = ", ".join(f"{name} = {value}" for name, value in worst.binding.items())
-    where = f", at {at}" if at else ""
+    where = f",{at_binding(worst.binding)}" if worst.binding else ""
     constant = all(arena.size.as_constant is not None for arena in report.plan.arenas)
     bounded = constant and any(guard.declared for guard in report.plan.guards)
     why = ": memory for the declared bounds is reserved" if bounded else ""
@@ -367,15 +348,15 @@ def _outside(report: FunctionReport) -> Iterator[str]:
     outside = report.outside
     sizes = Counter(_bytes(r.nbytes) for r in outside.returned)
     results = [f"  {_results(count)}: {size}" for size, count in sizes.items()]
-    yield from _capped(results, "results")
-    yield from _capped([_donated(d) for d in outside.donated], "results in donated inputs")
+    yield from capped(results, "results")
+    yield from capped([_donated(d) for d in outside.donated], "results in donated inputs")
     made = [f"  made by a call of `{m.by}`: {_bytes(m.nbytes)}" for m in outside.made]
-    yield from _capped(made, "tensors that calls make")
+    yield from capped(made, "tensors that calls make")
     left = [f"  unplanned: `{u.name}` ({_bytes(u.nbytes)}): {u.reason}" for u in report.unplanned]
-    yield from _capped(left, "unplanned tensors")
+    yield from capped(left, "unplanned tensors")
     if outside.kernels:
         yield "  kernels with workspace:"
-        yield from _capped([_kernel(use) for use in _by_size(report)], "kernels")
+        yield from capped([_kernel(use) for use in _by_size(report)], "kernels")
     if report.outcome.planned.problem is not None:
         yield "  unknown: what a whole call holds, as functions call themselves, how often depends on data"
     if outside.packed:
@@ -391,7 +372,7 @@ def _results(count: int) -> str:
 
 
 def _bytes(size: Expr | None) -> str:
-    return "size unknown" if size is None else _cut(f"{size} B", WIDEST)
+    return "size unknown" if size is None else cut(f"{size} B", WIDEST)
 
 
 def _donated(found: DonatedResult) -> str:
@@ -415,7 +396,7 @@ def _kernel(use: KernelWorkspaceUse) -> str:
     if use.scratch.problem is not None:
         return f"    {use.kernel}, called {calls}: unknown, {use.scratch.problem}"
     each = " for each worker thread" if use.scratch.parallel else ""
-    return f"    {use.kernel}, called {calls}: {_cut(use.scratch.peak, WIDEST)} B{each}"
+    return f"    {use.kernel}, called {calls}: {cut(use.scratch.peak, WIDEST)} B{each}"
 
 
 # -- TVM's own plan ----------------------------------------------------------------------------------------
@@ -430,9 +411,54 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
             yield f"  TVM {how}: {plan.problem}"
             continue
         storages, fresh = plan.storages, plan.fresh
-        left = f", and leaves {_count(fresh, 'tensor')} memory of their own" if fresh else ""
-        yield f"  TVM {how} reserves {_count(storages, 'storage')}{left}"
+        left = f", and leaves {counted(len(fresh), 'tensor')} memory of their own" if fresh else ""
+        yield f"  TVM {how} reserves {counted(len(storages), 'storage')}{left}"
 
 
-def _count(things: Sequence[object], what: str) -> str:
-    return f"{len(things)} {what}" if len(things) == 1 else f"{len(things)} {what}s"
+# -- fitting a number of bytes -----------------------------------------------------------------------------
+
+
+def fit_lines(fit: FunctionFit) -> Iterator[str]:
+    """Yield the condition under which the arenas fit, and the whole call, and the largest symbols alone."""
+    yield f"{fit.function}: fits {human_bytes(fit.arenas.limit)} ({fit.arenas.limit} B)"
+    yield from _fit_part("arenas", fit.arenas)
+    yield from _fit_part("whole call", fit.call)
+
+
+def exceeding_line(function: str, proof: Proof, limit: int) -> str:
+    """Say that the arenas of a function can take more than `limit` bytes, and at which shape."""
+    at = proof.counterexample
+    if at is None and proof.unknown:
+        return f"`{function}`: it is not proved that its arenas take at most {limit} B within its bounds"
+    where = f": {counterexample_title(proof.smallest)} {binding_text(at)}" if at else ""
+    return f"`{function}`: its arenas can take more than {limit} B{where}"
+
+
+def _fit_part(what: str, fit: Fit) -> Iterator[str]:
+    yield f"  {what}: {_fits_when(fit)}"
+    known = "" if fit.unknown is None else ", by what is known"
+    yield from (f"    {_largest_value(one)}{known}" for one in fit.largest)
+
+
+def _fits_when(fit: Fit) -> str:
+    proof = fit.proof
+    if fit.unknown is not None and proof.verdict is not Verdict.ALWAYS_INVALID:
+        return f"not proved: {fit.unknown}"
+    if proof.holds:
+        return "at every shape (proved)"
+    if proof.verdict is Verdict.ALWAYS_INVALID:
+        return "at no shape (proved)"
+    if proof.precondition is not None:
+        return f"exactly when {proof.precondition} (proved)"
+    at = proof.counterexample
+    found = f"; {counterexample_title(proof.smallest)} {binding_text(at)}" if at else ""
+    return f"at some shapes, no short condition was found{found}"
+
+
+def _largest_value(one: LargestValue) -> str:
+    alone = at_binding(one.at)
+    if not one.monotone:
+        return f"largest {one.symbol}{alone}: unknown, more of it is not proved to take more memory"
+    if one.value is None:
+        return f"largest {one.symbol}{alone}: none"
+    return f"largest {one.symbol}{alone}: {'any' if one.unbounded else one.value}"

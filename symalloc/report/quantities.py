@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import ceil
-from textwrap import wrap
+from textwrap import fill
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 WIDEST_PLACE = 40
+MOST_ROWS = 12  # of a table of buffers, kernels, arenas or tensors; all of them are in the JSON
 
 
 def human_bytes(count: int | None) -> str:
@@ -29,13 +30,18 @@ def binding_text(binding: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in binding.items())
 
 
+def at_binding(binding: Mapping[str, int] | None) -> str:
+    """Return ` at n = 128, b = 2`, nothing for no symbols."""
+    return f" at {binding_text(binding)}" if binding else ""
+
+
 def cut(text: object, width: int) -> str:
     """Return the text of something in at most `width` characters, an ellipsis in place of the rest."""
     whole = str(text)
     return whole if len(whole) <= width else f"{whole[: width - 1]}…"
 
 
-def capped(lines: Sequence[str], what: str, most: int) -> Iterator[str]:
+def capped(lines: Sequence[str], what: str, most: int = MOST_ROWS) -> Iterator[str]:
     """Yield the first lines, and how many more there are."""
     yield from lines[:most]
     if len(lines) > most:
@@ -47,15 +53,14 @@ def broken(text: str, width: int, indent: int = 0, margin: int = 0) -> str:
     """`text`, which begins behind `indent` cells, broken at `width`; further lines begin behind `margin`."""
     if len(text) + indent <= width:
         return text
-    lines = wrap(
+    return fill(
         text,
         width,
         initial_indent=" " * indent,
         subsequent_indent=" " * margin,
         break_long_words=False,
         break_on_hyphens=False,
-    )
-    return "\n".join(lines).lstrip()
+    )[indent:]
 
 
 def times(ratio: float | None) -> str:

@@ -12,6 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from symalloc.report.quantities import binding_text
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import BadExample, Rule
 from symalloc.rulebook.sites import SITE_KINDS
@@ -124,8 +125,7 @@ def _answer(rule: Rule, bad: BadExample) -> Iterator[Text]:
     if expect.verdict:
         yield Text(f"  = verdict: {expect.verdict}")
     if expect.counterexample is not None:
-        values = ", ".join(f"{name} = {value}" for name, value in expect.counterexample.items())
-        yield Text(f"  = counterexample: {values}")
+        yield Text(f"  = counterexample: {binding_text(expect.counterexample)}")
     if expect.precondition:
         yield Text(f"  = holds only when: {expect.precondition}")
 

@@ -10,7 +10,7 @@ from msgspec import field
 
 from symalloc.planner.memory_report.runs import Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
-from symalloc.report.quantities import binding_text, columns, human_bytes, times
+from symalloc.report.quantities import at_binding, binding_text, columns, human_bytes, times
 
 # -- JSON --------------------------------------------------------------------------------------------------
 
@@ -129,8 +129,7 @@ def run_as_text(report: RunReport) -> str:
         lines += _peer(report.results, report.peer, report.pool)
     lines += _checked(report.results)
     if report.refused is not None:
-        where = f" at {binding_text(report.refused_at)}" if report.refused_at else ""
-        lines.append(f"REFUSED by the pool{where}: {report.refused}")
+        lines.append(f"REFUSED by the pool{at_binding(report.refused_at)}: {report.refused}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -236,15 +235,16 @@ def _turns(count: int) -> str:
 
 
 def _checked(results: Sequence[RunResult]) -> Iterator[str]:
+    def where(result: RunResult) -> str:
+        return f" at {binding_text(result.binding)}" if len(results) > 1 else ""
+
     checked = [r for r in results if r.checked]
     different = [r for r in checked if r.difference is not None]
     for result in different:
-        where = f" at {binding_text(result.binding)}" if len(results) > 1 else ""
-        yield f"DIFFERENT from the unplanned module{where}: {result.difference}"
+        yield f"DIFFERENT from the unplanned module{where(result)}: {result.difference}"
     undetermined = [r for r in checked if r.undetermined is not None]
     for result in undetermined:
-        where = f" at {binding_text(result.binding)}" if len(results) > 1 else ""
-        yield f"UNDETERMINED{where}: {result.undetermined}"
+        yield f"UNDETERMINED{where(result)}: {result.undetermined}"
         yield "  the unplanned module computes these, too, from memory that nothing has written"
     if checked and not different:
         rest = " in all other elements" if undetermined else ""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,6 +16,7 @@ from symalloc.linter.diagnostic import Diagnostic, Fix, LintSummary, Report, Sev
 from symalloc.program.span import Span, split_lines
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.cells import CellLine, Window, visible
+from symalloc.report.quantities import binding_text, broken
 
 CONTEXT = 8  # cells kept to the left of the first mark where lines are cut
 HEAD, TAIL = 3, 2  # lines shown at either end of a mark over many lines
@@ -228,7 +228,8 @@ def render_text(
     """Render the whole report.  `width` in cells (None: no terminal); `quiet` leaves the summary out."""
     parts = [text_of(d, report, width=width) for d in report]
     if not quiet:
-        parts.append(Text(_broken(render_summary(report), width) + "\n"))
+        summary = render_summary(report)
+        parts.append(Text(summary if width is None else broken(summary, width)).append("\n"))
     text = _terminal(parts) if colour else "".join(p.plain for p in parts)
     return text + render_statistics(report) if statistics else text
 
@@ -264,21 +265,6 @@ def render_statistics(report: Report) -> str:
     checked = f"{s.functions:,} functions in {len(report.files):,} files, {s.seconds:.2f} s"
     lines.append(f"{checked}; decided by: {decided}" if decided else checked)
     return "\n".join(lines) + "\n"
-
-
-def _broken(text: str, width: int | None, indent: int = 0, margin: int = 0) -> str:
-    """`text`, which begins behind `indent` cells, broken at `width`; further lines begin behind `margin`."""
-    if width is None or len(text) + indent <= width:
-        return text
-    lines = wrap(
-        text,
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * margin,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines).lstrip()
 
 
 def _files(count: int) -> str:
@@ -408,7 +394,8 @@ class _DiagnosticText:
     def wrapped(self, text: str, indent: int) -> str:
         """`text` broken at the terminal's width, the further lines indented below the first."""
         kept = text.replace("fix (", f"fix{NO_BREAK}(")
-        return _broken(kept, self.width, indent, self.gutter + 5).replace(NO_BREAK, " ")
+        wide = len(text) + indent if self.width is None else self.width
+        return broken(kept, wide, indent, self.gutter + 5).replace(NO_BREAK, " ")
 
     def remark_texts(self) -> Iterator[tuple[str, str]]:
         d = self.diagnostic
@@ -432,9 +419,8 @@ def _counterexample(d: Diagnostic) -> tuple[str, str]:
     consequence = f"  ->  {d.consequence}" if d.consequence else ""
     if not d.counterexample:
         return "for every input", d.consequence or "the rule is broken"
-    binding = ", ".join(f"{name} = {value}" for name, value in d.counterexample.items())
     every = "   (every shape without an empty dimension fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
-    return counterexample_title(d.smallest), f"{binding}{consequence}{every}"
+    return counterexample_title(d.smallest), f"{binding_text(d.counterexample)}{consequence}{every}"
 
 
 def _enforcement(d: Diagnostic) -> str:

@@ -14,6 +14,7 @@ from symalloc.planner.memory_report.plan_outcome import TvmPlan
 from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
 from symalloc.report.map.formula_table import FormulaTable, exact
 from symalloc.report.plan_json import function_document
+from symalloc.report.quantities import binding_text
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -185,12 +186,11 @@ def _held(timeline: Timeline) -> dict[str, Any]:
 
 def _finding(found: Diagnostic) -> dict[str, Any]:
     """Return a finding; `binds` is the variable of the instruction at fault, or empty."""
-    at = found.counterexample
     return {
         "rule": found.rule,
         "severity": found.severity.value,
         "message": " ".join(found.message.split()),
         "function": found.function,
         "binds": found.binds,
-        "at": "" if at is None else ", ".join(f"{name} = {value}" for name, value in at.items()),
+        "at": binding_text(found.counterexample or {}),
     }

@@ -11,7 +11,7 @@ from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.plan_outcome import PlanOutcome
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.report.fit_text import fit_lines
+from symalloc.report.plan_text import fit_lines
 from symalloc.size.expr import Expr, constant, floordiv
 from tests.report.plan_samples import K, N, arena, arenas_alone, function, placed, timeline
 
