@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
@@ -67,15 +69,14 @@ class Placement:
     offset: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FurtherArena:
+class FurtherArena(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The reason why an arena is not one with the first: without it a call takes `saves` bytes more at the
     binding `at`, or its tensors cannot lie there.
     """
 
     reason: str
     saves: int = 0
-    at: Mapping[str, int] = field(default_factory=dict)
+    at: Mapping[str, int] = msgspec.field(name="binding", default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,11 @@ from msgspec import field
 from symalloc.analysis.tensor_origin import NO_ORIGIN
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
-from symalloc.planner.memory_plan import Rung
-from symalloc.planner.memory_report import call_peak, fitting
-from symalloc.planner.memory_report.call_peak import PeakKind
+from symalloc.planner.memory_plan import FurtherArena, Rung
+from symalloc.planner.memory_report import fitting
 from symalloc.planner.memory_report.fitting import FunctionFit, LargestValue
-from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport
-from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
+from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
+from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmPlan
 from symalloc.planner.plan_diff.plan_record import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
@@ -41,14 +40,6 @@ class BufferEntry(TensorRecord, frozen=True, kw_only=True):
     live: Annotated[tuple[tuple[int, int], ...], about("Half-open intervals of moments.")]
 
 
-class FurtherArenaEntry(Document, frozen=True, kw_only=True):
-    """Why an arena is not one with the first: the bytes by which a call would take more at a binding."""
-
-    reason: str
-    saves: int
-    at: Binding = field(name="binding")
-
-
 class ArenaEntry(Document, frozen=True, kw_only=True):
     """Memory that is reserved at once for several tensors."""
 
@@ -56,7 +47,7 @@ class ArenaEntry(Document, frozen=True, kw_only=True):
     scope: str
     after: Annotated[str | None, about("The variable behind which it is reserved; null: at entry.")]
     result: Annotated[str | None, about("The result whose memory this is; it outlives the call.")]
-    apart: Annotated[FurtherArenaEntry | None, about("Null for the first.")]
+    apart: Annotated[FurtherArena | None, about("Null for the first.")]
     size: Expr = field(name="bytes")
     buffers: tuple[BufferEntry, ...]
 
@@ -68,22 +59,6 @@ class GuardEntry(Document, frozen=True, kw_only=True):
     check: str
     after: Annotated[str | None, about("The variable behind which it stands; null: at entry.")]
     declared: Annotated[bool, about("It is a bound that the function declares, enforced by --bounds.")]
-
-
-class DonatedResultEntry(Document, frozen=True, kw_only=True):
-    """A tensor that is returned in the memory of an input (`room`), which the caller gives up."""
-
-    output: str
-    input: str
-    nbytes: Expr | None = field(name="bytes")
-    room: Expr | None
-
-
-class CalleeTensorEntry(Document, frozen=True, kw_only=True):
-    """A tensor that a called function or operator makes and that is not returned."""
-
-    by: str
-    nbytes: Expr | None = field(name="bytes")
 
 
 class UnplannedTensor(Document, frozen=True, kw_only=True):
@@ -138,83 +113,6 @@ class TargetEntry(Document, frozen=True, kw_only=True):
     kept: int | None
 
 
-class PeakTensorEntry(Document, frozen=True, kw_only=True):
-    """A tensor that is held at the peak; its bytes are rounded up to 64.
-
-    `until`: what touches it last, null for a result; `idle`: what runs at the peak does not touch it.
-    """
-
-    name: str
-    kind: PeakKind
-    operator: str | None
-    variable: str | None
-    source: str | None
-    nbytes: Count = field(name="bytes")
-    until: str | None
-    idle: bool
-
-
-class Remedy(Document, frozen=True, kw_only=True):
-    """The tensor without which the peak is least, and the bytes of that peak."""
-
-    name: str
-    without: Count
-
-
-class Peak(Document, frozen=True, kw_only=True):
-    """The most that the tensors of a call take together, results included, the largest of them first.
-
-    `operator` runs there, call number `step` of `steps`, 0 where none runs.  `remedy`: null where no tensor
-    alone makes a difference.
-    """
-
-    nbytes: Count = field(name="bytes")
-    operator: str | None
-    step: Count
-    steps: Count
-    tensors: tuple[PeakTensorEntry, ...]
-    remedy: Remedy | None
-
-
-class Sample(Document, frozen=True, kw_only=True):
-    """Bytes of a call at one binding; null where they are not known.
-
-    `label`: at the declared upper bounds, past one of them, or neither.  `arena`: what the arenas reserve;
-    `floor`: the least that the planned tensors need; `unshared`: the planned tensors without reuse; `saved`:
-    the share of that which the arena does without.  `returned`: results with memory of their own; `carried`:
-    those in the memory of inputs.  `workspace`: the most that one kernel holds of its own; `pool`: what TVM's
-    workspace pool keeps in the end.  `call`: the most that a call holds at one moment, results included;
-    `call_unplanned`: the same where each tensor has memory of its own; `call_tvm_bounded`,
-    `call_tvm_unbounded`: behind TVM's planner, with the declared bounds and without; `tvm_bounded`,
-    `tvm_unbounded`: that less results.  With bounds it is too little where `label` is `beyond`.
-    `whole`: call + pool.  `refused`: the guard refuses this binding.
-    """
-
-    binding: Binding
-    label: Literal["bound", "beyond"] | None
-    arena: int | None
-    floor: int | None
-    ratio: float | None
-    unshared: int | None
-    saved: float | None
-    returned: int | None
-    donated: int | None = field(name="carried")
-    made: int | None
-    unplanned: int | None
-    workspace: int | None
-    pool: int | None
-    whole: int | None
-    whole_ratio: float | None
-    bounded: int | None = field(name="tvm_bounded")
-    unbounded: int | None = field(name="tvm_unbounded")
-    call: int | None
-    call_unplanned: int | None
-    call_bounded: int | None = field(name="call_tvm_bounded")
-    call_unbounded: int | None = field(name="call_tvm_unbounded")
-    peak: Peak | None
-    refused: bool
-
-
 class FitEntry(Document, frozen=True, kw_only=True):
     """The shapes at which some memory takes at most `limit` bytes.
 
@@ -258,14 +156,14 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     rungs: tuple[Rung, ...]
     guards: tuple[GuardEntry, ...]
     returned: tuple[Expr | None, ...]
-    donated: tuple[DonatedResultEntry, ...] = field(name="carried")
-    made: tuple[CalleeTensorEntry, ...]
+    donated: tuple[DonatedResult, ...] = field(name="carried")
+    made: tuple[CalleeTensor, ...]
     unplanned: tuple[UnplannedTensor, ...]
     kernels: tuple[KernelEntry, ...]
     packed: tuple[str, ...]
     tvm: OtherPlans | None
     target: TargetEntry | None
-    samples: tuple[Sample, ...]
+    samples: tuple[MemorySample, ...]
     fits: Fits | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -301,7 +199,6 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         kernels=[_kernel(use) for use in outside.kernels],
         tvm=_others(report),
         target=None if target is None else record(TargetEntry, target, kept=report.kept_by_pool),
-        samples=[record(Sample, s, peak=None if s.peak is None else _peak(s.peak)) for s in report.samples],
         fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
     )
 
@@ -354,12 +251,6 @@ def _other(plan: TvmPlan) -> OtherPlan:
             called.setdefault(id(one.frame), []).append(one.size)
     sizes = {name: [one.size for one in getattr(plan, name)] for name in ("storages", "fresh")}
     return record(OtherPlan, plan, calls=list(called.values()), **sizes)
-
-
-def _peak(peak: call_peak.CallPeak) -> Peak:
-    tensors = [record(PeakTensorEntry, tensor, tensor.origin) for tensor in peak.tensors]
-    remedy = None if peak.remedy is None else record(Remedy, peak.remedy, peak)
-    return record(Peak, peak, tensors=tensors, remedy=remedy)
 
 
 def _fit(fit: fitting.Fit) -> FitEntry:

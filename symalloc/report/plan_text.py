@@ -54,7 +54,7 @@ def _peak(
     runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
     yield f"  peak{at_binding(binding)}: {human_bytes(peak.nbytes)} of tensors{runs}"
     rows = [
-        (_named_tensor(t), human_bytes(t.nbytes), _until(t), cut_place(t.origin.source))
+        (_named_tensor(t), human_bytes(t.nbytes), _until(t), cut_place(t.source or ""))
         for t in peak.tensors[:MOST_ROWS]
     ]
     yield from _table(("tensor", "bytes", "held until", "from"), rows, left=(0, 2, 3))
@@ -69,8 +69,8 @@ def _peak(
 
 
 def _named_tensor(tensor: PeakTensor) -> str:
-    origin = str(tensor.origin)
-    return cut(f"{tensor.name} ({origin})" if origin else tensor.name, WIDEST_NAME)
+    origin = TensorOrigin(operator=tensor.operator or "", variable=tensor.variable or "")
+    return cut(f"{tensor.name} ({origin})" if tensor.operator else tensor.name, WIDEST_NAME)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
@@ -82,15 +82,15 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Collection
 def _until(tensor: PeakTensor) -> str:
     if tensor.kind == "result":
         return "the end: it is returned"
-    return f"{tensor.until}, idle here" if tensor.idle and tensor.until else tensor.until
+    return f"{tensor.until}, idle here" if tensor.idle and tensor.until else tensor.until or ""
 
 
 def _remedy(peak: CallPeak) -> str:
     """Say what would lower the peak."""
-    found = peak.remedy
-    if found is None:
+    if peak.remedy is None:
         return "to lower it, several tensors must go: another moment holds as much without any one of them"
-    left = f"without {_named_tensor(found)} it is {human_bytes(peak.without)}"
+    found = next(tensor for tensor in peak.tensors if tensor.name == peak.remedy.name)
+    left = f"without {_named_tensor(found)} it is {human_bytes(peak.remedy.without)}"
     if found.kind == "result":
         return f"{left}: let the caller donate an input to this result (--alias)"
     if found.idle:
@@ -275,7 +275,10 @@ def _headings(samples: Sequence[MemorySample]) -> list[tuple[str, list[str]]]:
     rows = [(f"{name} =", [str(s.binding[name]) for s in samples]) for name in names]
     if any(s.label for s in samples):
         rows.append(
-            ("declared bound", [{"bound": "reached", "beyond": "exceeded"}.get(s.label, "") for s in samples])
+            (
+                "declared bound",
+                [{"bound": "reached", "beyond": "exceeded"}.get(s.label or "", "") for s in samples],
+            )
         )
     return rows
 

@@ -5,9 +5,10 @@ absence would lower it most.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import msgspec
 import numpy as np
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
@@ -21,37 +22,43 @@ PeakKind: TypeAlias = Literal["tensor", "result", "storage", "callee"]
 MOST_TRIED = 64  # tensors that are left out to see what that saves, the largest first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeakTensor:
-    """Memory that is held at the peak, in bytes rounded up to 64.
+class PeakTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Memory that is held at the peak, in bytes rounded up to 64, and its origin as in `TensorOrigin`.
 
-    `until` is the operator that touches it last, empty for a result; `idle`: the operator at the peak does
+    `until` is the operator that touches it last, null for a result; `idle`: the operator at the peak does
     not touch it.
     """
 
     name: str
-    nbytes: int
+    nbytes: int = msgspec.field(name="bytes")
     kind: PeakKind
-    origin: TensorOrigin = NO_ORIGIN
-    until: str = ""
+    operator: str | None = None
+    variable: str | None = None
+    source: str | None = None
+    until: str | None = None
     idle: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPeak:
+class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tensor without which the peak is least, and the bytes of that peak."""
+
+    name: str
+    without: int
+
+
+class CallPeak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The moment at which a call holds most: `nbytes`, while the operator call number `step` of `steps` runs.
 
-    `tensors` come by size.  `remedy` is the one without which the peak would be least, `without` bytes; None
-    where no tensor alone makes a difference.
+    `step` is 0 where none runs.  `tensors` come by size.  `remedy` is null where no tensor alone makes a
+    difference.
     """
 
-    nbytes: int
-    operator: str
+    nbytes: int = msgspec.field(name="bytes")
+    operator: str | None
     step: int
     steps: int
     tensors: tuple[PeakTensor, ...] = ()
-    remedy: PeakTensor | None = None
-    without: int = 0
+    remedy: Remedy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,22 +97,20 @@ def call_peak(
         return None
     most = max(totals, default=0)
     if not most:
-        return CallPeak(nbytes=0, operator="", step=0, steps=len(operators.calls))
+        return CallPeak(nbytes=0, operator=None, step=0, steps=len(operators.calls))
     at = totals.index(most)
     step = timeline.steps[at]
     number, call = operators.running(step)
     sized = [(one, padded(evaluated(one.size, binding)) or 0) for one in timeline.at(at)]
     alive = sorted((one for one in sized if one[1]), key=lambda one: -one[1])
     tensors = [_tensor(one, size, step, origins, operators, call) for one, size in alive]
-    remedy, without = _remedy(timeline, alive, tensors, totals)
     return CallPeak(
         nbytes=most,
-        operator=call.operator,
+        operator=call.operator or None,
         step=number,
         steps=len(operators.calls),
         tensors=tuple(tensors),
-        remedy=remedy,
-        without=without,
+        remedy=_remedy(timeline, alive, tensors, totals),
     )
 
 
@@ -126,16 +131,19 @@ def _tensor(
         frame, var = call.frame, call.var
     inside = [one.name for one in _activations(frame) if one.caller is not None]
     kind: PeakKind = "storage" if held.why == "storage" and frame is held.frame else "tensor"
-    tensor = PeakTensor(
+    origin = origins.get(var, NO_ORIGIN)
+    result = held.why == "result"
+    last = next((c.operator for c in reversed(operators.calls) if var in c.touches), None)
+    return PeakTensor(
         name=".".join([*reversed(inside), var.name]),
         nbytes=nbytes,
-        kind="result" if held.why == "result" else "callee" if inside else kind,
-        origin=origins.get(var, NO_ORIGIN),
+        kind="result" if result else "callee" if inside else kind,
+        operator=origin.operator or None,
+        variable=origin.variable or None,
+        source=origin.source or None,
+        until=None if inside or result else last,
+        idle=not inside and var not in peak.touches,
     )
-    if inside:
-        return tensor
-    last = next((c.operator for c in reversed(operators.calls) if var in c.touches), "")
-    return replace(tensor, until="" if tensor.kind == "result" else last, idle=var not in peak.touches)
 
 
 def _activations(frame: Activation) -> Iterator[Activation]:
@@ -150,10 +158,10 @@ def _remedy(
     alive: Sequence[tuple[Reservation, int]],
     tensors: Sequence[PeakTensor],
     totals: Sequence[int],
-) -> tuple[PeakTensor | None, int]:
-    """Return the tensor without which the peak is least, and that peak; of equals one that is idle."""
+) -> Remedy | None:
+    """Return the tensor without which the peak is least; of equals one that is idle."""
     best: tuple[int, bool] = (max(totals), False)
-    found: PeakTensor | None = None
+    found: Remedy | None = None
     for (held, size), tensor in zip(alive[:MOST_TRIED], tensors, strict=False):
         without = np.array(totals, dtype=object)
         for one in timeline.reservations:
@@ -161,5 +169,5 @@ def _remedy(
                 without[one.begin : one.end] -= size
         left = int(without.max())
         if left < max(totals) and (left, not tensor.idle) < best:
-            best, found = (left, not tensor.idle), tensor
-    return found, best[0]
+            best, found = (left, not tensor.idle), Remedy(name=tensor.name, without=left)
+    return found

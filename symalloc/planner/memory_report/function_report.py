@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+import msgspec
+
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
@@ -13,7 +15,7 @@ from symalloc.planner.memory_report.call_peak import CallPeak, call_peak
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
-from symalloc.planner.memory_report.sample_bindings import bound_label, chosen, standard
+from symalloc.planner.memory_report.sample_bindings import BoundLabel, bound_label, chosen, standard
 from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.size.condition import Condition
@@ -22,72 +24,55 @@ from symalloc.size.expr import Expr
 from symalloc.size.sign import undominated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySample:
-    """Bytes of one call at one binding; None where they are not known there.
+class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bytes of one call at one binding; null where they are not known there.
 
     `arena`: what the arenas reserve, without those in the memory of results; `floor`: the least that any
-    plan of this order needs for the tensors in them; `unshared`: all planned tensors without any reuse.
-    `returned`, `made` (by functions that it calls)
-    and `unplanned`: what lies in no arena; `donated`: results in inputs that the caller gives up.
-    `workspace`: the most that one kernel holds of its own; `pool`: what TVM's pool of a fresh thread keeps
-    for that in the end.  `bounded`, `unbounded`: the most that a call holds at one moment behind TVM's
-    planner, with and without the declared bounds, results left out.  `call`: the most that a call holds
-    together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan
-    and with TVM's.  `known_call`, `known_unplanned`: the same of what is known, which is the least.
-    `label`: `bound` at the declared bounds, `beyond` past them, else empty.  `peak`: what makes the most that
-    the tensors of a call take together.  `refused`: a guard refuses this binding; `falls_back`: the call runs
-    without the plan.
+    plan of this order needs for the tensors in them, `ratio` arena over floor, 1 where nothing is live;
+    `unshared`: all planned tensors without any reuse, `saved` the share of it that the arena does without.
+    `returned`, `made` (by functions that it calls) and `unplanned`: what lies in no arena; `donated`
+    (`carried`): results in inputs that the caller gives up.  `workspace`: the most that one kernel holds of
+    its own; `pool`: what TVM's pool of a fresh thread keeps for that in the end.  `bounded`, `unbounded`: the
+    most that a call holds at one moment behind TVM's planner, with and without the declared bounds, results
+    left out.  `call`: the most that a call holds together with its results; `call_unplanned`, `call_bounded`,
+    `call_unbounded`: the same without any plan and with TVM's.  `known_call`, `known_unplanned`: the same of
+    what is known, which is the least.  `whole`: call and pool, `whole_ratio` that over the floor.  `label`:
+    `bound` at the declared bounds, `beyond` past them, where TVM's bounds are too little.  `peak`: what makes
+    the most that the tensors of a call take together.  `refused`: a guard refuses this binding; `falls_back`:
+    the call runs without the plan.
     """
 
     binding: Mapping[str, int]
-    label: str = ""
+    label: BoundLabel | None = None
     arena: int | None
     floor: int | None
+    ratio: float | None
     unshared: int | None
+    saved: float | None
     returned: int | None
     made: int | None
     unplanned: int | None
-    donated: int | None
+    donated: int | None = msgspec.field(name="carried")
     workspace: int | None
     pool: int | None
-    bounded: int | None = None
-    unbounded: int | None = None
+    bounded: int | None = msgspec.field(name="tvm_bounded", default=None)
+    unbounded: int | None = msgspec.field(name="tvm_unbounded", default=None)
     call: int | None = None
     call_unplanned: int | None = None
-    call_bounded: int | None = None
-    call_unbounded: int | None = None
+    call_bounded: int | None = msgspec.field(name="call_tvm_bounded", default=None)
+    call_unbounded: int | None = msgspec.field(name="call_tvm_unbounded", default=None)
     known_call: int | None = None
     known_unplanned: int | None = None
+    whole: int | None = None
+    whole_ratio: float | None = None
     peak: CallPeak | None = None
     refused: bool = False
     falls_back: bool = False
 
     @property
-    def ratio(self) -> float | None:
-        """Arena over floor; 1 where nothing is live."""
-        return _ratio(self.arena, self.floor)
-
-    @property
-    def saved(self) -> float | None:
-        """The share of `unshared` that the arena does without."""
-        ratio = _ratio(self.arena, self.unshared)
-        return None if ratio is None else 1 - ratio
-
-    @property
-    def whole(self) -> int | None:
-        """All bytes of the call: what it holds at most, and TVM's pool for workspace."""
-        return combined(sum, (self.call, self.pool))
-
-    @property
     def call_ratio(self) -> float | None:
         """The most that a call holds over the same without a plan."""
         return _ratio(self.call, self.call_unplanned)
-
-    @property
-    def whole_ratio(self) -> float | None:
-        """`whole` over `floor`."""
-        return _ratio(self.whole, self.floor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +223,7 @@ def _place(buffer: Buffer) -> tuple[int, str]:
     return buffer.device, buffer.scope
 
 
-def _sample(report: FunctionReport, at: Mapping[str, int], label: str) -> MemorySample:
+def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
     plan, outside, outcome = report.plan, report.outside, report.outcome
     refused = {guard.defined_by is None for guard in plan.guards if not _holds(guard.condition, at)}
     falls_back = outcome.fallback and True in refused
@@ -248,26 +233,35 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: str) -> Memory
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
     sized = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
+    call, known_call = (unplanned, known_unplanned) if falls_back else (whole, known)
+    floor = combined(sum, (highest(each.sums, at) for each in report.floor))
+    unshared = total((b.size for b in _planned(plan)), at)
+    pool = workspace_pool_bytes(outside.calls, at) if sized else None
+    with_pool, unsaved = combined(sum, (call, pool)), _ratio(arena, unshared)
     return MemorySample(
         binding=at,
         label=label,
         arena=arena,
-        floor=combined(sum, (highest(each.sums, at) for each in report.floor)),
-        unshared=total((b.size for b in _planned(plan)), at),
+        floor=floor,
+        ratio=_ratio(arena, floor),
+        unshared=unshared,
+        saved=None if unsaved is None else 1 - unsaved,
         returned=total((r.nbytes for r in outside.returned), at),
         made=total((m.nbytes for m in outside.made), at),
         unplanned=total((u.nbytes for u in report.unplanned), at),
         donated=total((c.nbytes for c in outside.donated), at),
         workspace=highest([use.scratch.peak for use in outside.kernels], at) if sized else None,
-        pool=workspace_pool_bytes(outside.calls, at) if sized else None,
+        pool=pool,
         bounded=None if bounded is None else bounded.peak(at, results=False),
         unbounded=None if unbounded is None else unbounded.peak(at, results=False),
-        call=unplanned if falls_back else whole,
+        call=call,
         call_unplanned=unplanned,
         call_bounded=None if bounded is None else bounded.peak(at, results=True),
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
-        known_call=known_unplanned if falls_back else known,
+        known_call=known_call,
         known_unplanned=known_unplanned,
+        whole=with_pool,
+        whole_ratio=_ratio(with_pool, floor),
         peak=call_peak(outcome.unplanned, at, report.origins, outcome.operators),
         refused=bool(refused),
         falls_back=falls_back,

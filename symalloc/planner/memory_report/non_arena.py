@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from symalloc.analysis.argument_binding import bind_kernel, values_at_call
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
@@ -33,22 +35,20 @@ class ResultTensor:
     allocations: frozenset[ir.Var]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DonatedResult:
+class DonatedResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tensor that is returned in an input, of `room` bytes, which the function has written."""
 
     output: str
     input: str
-    nbytes: Expr | None
+    nbytes: Expr | None = msgspec.field(name="bytes")
     room: Expr | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalleeTensor:
+class CalleeTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tensor that a called function or operator makes (`by`) and that is not returned."""
 
     by: str
-    nbytes: Expr | None
+    nbytes: Expr | None = msgspec.field(name="bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from symalloc.errors import nearest
 from symalloc.program.ir import Function, Origin
 
+BoundLabel: TypeAlias = Literal["bound", "beyond"]
 _AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)
 EXTENTS = (1, 16, 128, 1024)  # every symbol alike, but within its declared bounds
 BEYOND = 2  # times the declared bound: bounds are not enforced by TVM
@@ -16,12 +18,12 @@ class SampleError(ValueError):
     """A binding that does not fit the function; the text is meant for the user."""
 
 
-def bound_label(binding: Mapping[str, int], function: Function) -> str:
-    """Return `bound` for a binding at the declared upper bounds, `beyond` past one of them, else nothing."""
+def bound_label(binding: Mapping[str, int], function: Function) -> BoundLabel | None:
+    """Return `bound` for a binding at the declared upper bounds, `beyond` past one of them."""
     upper = {name: bound for name, bound in function.declared_upper.items() if name in binding}
     if any(binding[name] > bound for name, bound in upper.items()):
         return "beyond"
-    return "bound" if upper and all(binding[name] == bound for name, bound in upper.items()) else ""
+    return "bound" if upper and all(binding[name] == bound for name, bound in upper.items()) else None
 
 
 def standard(symbols: Iterable[str], function: Function) -> list[dict[str, int]]:

@@ -32,8 +32,8 @@ def test_extents_grow_and_stay_within_the_declared_bounds() -> None:
     bounded = function({"b": 8, "n": 64}, {"n": 2})
     shown = standard(["n", "b"], bounded)
     assert [(at["b"], at["n"], bound_label(at, bounded)) for at in shown] == [
-        (1, 2, ""),
-        (8, 16, ""),
+        (1, 2, None),
+        (8, 16, None),
         (8, 64, "bound"),
         (16, 128, "beyond"),
     ]
@@ -42,7 +42,7 @@ def test_extents_grow_and_stay_within_the_declared_bounds() -> None:
 def test_without_bounds_nothing_lies_beyond() -> None:
     shown = standard(["n"], function())
     assert shown == [{"n": extent} for extent in (1, 16, 128, 1024)]
-    assert {bound_label(at, function()) for at in shown} == {""}
+    assert {bound_label(at, function()) for at in shown} == {None}
     assert standard([], function()) == [{}]
 
 
