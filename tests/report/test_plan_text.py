@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import jsonschema
+import msgspec
 import pytest
 
 from symalloc.planner.memory_report.function_report import FunctionReport
@@ -85,9 +86,10 @@ def test_what_is_not_known_is_not_made_up() -> None:
 
 def test_a_call_that_holds_more_than_without_a_plan_is_told() -> None:
     report = plan_samples.small()
-    same = replace(report.samples[-1], call=200, call_unplanned=200, refused=False)
+    same = msgspec.structs.replace(report.samples[-1], call=200, call_unplanned=200, refused=False)
     assert "times what it holds without a plan" not in plans_as_text([replace(report, samples=(same,))])
-    above = replace(same, call=300)
-    text = plans_as_text([replace(report, samples=(above, replace(above, call=900, refused=True)))])
+    above = msgspec.structs.replace(same, call=300)
+    refused = msgspec.structs.replace(above, call=900, refused=True)
+    text = plans_as_text([replace(report, samples=(above, refused))])
     at = ", ".join(f"{name} = {value}" for name, value in above.binding.items())
     assert f"a call holds up to 1.500 times what it holds without a plan, at {at}\n" in text
