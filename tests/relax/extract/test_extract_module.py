@@ -87,33 +87,6 @@ def test_devices_by_their_place_in_the_module(parse: Callable[[str], Any]) -> No
         assert (y.type.device, y.type.scope) == (0, "global")
 
 
-def test_a_function_that_the_module_lacks_is_said(parse: Callable[[str], Any]) -> None:
-    missing = tvm.ir.GlobalVar("gone")
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
-    y = relax.Var("y", relax.TensorType((4,), "float32"))
-    block = relax.BindingBlock([relax.VarBinding(y, tvm.ir.Call(missing, [x]))])
-    function = relax.Function(
-        [x], relax.SeqExpr([block], y), relax.TensorType((4,), "float32"), is_pure=False
-    )
-    call = extract(tvm.IRModule({"main": function}), name="M").functions["main"].body.instructions[0]
-    assert isinstance(call, m.NotUnderstood)
-    assert "`gone`" in call.what
-
-
-def test_an_extern_function_of_the_module_is_a_packed_call(parse: Callable[[str], Any]) -> None:
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
-    y = relax.Var("y", relax.TensorType((4,), "float32"))
-    callee = tvm.ir.GlobalVar("shim")
-    block = relax.BindingBlock([relax.VarBinding(y, tvm.ir.Call(callee, [x]))])
-    function = relax.Function(
-        [x], relax.SeqExpr([block], y), relax.TensorType((4,), "float32"), is_pure=False
-    )
-    mod = tvm.IRModule({"main": function, callee: relax.ExternFunc("real.name")})
-    call = extract(mod, name="M").functions["main"].body.instructions[0]
-    assert isinstance(call, m.CallPacked)
-    assert (call.name, call.ownership) == ("real.name", m.Ownership.UNKNOWN)
-
-
 def test_cuda_graphs_are_calls_of_their_functions(parse: Callable[[str], Any]) -> None:
     text = """
     @R.function
@@ -135,20 +108,3 @@ def test_cuda_graphs_are_calls_of_their_functions(parse: Callable[[str], Any]) -
     assert calls[0].arguments == ()
     assert calls[1].name.startswith("main_cuda_graph_capture")
     assert len(calls[1].arguments) == len(program.functions[calls[1].name].params)
-
-
-def test_a_module_out_of_normal_form_is_read_all_the_same() -> None:
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
-    y = relax.Var("y", relax.TensorType((4,), "float32"))
-    pair = relax.Tuple([x, x])
-    block = relax.BindingBlock(
-        [relax.VarBinding(y, relax.op.add(relax.TupleGetItem(pair, 0), relax.op.negative(x)))]
-    )
-    function = relax.Function([x], relax.SeqExpr([block], y), relax.TensorType((4,), "float32"))
-    field, negative, add = (
-        extract(tvm.IRModule({"main": function}), name="M").functions["main"].body.instructions
-    )
-    assert isinstance(field, m.TakeField)
-    assert isinstance(add, m.CallOperator)
-    assert isinstance(negative, m.CallOperator)
-    assert add.arguments == (field.var, negative.var)

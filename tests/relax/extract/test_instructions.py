@@ -1,0 +1,310 @@
+"""Statements and functions of Relax as instructions; the files in golden/ hold what is made of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from symalloc.program import ir as m
+from symalloc.relax.extract import extract
+from tests.relax.extract.shown import instruction, lines, text
+
+Read = Callable[[str], m.Program]
+Golden = Callable[[str, str], None]
+AROUND = """
+@T.prim_func
+def twice(A: T.handle, k: T.int64, B: T.handle):
+    n = T.int64()
+    a = T.match_buffer(A, (n,), "float32")
+    b = T.match_buffer(B, (n,), "float32")
+    for i in range(n):
+        b[i] = a[i] + a[i]
+
+@T.prim_func
+def check(k: T.int64):
+    T.func_attr({{"global_symbol": "other"}})
+    T.evaluate(k)
+
+@R.function(pure=False)
+def main(x: R.Tensor(("m",), "float32"), o: R.Object, s: R.Shape(["k"]), t: R.Shape(ndim=1)) -> R.Object:
+    m = T.int64()
+    cls = Module
+    y = {}
+    return y
+"""
+STATEMENTS = """
+# kernels
+cls.twice(x, m * 2, x)
+R.call_tir(cls.twice, (x, m), out_ty=R.Tensor((m,), "float32"))
+R.call_tir_inplace(cls.twice, (x, m), inplace_indices=[-1, 0], out_ty=[x.ty, x.ty])
+R.vm.call_tir_dyn(cls.twice, (x, x, R.shape([m, 3])))
+# a kernel is called by the symbol that it is exported as
+R.call_packed("other", m, ty_args=R.Tuple())
+R.call_packed("check", m, ty_args=R.Tuple())
+# packed functions
+R.call_packed("f", x, ty_args=R.Tensor((m,), "float32"))
+R.call_pure_packed("f", x, ty_args=R.Tensor((m,), "float32"))
+R.call_packed("f", x, ty_args=R.Object)
+R.call_packed("f", x, ty_args=R.Tuple(R.Shape(ndim=1), R.Object))
+R.call_packed("f", x, ty_args=R.Shape(ndim=1))
+R.call_packed("f", x, ty_args=R.Tuple)
+R.call_dps_packed("f", (x, 1), out_ty=R.Tensor((m,), "float32"))
+R.call_packed("relax.run.unique", x, ty_args=R.Tensor(ndim=1))
+R.call_packed("vm.builtin.rnn_state_set", o, x, ty_args=R.Object)
+R.call_packed("vm.builtin.apply_softmax_with_temperature", x, 1.0, ty_args=R.Object)
+R.call_inplace_packed("f", o, x, inplace_indices=[1], ty_args=R.Tensor((m,), "float32"))
+R.call_py_func("g", (x,), out_ty=R.Tensor((m,), "float32"))
+R.invoke_closure(o, (x,), ty_args=R.Tensor((m,), "float32"))
+# memory: R.memory counts bytes, R.vm elements
+R.memory.alloc_storage(R.shape([m * 8]), 1, R.str("local"), R.dtype("int8"))
+R.memory.alloc_storage(s, R.prim_value(0), R.str("global"), R.dtype("uint8"))
+R.memory.alloc_storage(t, R.prim_value(0), R.str("global"), R.dtype("uint8"))
+R.vm.alloc_storage(R.shape([m * 8]), R.prim_value(0), R.dtype("float32"))
+R.call_packed("vm.builtin.alloc_storage", s, 0, R.dtype("float32"), R.str("global"), ty_args=R.Object)
+R.call_builtin_with_ctx("vm.builtin.alloc_storage", (s, 0, R.dtype("int8"), R.str("")), ty_args=R.Object)
+R.memory.alloc_tensor(o, R.prim_value(m * 4), R.shape([m, 1]), R.dtype("float32"))
+R.vm.alloc_tensor(o, R.prim_value(0), R.shape([m]), R.dtype("int8"))
+R.call_packed("vm.builtin.alloc_tensor", o, 64, R.shape([m]), R.dtype("int8"), ty_args=R.Tensor((m,), "int8"))
+R.memory.alloc_tensor(o, R.prim_value(m ^ m), R.shape([m]), R.dtype("float32"))
+R.builtin.alloc_tensor(R.shape([m, 2]), R.dtype("int8"), R.prim_value(2), R.str("local"))
+R.memory.kill_tensor(x)
+R.memory.kill_storage(o)
+R.vm.kill_object(o)
+# views keep what is left out
+R.memory.view(x)
+R.memory.view(x, R.shape([m]), R.dtype("int8"), m * 4)
+R.memory.ensure_zero_offset(x)
+R.call_packed("vm.builtin.reshape", x, R.shape([m, 1]), ty_args=R.Tensor((m, 1), "float32"))
+R.call_packed("vm.builtin.reshape", x, ty_args=R.Object)
+R.call_packed("vm.builtin.copy", x, ty_args=R.Tensor((m,), "float32"))
+R.reshape(x, R.shape([m, 1]))
+# values
+R.assert_op(m <= 4, [m], format="m is {}")
+R.call_packed("relax.run.assert_op", m <= 4, "m is {}", m, ty_args=R.Tuple)
+R.assert_op(R.call_packed("f", x, ty_args=R.Tensor((), "bool")), [m], format="")
+R.take(x, R.const([-1, 2], "int64"), axis=0, mode="fast")
+R.take(x, R.prim_value(3), axis=0, mode="clip")
+R.add(x, R.const(1.5, "float32"))
+R.builtin.stop_lift_params(x)
+R.shape_of(x)
+R.shape_to_tensor(s)
+"""
+FUNCTIONS = """
+# parameters and symbols
+@R.function
+def main(x: R.Tensor(("m", 4), "float16"), s: R.Shape(["k"]), p: R.Prim("int64"), q: R.Prim("float32"),
+         t: R.Tuple(R.Tensor(("j",), "int8"), R.Shape(["i"]))) -> R.Tensor(("m", 4), "float16"):
+    return x
+# declared bounds
+@R.function(private=True)
+def main(x: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
+    R.func_attr({"tir_var_upper_bound": {"m": 4}, "tir_var_lower_bound": {"m": 2}})
+    R.func_attr({"tir_non_negative_var": ["n"]})
+    return x
+# a declared bound that is no integer declares nothing
+@R.function
+def main(x: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
+    R.func_attr({"tir_var_upper_bound": {"m": [4], "n": 8}, "tir_var_lower_bound": [4]})
+    R.func_attr({"tir_non_negative_var": "n"})
+    return x
+# scalars stand for what they are bound to
+@R.function(pure=False)
+def main(x: R.Tensor(("m",), "float32"), p: R.Prim("int64")) -> R.Object:
+    m = T.int64()
+    q: R.Prim("int64") = m * 2 + p
+    w: R.Prim("int64") = R.call_packed("f", x, ty_args=R.Prim("int64"))
+    s = R.memory.alloc_storage(R.shape([q + w]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+    return s
+# conditions on sizes and on data, bound and written in the branch itself
+@R.function
+def main(x: R.Tensor(("m",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("m",), "float32"):
+    m = T.int64()
+    small: R.Prim("bool") = m < 8
+    if small:
+        y = R.add(x, x)
+    else:
+        if c:
+            y = R.multiply(x, x)
+        else:
+            if m > 7:
+                y = x
+            else:
+                y = R.add(x, x)
+    return y
+# tuples are taken field by field
+@R.function
+def main(x: R.Tensor(("m",), "int8"), y: R.Tensor(("m",), "int8")) -> R.Tensor(("m",), "int8"):
+    t = (x, (y, x))
+    u = t[1][0]
+    return u
+# casts define symbols
+@R.function
+def main(x: R.Tensor(("m",), "float32"), s: R.Shape(ndim=1)) -> R.Tensor(ndim=1, dtype="float32"):
+    m = T.int64()
+    k = T.int64()
+    y = R.match_cast(x, R.Tensor((k,), "float32"))
+    z = R.match_cast(y, R.Tensor((m,), "float32"))
+    return z
+# dataflow blocks are read in order
+@R.function
+def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+    with R.dataflow():
+        a = R.add(x, x)
+        b = R.multiply(a, x)
+        R.output(b)
+    return b
+# functions call each other and themselves
+@R.function(private=True)
+def twice(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+    y = R.add(x, x)
+    return y
+@R.function
+def main(x: R.Tensor(("m",), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("m",), "float32"):
+    cls = Module
+    m = T.int64()
+    if c:
+        y: R.Tensor((m,), "float32") = cls.main(x, c)
+    else:
+        y = cls.twice(x)
+    return y
+# closures are not understood
+@R.function
+def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+    @R.function
+    def inner(y: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+        return R.add(y, x)
+    z = inner(x)
+    return z
+# a closure that calls itself does not capture itself
+@R.function
+def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+    @R.function
+    def again(y: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+        z = R.add(y, x)
+        return again(z)
+    return again(x)
+# a storage keeps its type through an alias, and a reshape is a view once operators are lowered
+@R.function(pure=False)
+def main(x: R.Tensor(("m", 4), "float32")) -> R.Object:
+    m = T.int64()
+    s = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+    t = s
+    a = R.reshape(x, R.shape([m * 4]))
+    return t
+"""
+
+
+def told(function: m.Function) -> str:
+    """The head of a function, and its instructions."""
+    params = ", ".join(f"{p.name}: {text(p.type)}" for p in function.params)
+    symbols = ", ".join(f"{name} {origin.name}" for name, origin in function.symbols.items())
+    bounds = [f"{name} <= {bound}" for name, bound in function.declared_upper.items()]
+    bounds += [f"{name} >= {bound}" for name, bound in function.declared_lower.items()]
+    head = f"{'private ' if function.private else ''}{function.name}({params}) [{symbols}] {bounds or ''}"
+    return "\n".join([head.rstrip(), *lines(function.body, 1)])
+
+
+def test_statements(program: Read, golden: Golden) -> None:
+    found = []
+    for statement in STATEMENTS.strip().splitlines():
+        found.append(statement)
+        if not statement.startswith("#"):
+            body = program(AROUND.format(statement)).functions["main"].body
+            found += [f"    {instruction(made)}" for made in body.instructions]
+    golden("statements.txt", "\n".join(found) + "\n")
+
+
+def test_functions(program: Read, golden: Golden) -> None:
+    found = []
+    for part in FUNCTIONS.strip().removeprefix("# ").split("\n# "):
+        title, _, script = part.partition("\n")
+        found += [f"# {title}", *map(told, program(script).functions.values())]
+    golden("functions.txt", "\n".join(found) + "\n")
+
+
+# -- what no script gives ----------------------------------------------------------------------------------
+
+
+def tensor(name: str, *extents: Any) -> Any:
+    return relax.Var(name, relax.TensorType(extents or (4,), "float32"))
+
+
+def function(params: list[Any], *bindings: tuple[Any, Any], result: Any) -> list[str]:
+    """The lines of a private function whose body binds variables to values."""
+    block = relax.BindingBlock([relax.VarBinding(var, value) for var, value in bindings])
+    main = relax.Function(params, relax.SeqExpr([block], result), result.ty, is_pure=False)
+    mod = tvm.IRModule({"main": main})
+    return told(extract(mod, name="M").functions["main"]).splitlines()
+
+
+def test_symbols_that_nothing_binds_and_symbols_of_one_name() -> None:
+    n, other = tvm.tirx.Var("n", "int64"), tvm.tirx.Var("n", "int64")
+    x = tensor("x", 2 * n, 16)
+    assert function([x], result=x) == ["private main(x: float32(2*n, 16)) [n UNDEFINED]", "  -> x"]
+    x, y = tensor("x", n), tensor("y", other, n)
+    z = tensor("z", other)
+    assert function([x, y], (z, relax.op.sum(y, 1)), result=z) == [
+        "private main(x: float32(n), y: float32(n_1, n)) [n DIMENSION, n_1 DIMENSION]",
+        "  z: float32(n_1) = CallOperator name=relax.sum arguments=(y)",
+        "  -> z",
+    ]
+
+
+def test_a_variable_of_the_other_branch_is_the_same_variable() -> None:
+    """TVM's planner emits this: what one branch allocates, the other uses."""
+    flag, storage = relax.Var("c", relax.TensorType((), "bool")), relax.Var("storage", relax.ObjectType())
+    used, other, result = map(tensor, ("used", "other", "result"))
+
+    def block(*bindings: tuple[Any, Any]) -> Any:
+        bound = [relax.VarBinding(var, value) for var, value in bindings]
+        return relax.SeqExpr([relax.BindingBlock(bound)], bindings[-1][0])
+
+    then = block((used, relax.op.memory.alloc_tensor(storage, 0, relax.ShapeExpr([4]), "float32")))
+    reserve = relax.op.memory.alloc_storage(relax.ShapeExpr([16]), 0, "global", "uint8")
+    otherwise = block(
+        (storage, reserve), (other, relax.op.builtin.alloc_tensor(relax.ShapeExpr([4]), "float32", 0))
+    )
+    assert function([flag], (result, relax.If(flag, then, otherwise)), result=result)[1:-1] == [
+        "  result: float32(4) = If condition=? test=c",
+        "    used: float32(4) = AllocTensor storage=storage offset=0 shape=(4) dtype=float32",
+        "    -> used",
+        "  else",
+        "    storage: opaque = AllocStorage size=16 dtype=uint8",
+        "    other: float32(4) = AllocFresh shape=(4) dtype=float32",
+        "    -> other",
+    ]
+
+
+def test_what_nothing_defines_is_said() -> None:
+    x, y, lost = map(tensor, ("x", "y", "lost"))
+    assert function([x], (y, relax.op.add(x, lost)), result=y)[1:-1] == [
+        "  lost: float32(4) = NotUnderstood what=the variable `lost`, which nothing defines",
+        "  y: float32(4) = CallOperator name=relax.add arguments=(x, lost)",
+    ]
+    gone = tvm.ir.Call(tvm.ir.GlobalVar("gone"), [x])
+    said = "`gone` with `gone`, which the module does not define"
+    assert function([x], (y, gone), result=y)[1] == f"  y: float32(4) = NotUnderstood what={said} reads=(x)"
+
+
+def test_an_extern_function_of_the_module_is_a_packed_call() -> None:
+    x, y, shim = tensor("x"), tensor("y"), tvm.ir.GlobalVar("shim")
+    block = relax.BindingBlock([relax.VarBinding(y, tvm.ir.Call(shim, [x]))])
+    main = relax.Function([x], relax.SeqExpr([block], y), y.ty, is_pure=False)
+    mod = tvm.IRModule({"main": main, shim: relax.ExternFunc("real.name")})
+    call = extract(mod, name="M").functions["main"].body.instructions[0]
+    assert instruction(call).startswith(
+        "y: float32(4) = CallPacked name=real.name arguments=(x) ownership=UNKN"
+    )
+
+
+def test_a_module_out_of_normal_form_is_read_all_the_same() -> None:
+    x, y = tensor("x"), tensor("y")
+    nested = relax.op.add(relax.TupleGetItem(relax.Tuple([x, x]), 0), relax.op.negative(x))
+    assert function([x], (y, nested), result=y)[1:-1] == [
+        "  _: float32(4) = TakeField source=(x, x) index=0",
+        "  _: opaque = CallOperator name=relax.negative arguments=(x)",
+        "  y: float32(4) = CallOperator name=relax.add arguments=(_, _)",
+    ]
