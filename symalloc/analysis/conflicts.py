@@ -19,9 +19,8 @@ from symalloc.analysis.kernels.overlap import is_known
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import find_points_to
-from symalloc.analysis.regions import Consumed, PointsTo, Target, pointees_of
+from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target, pointees_of
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
-from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
 
@@ -370,13 +369,13 @@ class _StaleUses:
         """The writes of all that some in-place call overwrites."""
         old = NO_REGIONS
         for one in self.versions.consumed:
-            old |= self.family(self.versions.resolve(one.leaf.must | one.leaf.may))
+            old |= self.family(one.leaf.must | one.leaf.may)
         return tuple(self.conflicts.writes_to(old))
 
     def newer(self, writer: int) -> RegionSet:
         """The versions that the call at `writer` makes, and those that others make of these."""
         made = self.versions.defs.get(writer, NO_REGIONS)
         for one in self.versions.consumed:
-            if one.point > writer and self.family(self.versions.resolve(one.leaf.must | one.leaf.may)) & made:
+            if one.point > writer and self.family(one.leaf.must | one.leaf.may) & made:
                 made |= self.versions.defs.get(one.point, NO_REGIONS)
         return self.family(made)

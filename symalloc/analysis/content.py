@@ -15,9 +15,16 @@ from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
 from symalloc.analysis.kernels.uninitialized import MemoryRange
-from symalloc.analysis.regions import AbstractValue, Pointees, PointsTo, RegionKind, leaves_of, pointees_of
+from symalloc.analysis.regions import (
+    AbstractValue,
+    FunctionSummary,
+    Pointees,
+    PointsTo,
+    RegionKind,
+    leaves_of,
+    pointees_of,
+)
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
-from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import tensor_type
@@ -164,15 +171,11 @@ class KernelCalls:
             return condition.as_bool
         if not isinstance(condition, Relation) or condition.operator != "<=":
             return False
-        return all(self.is_negative(m, c) for m, c in condition.expr.terms.items()) and (
-            sum(condition.expr.terms.values()) <= 0
-        )
-
-    def is_negative(self, monomial: Sequence[tuple[object, int]], coefficient: int) -> bool:
-        if not monomial:
-            return True
-        atoms = (atom for atom, _ in monomial)
-        return coefficient < 0 and all(isinstance(a, Symbol) and a.name in self.extents for a in atoms)
+        terms = condition.expr.terms
+        falling = all(coefficient < 0 for monomial, coefficient in terms.items() if monomial)
+        atoms = (atom for monomial in terms for atom, _ in monomial)
+        known = all(isinstance(atom, Symbol) and atom.name in self.extents for atom in atoms)
+        return falling and known and sum(terms.values()) <= 0
 
 
 def surely_meant(points_to: PointsTo, value: AbstractValue) -> RegionSet:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of
 from symalloc.analysis.regions import (
+    FunctionSummary,
     PointsTo,
     RegionKind,
     leaves_of,
     pointees_of,
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
-from symalloc.analysis.summary import FunctionSummary
 from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
 from symalloc.program.record import from_fields

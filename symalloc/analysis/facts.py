@@ -19,7 +19,6 @@ from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.paths import consistent, path_conditions
 from symalloc.analysis.regions import PointsTo
-from symalloc.analysis.sets import RegionSet
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.operands import operands_of, read_cast
@@ -146,9 +145,9 @@ class _TestReader:
 
     def condition(self, value: _Value) -> Condition:
         """The condition that a test of `value` is."""
-        constant = _constant(value)
-        if constant is not None:
-            return TRUE if constant is not value.negated else FALSE
+        match value.key:
+            case (ir.ConstantTensor(values=(number,)), -1):  # nothing writes it
+                return TRUE if (number != 0) is not value.negated else FALSE
         name = self.symbols.get(value.key)
         if name is None:
             names = (value.name if number == 0 else f"{value.name}_{number}" for number in count())
@@ -191,12 +190,9 @@ class _TestReader:
         if kernel is None or kernel.negates is None or len(call.arguments) != 2:
             return None
         source, target = (call.arguments[i] for i in kernel.negates)
-        alike = isinstance(source, ir.Var) and isinstance(target, ir.Var) and self.is_same(target, var)
-        return source if alike and isinstance(source, ir.Var) else None
-
-    def is_same(self, one: ir.Var, other: ir.Var) -> bool:
-        """True if two variables surely hold one memory."""
-        return self.origin(one) == self.origin(other)
+        if not (isinstance(source, ir.Var) and isinstance(target, ir.Var)):
+            return None
+        return source if self.origin(target) == self.origin(var) else None
 
     def stored_by(self, call: ir.CallKernel, point: int, var: ir.Var, depth: int) -> Hashable | None:
         """A key for what a kernel stores in the memory of `var`; None where it is not known."""
@@ -211,7 +207,7 @@ class _TestReader:
             if isinstance(parameter, ir.KernelBuffer) and parameter.writes:
                 if parameter.reads:
                     return None
-                if isinstance(argument, ir.Var) and self.is_same(argument, var):
+                if isinstance(argument, ir.Var) and self.origin(argument) == self.origin(var):
                     outputs.append(position)
             else:
                 inputs.append(argument)
@@ -272,7 +268,7 @@ class _TestReader:
 
     def last_write(self, var: ir.Var, point: int) -> int:
         """The last point on some path to `point` that may write what `var` holds; -1 where there is none."""
-        family = self.family(var)
+        family = self.points_to.family(self.points_to.regions_of(var))
         for earlier in range(point - 1, -1, -1):
             effect = self.effects[earlier]
             touched = effect.writes | effect.may_writes | effect.may_defs
@@ -281,10 +277,6 @@ class _TestReader:
             if self.points_to.resolve(touched) & family:
                 return earlier
         return -1
-
-    def family(self, var: ir.Var) -> RegionSet:
-        """The regions that share bytes with what `var` holds."""
-        return self.points_to.family(self.points_to.regions_of(var))
 
     def sources(self, var: ir.Var, point: int) -> frozenset[Hashable]:
         """All that the value of `var` in front of `point` may depend on."""
@@ -311,20 +303,12 @@ class _TestReader:
             yield from operands_of(made)
         if isinstance(made, ir.If):
             yield from (made.then.result, made.otherwise.result)
-        family = self.family(var)
+        family = self.points_to.family(self.points_to.regions_of(var))
         for number in range(point):
             effect, writer = self.effects[number], self.cfg.points[number].instruction
             touched = effect.writes | effect.may_writes | effect.may_defs
             if writer is not None and touched and self.points_to.resolve(touched) & family:
                 yield from operands_of(writer)
-
-
-def _constant(value: _Value) -> bool | None:
-    """The truth of a value that is a constant which nothing writes; None for any other."""
-    match value.key:
-        case (ir.ConstantTensor(values=(number,)), -1):
-            return number != 0
-    return None
 
 
 def _identifier(name: str) -> str:

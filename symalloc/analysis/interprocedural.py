@@ -21,9 +21,16 @@ from symalloc.analysis.liveness import (
     written_regions,
 )
 from symalloc.analysis.points_to import find_points_to
-from symalloc.analysis.regions import Pointees, PointsTo, RegionKind, align
+from symalloc.analysis.regions import (
+    NO_EFFECTS,
+    FunctionSummary,
+    Pointees,
+    PointsTo,
+    RegionKind,
+    ResultSummary,
+    align,
+)
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, only_member
-from symalloc.analysis.summary import NO_EFFECTS, FunctionSummary, ResultSummary
 from symalloc.program.control_flow import (
     ControlFlowGraph,
     call_graph,
@@ -230,6 +237,7 @@ def _result(
     points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees, written: RegionSet
 ) -> ResultSummary:
     must, may, fresh = _leaves(points_to, leaf_of, leaf)
+    offset, *others = dict.fromkeys(points_to.offsets_of(leaf)) or (None,)
     return ResultSummary(
         must=must,
         may=may & ~must,
@@ -237,12 +245,8 @@ def _result(
         constant=bool(points_to.resolve(leaf.must | leaf.may) & points_to.constants),
         storage=_storage(points_to, leaf),
         filled=not unwritten_leaf(points_to, leaf, written),
-        offset=_only(set(points_to.offsets_of(leaf))),
+        offset=offset if not others else None,
     )
-
-
-def _only(offsets: set[Expr]) -> Expr | None:
-    return next(iter(offsets)) if len(offsets) == 1 else None
 
 
 def _settled(summary: FunctionSummary, before: FunctionSummary) -> FunctionSummary:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Alias, Block, Function, If, Instruction, Operand, Var
 
@@ -30,20 +29,18 @@ def consistent(condition: PathCondition) -> bool:
 
 def path_conditions(cfg: ControlFlowGraph) -> Sequence[PathCondition]:
     """The branches that lead to each point; ELSE and JOIN are reached through the blocks that they end."""
-    if not cfg.joins:
-        return (EVERY_PATH,) * len(cfg.points)
-    return forward(_Branches(cfg), EVERY_PATH).before
-
-
-class _Branches(DataflowProblem[PathCondition]):
-    def transfer(self, point: int, state: PathCondition) -> PathCondition:
-        return state
-
-    def join(self, branch: int, then: PathCondition, otherwise: PathCondition) -> PathCondition:
-        return then & otherwise
-
-    def edge(self, branch: int, state: PathCondition, *, then: bool) -> PathCondition:
-        return state | {(branch, then)}
+    found: list[PathCondition] = []
+    inside: dict[tuple[int, bool], PathCondition] = {}
+    for number, point in enumerate(cfg.points):
+        branch = point.branch
+        if branch < 0:
+            found.append(EVERY_PATH)
+            continue
+        side = (branch, number <= cfg.joins[branch][0])
+        if side not in inside:
+            inside[side] = found[branch] | {side}
+        found.append(inside[side])
+    return found
 
 
 class StraightPath(NamedTuple):

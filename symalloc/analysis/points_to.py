@@ -13,11 +13,13 @@ from symalloc.analysis.regions import (
     NO_POINTEES,
     AbstractValue,
     Consumed,
+    FunctionSummary,
     MayReturn,
     Pointees,
     PointsTo,
     Region,
     RegionKind,
+    ResultSummary,
     TuplePointees,
     align,
     collapsed,
@@ -27,7 +29,6 @@ from symalloc.analysis.regions import (
     sum_of,
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-from symalloc.analysis.summary import FunctionSummary, ResultSummary
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.record import from_fields

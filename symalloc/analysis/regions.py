@@ -10,13 +10,13 @@ unless a function of unknown ownership returned its argument; then it is one of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
+from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, members, only_member
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import ConstantTensor, Function, Instruction, Operand, TupleValue, Var
 from symalloc.program.record import from_fields
@@ -158,6 +158,67 @@ def align(value: AbstractValue, kind: Type) -> tuple[Pointees, ...]:
         return tuple(leaf for item, field in pairs for leaf in align(item, field))
     whole = collapsed(value)
     return tuple(leaf for field in kind.fields for leaf in align(whole, field))
+
+
+# -- summaries of functions: the leaves of parameters, tuple fields taken apart, are numbered in order ------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSummary:
+    """One leaf of a result: the parameter leaves that it may be, and whether it may be `fresh` memory.
+
+    `constant`: it may be a constant.  `storage` is its size in bytes where it is a storage of constant size.
+    `filled` unless it is new memory that nothing has written.  `offset` is the byte offset that the handle
+    carries, beyond that of a parameter that it is; None where unknown.
+    """
+
+    must: LeafSet = NO_LEAVES
+    may: LeafSet = NO_LEAVES
+    fresh: bool = True
+    constant: bool = False
+    storage: Expr | None = None
+    filled: bool = True
+    offset: Expr | None = ZERO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSummary:
+    """The effect of a function on its caller's memory.
+
+    `results` holds an entry for each leaf of the result, in order; `reads` and `writes` are the parameter
+    leaves read and written, other than by returning them, `captures` those that something may hold on to
+    behind the call, other than as a result, `consumes` those that an in-place call overwrites, and
+    `ignores_offset` those whose byte offset something in the function ignores or refuses.  `needs` are those
+    whose content it reads before it writes any of it.
+    """
+
+    results: tuple[ResultSummary, ...] = ()
+    reads: LeafSet = NO_LEAVES
+    writes: LeafSet = NO_LEAVES
+    may_writes: LeafSet = NO_LEAVES
+    captures: LeafSet = NO_LEAVES
+    consumes: LeafSet = NO_LEAVES
+    ignores_offset: LeafSet = NO_LEAVES
+    needs: LeafSet = NO_LEAVES
+
+    @property
+    def updated_results(self) -> tuple[ResultSummary, ...]:
+        """The results, where what is overwritten in place counts as fresh memory."""
+        if not self.consumes:
+            return self.results
+        kept = ~self.consumes
+        return tuple(
+            replace(
+                result,
+                must=result.must & kept,
+                may=result.may & kept,
+                fresh=result.fresh or bool((result.must | result.may) & self.consumes),
+            )
+            for result in self.results
+        )
+
+
+NO_EFFECTS = FunctionSummary()
 
 
 # -- the regions of one function -----------------------------------------------------------------------------

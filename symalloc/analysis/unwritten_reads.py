@@ -138,10 +138,16 @@ class UnwrittenReads:
                 yield write
 
     def is_left_for(self, one: Region, other: Region) -> bool:
-        """True if tensor `one` may be meant to find what was written to a storage, or to a tensor on it."""
+        """True if tensor `one` may be meant to find what was written to a storage, or to a tensor on it.
+
+        That storage goes by two names: one function was handed it by another.
+        """
         if other.kind is RegionKind.STORAGE:
             return True
-        return _go_by_two_names(one, other) and not contains(self.read, other.number)
+        made, before = one.instruction, other.instruction
+        if not (isinstance(made, ir.AllocTensor) and isinstance(before, ir.AllocTensor)):
+            return False
+        return made.storage is not before.storage and not contains(self.read, other.number)
 
     @cached_property
     def read(self) -> RegionSet:
@@ -283,11 +289,3 @@ def _is_given(root: Region) -> bool:
     """True if memory may hold content when the function first sees it."""
     made = root.instruction
     return root.external and not (isinstance(made, ir.CallFunction) and made.kept)
-
-
-def _go_by_two_names(one: Region, other: Region) -> bool:
-    """True if the storage of two tensors goes by two names: one function was handed it by another."""
-    first, second = one.instruction, other.instruction
-    if not (isinstance(first, ir.AllocTensor) and isinstance(second, ir.AllocTensor)):
-        return False
-    return first.storage is not second.storage

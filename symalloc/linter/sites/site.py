@@ -15,9 +15,8 @@ from symalloc.analysis.facts import FunctionFacts
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.regions import PointsTo, Region
+from symalloc.analysis.regions import FunctionSummary, PointsTo, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
-from symalloc.analysis.summary import FunctionSummary
 from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.function_prover import FunctionProver, Passes, UnprovedIndices
 from symalloc.program import ir
