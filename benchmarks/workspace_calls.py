@@ -26,7 +26,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
-from symalloc.relax.files.kernel_scratch import kernel_scratch
+from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from tests.models.execution import random_inputs
 from tests.relax.files.random_calls import RandomCall, random_calls

@@ -50,6 +50,11 @@ BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 _ALLOC_STORAGE = Op.get("relax.memory.alloc_storage")
 _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _STORAGE = relax.AnyType()
+_RESHAPE = Op.get("relax.reshape")
+_ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
+_BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
+_RESHAPED = relax.ExternFunc("vm.builtin.reshape")  # what LowerRuntimeBuiltin makes of R.reshape
+_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +83,6 @@ def reserved(size: PrimNode, device: int, scope: str) -> BindingNode:
     """The binding of a new storage of `size` bytes."""
     given = [relax.ShapeExpr([size]), relax.prim_value(device), StringImm(scope), BYTE]
     return bound(typed_var("arena", _STORAGE), typed_call(_ALLOC_STORAGE, given, _STORAGE))
-
-
-RESHAPE = "vm.builtin.reshape"  # what LowerRuntimeBuiltin makes of R.reshape
-
-_RESHAPE = Op.get("relax.reshape")
-_ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
-_BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
-_RESHAPED = relax.ExternFunc(RESHAPE)
-_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 
 
 class EmissionError(Exception):
@@ -158,11 +154,7 @@ class _FunctionWriter(BindingRewriter):
             for placement in arena.placements:
                 if placement.buffer.var is not None:
                     self.places.setdefault(placement.buffer.var, []).append((index, placement))
-        offsets = [p.offset for arena in self.plan.arenas for p in arena.placements]
-        known = {id(offset): offset for offset in offsets}  # most of what is equal is one object
-        self.wanted = Counter()
-        for number, count in Counter(map(id, offsets)).items():
-            self.wanted[known[number]] += count
+        self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
         points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
         self.taken_apart = taken_apart(self.cfg)
@@ -215,10 +207,6 @@ class _FunctionWriter(BindingRewriter):
             self.arenas[index] = ArenaHandle(storage.var)
             yield storage
 
-    def behind(self, var: ir.Var) -> Iterator[relax.VarBinding]:
-        """The guards that stand behind `var`."""
-        yield from self.guards([g for g in self.plan.guards if g.defined_by is var])
-
     def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
         """`offset` as a scalar; one that several tensors have is bound where it first stands."""
         if offset in self.bound:
@@ -237,21 +225,10 @@ class _FunctionWriter(BindingRewriter):
         blocks = elements(seq.blocks)
         if any(isinstance(block, relax.DataflowBlock) for block in blocks):
             raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
-        written = [*entry, *(new for block in blocks for new in self.one_by_one(block))]
+        bindings = (binding for block in blocks for binding in elements(block.bindings))
+        written = [*entry, *(new for binding in bindings for new in self.rewrite(binding))]
         rebuilt = [relax.BindingBlock(written)] if written else []
         return of_type(relax.SeqExpr(rebuilt, seq.body, seq.span), seq.ty)  # all in it is in normal form
-
-    def one_by_one(self, block: relax.BindingBlock) -> Iterator[relax.Binding]:
-        """The bindings that stand for those of a block."""
-        known, touched = self.instructions, self.touched
-        for binding in elements(block.bindings):
-            instruction = known.get(binding.__chandle__())
-            if instruction is None or instruction.var in touched:
-                yield from self.rewrite(binding)
-            elif type(instruction) in _LEFT_ALONE:
-                yield binding
-            else:
-                yield from self.stand_in(binding, instruction)
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """One side of an If: what it binds is not known outside of it."""
@@ -270,8 +247,9 @@ class _FunctionWriter(BindingRewriter):
         if var in self.touched:
             self.written.add(var)
             reserved = self.reserve(self.due.get(var, ()))
-            return [*reserved, *self.stand_in(binding, instruction), *self.behind(var)]
-        return self.stand_in(binding, instruction)
+            behind = self.guards([g for g in self.plan.guards if g.defined_by is var])
+            return [*reserved, *self.stand_in(binding, instruction), *behind]
+        return [binding] if type(instruction) in _LEFT_ALONE else self.stand_in(binding, instruction)
 
     def stand_in(self, binding: BindingNode, instruction: ir.Instruction) -> Iterable[relax.Binding]:
         """The bindings that stand for `binding` itself."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, TypeGuard
 
 import tvm
 import tvm_ffi
-from tvm import relax
+from tvm import ir, relax, tirx
+from tvm.ir.prim import expr as prim
 from tvm.relax import transform
+from tvm.tirx.build import split_host_device_mods
 
 from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
 from symalloc.analysis.timeline import Timeline
@@ -21,6 +23,7 @@ from symalloc.planner.memory_report.function_report import (
     function_report,
     plan_symbols,
 )
+from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
 from symalloc.planner.memory_report.non_arena import non_arena_memory
 from symalloc.planner.memory_report.plan_outcome import (
     PlanOutcome,
@@ -32,11 +35,11 @@ from symalloc.planner.memory_report.sample_bindings import SampleError, check_wa
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import Var
+from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, extract_numbered
-from symalloc.relax.files.kernel_scratch import kernel_scratch
+from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.relax.files.load import (
     from_script,
     load_requested,
@@ -45,13 +48,21 @@ from symalloc.relax.files.load import (
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import CallNode, Node, visit
 from symalloc.relax.passes.pass_sequence import as_tvm_has_them
 from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.tvm_error import error_text, run_error
+from symalloc.size.expr import Expr, symbol
 
+ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
+STRUCT_GET = "tirx.tvm_struct_get"
+# TVM's TVMStructFieldKind: where a compiled kernel finds its arguments
+SHAPE, VALUE, ELEMENT = 2, 15, 17
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
+STAGE = "PlanMemory"
+_COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
+Form: TypeAlias = Literal["json", "script"]
 
 
 def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
@@ -90,12 +101,6 @@ def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
         failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, failed)
     return {name: TvmPlan(memory=Timeline.of(program, name, kills="stock")) for name in names}
-
-
-Form: TypeAlias = Literal["json", "script"]
-
-STAGE = "PlanMemory"
-_COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
 
 
 def plan_file(
@@ -271,3 +276,188 @@ def _read_back(text: str) -> Node:
         return from_script("the planned module", text.encode())
     except Exception as error:  # TVM prints what its own parser refuses in many ways
         raise RunError(f"the planned module cannot be written as TVMScript, write JSON: {error}") from None
+
+
+# -- workspace of kernels ------------------------------------------------------------------------------------
+
+# Which scratch buffers become TVMBackendAllocWorkspace, which go to the stack, and which share memory is
+# decided deep in TVM's pipeline (CompactBufferAllocation, StorageRewrite, LowerTVMBuiltin).  So the kernels
+# are lowered as relax.build lowers them, and the calls that are left are read.
+
+
+def kernel_scratch(
+    module: tvm.IRModule, kernels: Mapping[str, Kernel], target: str | tvm.target.Target
+) -> dict[str, KernelWorkspace]:
+    """The scratch of each PrimFunc of `module` that is among `kernels`, over the symbols that those have.
+
+    What cannot be lowered or read has a `problem`.
+    """
+    functions = {
+        v: f.with_attr("global_symbol", v.name_hint)
+        for v, f in module.functions.items()
+        if v.name_hint in kernels and isinstance(f, tirx.PrimFunc)
+    }
+    chosen = tvm.target.Target(target)
+    lowered = dict(_lowered_kernels(functions, chosen))
+    return {v.name_hint: _scratch(lowered.get(v.name_hint), kernels[v.name_hint]) for v in functions}
+
+
+def _lowered_kernels(
+    functions: Mapping[Node, Node], target: tvm.target.Target
+) -> Iterator[tuple[str, Node | str]]:
+    """Each kernel by name, lowered, or the text of the error where TVM fails on it."""
+    try:
+        yield from _host_functions(tvm.IRModule(dict(functions)), target)
+    except Exception as error:  # a pass raises whatever it raises
+        if len(functions) == 1:
+            yield from ((v.name_hint, error_text(error, most=1)) for v in functions)
+            return
+        for variable, function in functions.items():
+            yield from _lowered_kernels({variable: function}, target)
+
+
+def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator[tuple[str, Node]]:
+    """The functions that run on the host, as tvm.tirx.build has them just before code is generated."""
+    names = {variable.name_hint for variable in module.functions}
+    if not names:
+        return
+    host = target.host or (target if target.kind.name == "llvm" else tvm.target.Target("llvm"))
+    lower, finish, _ = tirx.get_tir_pipeline("default")
+    with target:
+        bound = tirx.transform.BindTarget(target.with_host(host))(module)
+        on_host, _ = split_host_device_mods(lower(bound))
+        finished = finish()(on_host)
+    found = {variable.name_hint: function for variable, function in finished.functions.items()}
+    yield from ((name, found[name]) for name in sorted(names & found.keys()))
+
+
+def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
+    """The scratch of one kernel; what stands in the way of reading it is its `problem`, whatever that is."""
+    if lowered is None:
+        return KernelWorkspace(problem="TVM's lowering leaves no function of its name")
+    if isinstance(lowered, str):
+        return KernelWorkspace(problem=f"TVM cannot lower it: {lowered}")
+    try:
+        return _read(lowered, kernel)
+    except NotASizeError as error:
+        return KernelWorkspace(problem=str(error))
+    except Exception as error:  # what TVM's passes leave may have any form
+        return KernelWorkspace(problem=f"its lowered code is not understood: {error_text(error, most=1)}")
+
+
+def _read(function: Node, kernel: Kernel) -> KernelWorkspace:
+    reader = _Reader(kernel=kernel, arguments=function.params[1].__chandle__())
+    visit(
+        function.body,
+        (tirx.Bind, reader.bind),
+        (tirx.DeclBuffer, reader.declare),
+        (ir.Call, reader.call),
+        (tirx.For, reader.loop),
+    )
+    return KernelWorkspace(steps=tuple(reader.steps), parallel=reader.parallel)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Follows a lowered kernel in the order of its text.  Addresses of nodes stand for the nodes.
+
+    `arguments` is the variable of the packed arguments; `bound` holds what variables are bound to.
+    """
+
+    kernel: Kernel
+    arguments: int
+    bound: dict[int, Node] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)
+    steps: list[WorkspaceStep] = field(default_factory=list)
+    parallel: bool = False
+    form: TirToExpr = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.form = TirToExpr(self.resolve, nonnegative=self.is_size)
+
+    def bind(self, node: Node) -> None:
+        self.bound[node.var.__chandle__()] = node.value
+
+    def loop(self, node: Node) -> None:
+        if node.kind == tirx.ForKind.PARALLEL and _calls(node.body, ALLOC):
+            self.parallel = True
+
+    def declare(self, node: Node) -> None:
+        """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""
+        if _is_call(node.data, ALLOC):
+            slot = self.slots[node.buffer.__chandle__()] = len(self.slots)
+            self.steps.append(WorkspaceStep(slot, self.size(node.data.args[2])))
+
+    def call(self, node: Node) -> None:
+        if not _is_call(node, FREE):
+            return
+        data = node.args[2]
+        owner = data.args[0] if type(data) is ir.Call else data
+        slot = self.slots.get(owner.__chandle__())
+        if slot is not None:
+            self.steps.append(WorkspaceStep(slot))
+
+    def size(self, node: Node) -> Expr:
+        """A byte count: a product in uint64 over what is computed in signed integers."""
+        if type(node) is prim.Mul:
+            return self.size(node.a) * self.size(node.b)
+        if type(node) is prim.Cast:
+            return self.size(node.value)
+        return self.form.expr(node)
+
+    def is_size(self, name: str) -> bool:
+        """Return whether a symbol of the kernel is an extent."""
+        return any(isinstance(p, KernelBuffer) and _has(p, name) for p in self.kernel.parameters)
+
+    def resolve(self, variable: Node) -> Expr:
+        value = self.bound.get(variable.__chandle__())
+        if value is None:
+            raise NotASizeError(f"its scratch depends on `{variable.name}`, which changes inside the kernel")
+        return self.argument(value) if _is_call(value, STRUCT_GET) else self.form.expr(value)
+
+    def argument(self, value: Node) -> Expr:
+        """A scalar argument, or an extent of a tensor argument."""
+        base, index, kind = value.args[0], value.args[1], int(value.args[2])
+        position = self.position(value)
+        if kind == VALUE and position is not None:
+            parameter = self.kernel.parameters[position]
+            if isinstance(parameter, KernelScalar):
+                return symbol(parameter.name)
+        shape = self.bound.get(base.__chandle__())
+        if kind == ELEMENT and _is_call(shape, STRUCT_GET) and int(shape.args[2]) == SHAPE:
+            return self.extent(shape.args[0], int(index))
+        raise NotASizeError("its scratch depends on an argument that is neither an extent nor a scalar")
+
+    def extent(self, handle: Node, axis: int) -> Expr:
+        position = self.position(self.bound.get(handle.__chandle__()))
+        parameter = None if position is None else self.kernel.parameters[position]
+        if not isinstance(parameter, KernelBuffer) or parameter.shape is None:
+            raise NotASizeError("its scratch depends on the extents of a tensor that has no exact shape")
+        return parameter.shape[axis]
+
+    def position(self, value: Node | None) -> int | None:
+        """The number of the argument that `value` takes out of the packed ones."""
+        if value is None:
+            return None
+        taken = (c for c in _calls(value, STRUCT_GET) if c.args[0].__chandle__() == self.arguments)
+        return next((int(call.args[1]) for call in taken), None)
+
+
+def _is_call(node: Node | None, name: str) -> TypeGuard[ir.Call]:
+    return isinstance(node, ir.Call) and getattr(node.op, "name", None) == name
+
+
+def _has(parameter: KernelBuffer, name: str) -> bool:
+    return parameter.shape is not None and any(extent.as_symbol == name for extent in parameter.shape)
+
+
+def _calls(node: Node, name: str) -> list[CallNode]:
+    """The calls of `name` in `node`, itself included."""
+    found: list[CallNode] = []
+
+    def note(call: CallNode) -> None:
+        if _is_call(call, name):
+            found.append(call)
+
+    visit(node, (ir.Call, note))
+    return found

@@ -83,25 +83,6 @@ def _module(call: Any, draw: _Draw) -> tvm.IRModule:
     return builder.get()
 
 
-def _unary(name: str) -> Callable[[_Draw], Any]:
-    def call(draw: _Draw) -> Any:
-        draw.real()
-        return getattr(op, name)(draw.tensor(draw.shape()))
-
-    return call
-
-
-def _binary(name: str) -> Callable[[_Draw], Any]:
-    def call(draw: _Draw) -> Any:
-        if name == "power":
-            draw.real()
-        shape = draw.shape()
-        other = [1 if draw.random.random() < 0.3 else e for e in shape]
-        return getattr(op, name)(draw.tensor(shape), draw.tensor(other[draw.random.randrange(len(shape)) :]))
-
-    return call
-
-
 def _reduction(name: str) -> Callable[[_Draw], Any]:
     def call(draw: _Draw) -> Any:
         shape = draw.shape()
@@ -201,22 +182,6 @@ def _concat(draw: _Draw) -> Any:
     return op.concat([draw.tensor(part) for part in parts], axis)
 
 
-def _take(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.take(draw.tensor(shape), draw.tensor([draw.extent()], "int64"), draw.axis(shape), "clip")
-
-
-def _gather(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.gather_elements(draw.tensor(shape), draw.tensor(shape, "int64"), draw.axis(shape))
-
-
-def _scatter(draw: _Draw) -> Any:
-    shape = draw.shape()
-    indices, updates = draw.tensor(shape, "int64"), draw.tensor(shape)
-    return op.scatter_elements(draw.tensor(shape), indices, updates, draw.axis(shape))
-
-
 def _top(draw: _Draw) -> Any:
     shape = [*draw.shape(draw.random.randint(1, 3)), draw.extent(8, 40)]
     return op.topk(draw.tensor(shape), draw.random.randint(1, 8), axis=-1)
@@ -230,57 +195,12 @@ def _resize(draw: _Draw) -> Any:
     return op.image.resize2d(data, size, method=method)
 
 
-def _pad(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.nn.pad(draw.tensor(shape), [draw.random.randint(0, 3) for _ in range(2 * len(shape))])
-
-
-def _slice(draw: _Draw) -> Any:
-    shape = draw.shape()
-    axis = draw.axis(shape)
-    begin, step = draw.random.randint(0, 3), draw.random.randint(1, 3)
-    return op.strided_slice(draw.tensor(shape), [axis], [begin], [shape[axis]], [step])
-
-
-def _reshape(draw: _Draw) -> Any:
-    return op.reshape(draw.tensor(draw.shape()), [-1])
-
-
-def _where(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.where(draw.tensor(shape, "bool"), draw.tensor(shape), draw.tensor(shape))
-
-
-def _cast(draw: _Draw) -> Any:
-    return op.astype(draw.tensor(draw.shape()), draw.random.choice((*NUMBERS, "bool")))
-
-
-def _one_hot(draw: _Draw) -> Any:
-    on, off = relax.prim_value(tirx.const(1.0, "float32")), relax.prim_value(tirx.const(0.0, "float32"))
-    return op.one_hot(draw.tensor(draw.shape(2), "int64"), on, off, draw.random.randint(1, 9))
-
-
 def _einsum(draw: _Draw) -> Any:
     draw.real()
     i, j, k = draw.extent(), draw.extent(), draw.extent()
     return op.einsum(
         (draw.tensor([i, j]), draw.tensor([j, k])), draw.random.choice(("ij,jk->ik", "ij,jk->ki"))
     )
-
-
-def _repeat(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.repeat(draw.tensor(shape), draw.random.randint(1, 4), draw.axis(shape))
-
-
-def _tile(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.tile(draw.tensor(shape), [draw.random.randint(1, 3) for _ in shape])
-
-
-def _permute(draw: _Draw) -> Any:
-    shape = draw.shape()
-    return op.permute_dims(draw.tensor(shape), draw.random.sample(range(len(shape)), len(shape)))
 
 
 def _loss(draw: _Draw) -> Any:
@@ -293,8 +213,6 @@ def _loss(draw: _Draw) -> Any:
 
 
 _CALLS: Mapping[str, Callable[[_Draw], Any]] = {
-    **{n: _unary(n) for n in ("exp", "erf", "tanh", "sigmoid", "rsqrt", "round", "atan")},
-    **{n: _binary(n) for n in ("add", "divide", "floor_divide", "maximum", "power", "less", "mod")},
     **{n: _reduction(n) for n in ("sum", "max", "mean", "variance", "std", "prod")},
     **{n: _along(n) for n in ("argmax", "cumsum", "cumprod", "sort", "argsort", "flip")},
     **{n: _softmax(n) for n in ("softmax", "log_softmax")},
@@ -306,20 +224,8 @@ _CALLS: Mapping[str, Callable[[_Draw], Any]] = {
     "matmul": _matmul,
     "attention": _attention,
     "concat": _concat,
-    "take": _take,
-    "gather_elements": _gather,
-    "scatter_elements": _scatter,
     "topk": _top,
     "resize2d": _resize,
-    "pad": _pad,
-    "strided_slice": _slice,
-    "reshape": _reshape,
-    "where": _where,
-    "astype": _cast,
-    "one_hot": _one_hot,
     "einsum": _einsum,
-    "repeat": _repeat,
-    "tile": _tile,
-    "permute_dims": _permute,
     "nll_loss": _loss,
 }

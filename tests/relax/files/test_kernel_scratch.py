@@ -13,14 +13,14 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-import symalloc.relax.files.kernel_scratch as subject
+import symalloc.relax.files.plan_file as subject
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
 from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
-from symalloc.relax.files.kernel_scratch import kernel_scratch
 from symalloc.relax.files.load import load_one
+from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from tests.relax.files.random_calls import random_calls
 from tests.scale import tries
