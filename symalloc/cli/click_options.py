@@ -56,6 +56,14 @@ class PathName(click.Path):
         return super().convert(value, param, ctx)
 
 
+def file_option(*names: str, help: str, **more: Any) -> Callable[[Command], Command]:  # noqa: A002
+    """An option that names a file; `more` is that of click."""
+    return click.option(*names, type=PathName(dir_okay=False, path_type=Path), help=help, **more)
+
+
+file_argument = click.argument("file", type=PathName(path_type=Path))
+
+
 def given_as(name: str, kind: Kind, **more: Any) -> Callable[[Command], Command]:
     """An option of one verb, with values of `kind`; `more` is that of click."""
     return click.option(name, type=Word(kind), **more)

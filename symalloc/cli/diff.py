@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from symalloc.cli.bindings import parse_binding
-from symalloc.cli.click_options import PathName, format_option, module_options, planner_options, request_of
+from symalloc.cli.click_options import (
+    PathName,
+    file_option,
+    format_option,
+    module_options,
+    planner_options,
+    request_of,
+)
 from symalloc.cli.output import keep_apart, show
 from symalloc.errors import UsageError
 from symalloc.planner.planner_options import PlanOptions
@@ -29,7 +36,7 @@ module that cannot be planned.
 @click.argument("before", metavar="A", type=PathName(path_type=Path))
 @click.argument("after", metavar="B", type=PathName(path_type=Path))
 @format_option("the difference")
-@click.option("-o", "--output", type=PathName(dir_okay=False, path_type=Path), help="Write to this file.")
+@file_option("-o", "--output", help="Write to this file.")
 @click.option(
     "--bind",
     "bindings",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from symalloc.cli.click_options import PathName, Word, from_table
+from symalloc.cli.click_options import PathName, Word, file_option, from_table
 from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
@@ -102,12 +102,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1)
 @click.option("--format", "form", type=Word(choice(FORMATS)), default="text", help="How to show findings.")
-@click.option(
-    "-o",
-    "--output",
-    type=PathName(dir_okay=False, path_type=Path),
-    help="Write to this file; leave it as it is after an error.",
-)
+@file_option("-o", "--output", help="Write to this file; leave it as it is after an error.")
 @from_table(LintOptions, "select", "ignore", "rules", "assume", "stage", "pipeline", "trust", "target")
 @from_table(LintOptions, "timeout", "jobs", "budget")
 @click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
@@ -120,12 +115,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     "--exit-zero", is_flag=True, help="Exit with 0 despite findings (still 2 for input that cannot be read)."
 )
 @from_table(LintOptions, "baseline")
-@click.option(
-    "--write-baseline",
-    type=PathName(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the findings to this file, for --baseline.",
-)
+@file_option("--write-baseline", metavar="FILE", help="Write the findings to this file, for --baseline.")
 @click.option(
     "--color",
     "colour",
@@ -156,13 +146,9 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.option("--no-cache", is_flag=True, help="Lint files that did not change, too; keep nothing.")
 @click.option(
-    "--scheduler",
-    metavar="dask://HOST:PORT",
-    help="Have the workers of an existing Dask cluster lint the files.",
+    "--scheduler", metavar="dask://HOST:PORT", help="Have the workers of a Dask cluster lint the files."
 )
-@click.option(
-    "--config", type=PathName(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
-)
+@file_option("--config", help="Read [tool.symalloc] from this file.")
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
 def lint_command(
     paths: tuple[str, ...],

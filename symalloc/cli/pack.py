@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.click_options import PathName, Word, given_as
+from symalloc.cli.click_options import PathName, Word, from_table, given_as
 from symalloc.cli.output import show, wrote
 from symalloc.errors import UsageError
-from symalloc.options import amount, choice, whole
-from symalloc.planner.planner_options import EffortName
+from symalloc.options import amount, choice
+from symalloc.planner.planner_options import EffortName, PlanOptions
 from symalloc.session.files import explained
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` desc
     show_default=True,
     help="The time spent on the search, if the floor is not reached at once.",
 )
-@given_as(
-    "--seed",
-    whole(0),
-    default=0,
-    help="The seed of the search. The same seed gives the same answer.",
-)
+@from_table(PlanOptions, "seed")
 @click.option(
     "--format",
     "form",
@@ -57,12 +52,7 @@ invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` desc
     metavar="OUT",
     help="Write the answer to this file, or, for several problems, to this folder as NAME.json or NAME.csv.",
 )
-@click.option(
-    "--certificate",
-    type=PathName(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the proof as SMT-LIB2, one script for each obligation, so that another solver can check it.",
-)
+@from_table(PlanOptions, "certificate")
 def pack_command(
     files: tuple[Path, ...],
     capacity: int | None,

@@ -11,7 +11,8 @@ import click
 
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.click_options import (
-    PathName,
+    file_argument,
+    file_option,
     format_option,
     from_table,
     given_as,
@@ -37,13 +38,8 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=PathName(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=PathName(dir_okay=False, path_type=Path),
-    help="Write the planned module here: TVMScript (.py) or JSON (.json).",
-)
+@file_argument
+@file_option("-o", "--output", help="Write the planned module here: TVMScript (.py) or JSON (.json).")
 @format_option("the plans")
 @click.option(
     "--sample",
@@ -53,11 +49,7 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
 )
 @given_as("--compare", choice(("tvm",)), help="Also show what TVM's own planner reserves.")
-@given_as(
-    "--fits",
-    amount(),
-    help="Show for which shapes the arenas and the whole call fit, such as 512MiB.",
-)
+@given_as("--fits", amount(), help="Show for which shapes the arenas and the whole call fit, such as 512MiB.")
 @given_as("--max-arena", amount(), help="Fail where arenas can take more within the declared bounds.")
 @planner_options
 @from_table(PlanOptions, "seed", "certificate")

@@ -15,6 +15,7 @@ from symalloc.cli.click_options import PathName, format_option, from_table
 from symalloc.cli.output import show
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.domain import Domain
@@ -37,15 +38,8 @@ _SHOWN = 60  # characters of a constraint on either side of a mistake
     metavar="FILE",
     help='A JSON list of {"id", "constraint", "assume", "lower_bounds"}. Lower bounds default to 1.',
 )
-@click.option(
-    "-o", "--output", type=PathName(path_type=Path), metavar="FILE", help="Write the answer to this file."
-)
-@click.option(
-    "--certificate",
-    type=PathName(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write each proof to this folder as SMT-LIB2, so that another solver can check it.",
-)
+@click.option("-o", "--output", type=PathName(path_type=Path), help="Write the answer to this file.")
+@from_table(PlanOptions, "certificate")
 def prove_command(
     constraint: str | None,
     assume: tuple[str, ...],

@@ -12,7 +12,8 @@ from symalloc.cli.click_options import (
     MODULE_OPTIONS,
     PLANNER_OPTIONS,
     REPLAY_OPTIONS,
-    PathName,
+    file_argument,
+    file_option,
     given_as,
     module_options,
     planner_options,
@@ -48,13 +49,9 @@ _MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTION
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=PathName(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=PathName(dir_okay=False, path_type=Path),
-    help="The file to write: a page (.html) or a picture (.svg, .png).",
+@file_argument
+@file_option(
+    "-o", "--output", required=True, help="The file to write: a page (.html) or a picture (.svg, .png)."
 )
 @click.option(
     "--bind",

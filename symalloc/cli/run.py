@@ -11,6 +11,7 @@ from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.click_options import (
     PLANNER_OPTIONS,
     PathName,
+    file_argument,
     format_option,
     given_as,
     module_options,
@@ -38,7 +39,7 @@ read, planned, built or run.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=PathName(path_type=Path))
+@file_argument
 @click.option(
     "--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128; may be repeated."
 )

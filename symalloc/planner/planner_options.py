@@ -70,7 +70,7 @@ class PlanOptions:
         "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`. IN is a parameter or "
         "a field of one (caches.0).",
     )
-    seed: int = option(0, whole(0), "The seed of the planner's search.")
+    seed: int = option(0, whole(0), "The seed of the search; the same seed gives the same answer.")
     certificate: Path | None = option(
         None,
         PATH,

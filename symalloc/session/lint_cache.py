@@ -119,6 +119,12 @@ class LintCache:
         except (OSError, UnicodeEncodeError) as error:
             _LOG.debug("nothing is kept in %s: %s", self._folder, error)
 
+    def put_all(self, linted: Mapping[Path, LintedFile]) -> None:
+        """Keep the findings of some files, see `put`, and make room."""
+        for file, one in linted.items():
+            self.put(file, one)
+        self.trim()
+
     def trim(self) -> None:
         """Remove the entries that were used longest ago, where there are too many bytes.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,14 +45,13 @@ message of what failed stands for its findings.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintedText:
-    """The findings in a text that no file need hold, what was read of it, and the report.
+    """The findings in a text that no file need hold, and what was read of it.
 
     Spans that point into the text bear the name of `reading.source`.
     """
 
     diagnostics: tuple[Diagnostic, ...]
     reading: FileResult
-    report: Report
 
 
 class LintSession:
@@ -97,13 +95,17 @@ class LintSession:
         """
         started = perf_counter()
         files = list(dict.fromkeys(found.files))
-        known = {file: kept for file in files for kept in [self._kept(file)] if kept is not None}
-        missing = [file for file in files if file not in known]
+        linted: dict[Path, LintedFile] = {}
+        if self._cache is not None:
+            linted = {file: kept for file in files if (kept := self._cache.get(file)) is not None}
+        missing = [file for file in files if file not in linted]
         fresh = self._linted(missing, found.standard_input, progress, fixes=fixes)
-        self._keep(fresh)
-        linted = [known[file] if file in known else fresh[file] for file in files]
-        report = report_of(linted, seconds=perf_counter() - started, skipped=found.skipped)
-        self._check_assumptions(_symbols(linted), report)
+        if self._cache is not None:
+            self._cache.put_all(fresh)
+        linted |= fresh
+        ordered = [linted[file] for file in files]
+        report = report_of(ordered, seconds=perf_counter() - started, skipped=found.skipped)
+        self._check_assumptions(_symbols(ordered), report)
         return report
 
     def lint_bytes(self, file: str, data: bytes, *, fixes: bool) -> LintedFile:
@@ -117,11 +119,8 @@ class LintSession:
 
         An assumption about a symbol that the text does not have is no error: it may be meant for other files.
         """
-        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            (reading,) = self._read_changed([(file, text)], folder, watch)
-        linted = self.linter.lint(reading)
-        found = linted.report.diagnostics
-        return LintedText(diagnostics=found, reading=reading, report=linted.finished().report)
+        (reading,) = self._read_changed([(file, text)], watch)
+        return LintedText(diagnostics=self.linter.lint(reading).report.diagnostics, reading=reading)
 
     def fixes_in(self, linted: LintedText, wanted: Iterable[Diagnostic]) -> dict[int, tuple[Fix, ...]]:
         """The fixes that help of those findings in `linted` that are `wanted`, by `id` of the diagnostic."""
@@ -160,15 +159,6 @@ class LintSession:
 
     # -- the parts -----------------------------------------------------------------------------------------
 
-    def _kept(self, file: Path) -> LintedFile | None:
-        return None if self._cache is None else self._cache.get(file)
-
-    def _keep(self, linted: Mapping[Path, LintedFile]) -> None:
-        if self._cache is not None:
-            for file, one in linted.items():
-                self._cache.put(file, one)
-            self._cache.trim()
-
     def _linted(
         self, files: Sequence[Path], standard_input: bytes | None, watch: Watch | None, *, fixes: bool
     ) -> dict[Path, LintedFile]:
@@ -180,14 +170,10 @@ class LintSession:
             answers = self._elsewhere(sent, self.options, fixes, watch)
             found = {file: self._answered(file, answer) for file, answer in answers.items()}
         left = [file for file in files if file not in found]
-        return found | dict(zip(left, self._read_and_lint(left, contents, watch, fixes), strict=True))
-
-    def _read_and_lint(
-        self, files: Sequence[Path], contents: Mapping[Path, bytes], watch: Watch | None, fixes: bool
-    ) -> list[LintedFile]:
-        if not files:
-            return []
-        return self._lint(self._pool.read(files, self.options, watch, contents), fixes, watch)
+        if left:
+            here = self._lint(self._pool.read(left, self.options, watch, contents), fixes, watch)
+            found |= zip(left, here, strict=True)
+        return found
 
     def _answered(self, file: Path, answer: LintedFile | str) -> LintedFile:
         """The findings that came from elsewhere; a message becomes one."""
@@ -225,24 +211,26 @@ class LintSession:
 
         The files whose texts could not be read for want of time or memory are added to `unsettled`.
         """
-        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            readings = list(self._read_changed(changes, folder, watch))
+        readings = list(self._read_changed(changes, watch))
         if unsettled is not None:
             unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
         return [self.linter.lint(reading).report.diagnostics for reading in readings]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """Lint `text`, taken as the contents of `file`; offer fixes."""
-        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
-            (linted,) = self._lint(self._read_changed([(file, text)], folder), fixes=True)
-            return linted.report.diagnostics
+        (linted,) = self._lint(self._read_changed([(file, text)]), fixes=True)
+        return linted.report.diagnostics
 
     def _read_changed(
-        self, changes: Sequence[tuple[str, str]], folder: str, watch: Watch | None = None
+        self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
     ) -> Iterator[FileResult]:
-        """Read each changed text from a copy below `folder`, under the name of its file."""
-        copies = [_written(Path(folder) / str(i), file, text) for i, (file, text) in enumerate(changes)]
-        for (file, _), reading in zip(changes, self._pool.read(copies, self.options, watch), strict=True):
+        """Read each changed text, taken as the contents of a file of that name in a folder of its own."""
+        contents = {
+            Path(str(number), Path(file).name): source_bytes(text)
+            for number, (file, text) in enumerate(changes)
+        }
+        readings = self._pool.read(list(contents), self.options, watch, contents)
+        for (file, _), reading in zip(changes, readings, strict=True):
             problems = tuple(replace(problem, file=file) for problem in reading.problems)
             yield replace(reading, file=file, problems=problems)
 
@@ -304,14 +292,6 @@ def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFaul
         for d in report
         if d.severity is not Severity.NOTE
     ]
-
-
-def _written(folder: Path, file: str, text: str) -> Path:
-    """Write `text` to a file in the new `folder` that is named like `file`."""
-    folder.mkdir()
-    copy = folder / Path(file).name
-    copy.write_bytes(source_bytes(text))
-    return copy
 
 
 def _symbols(linted: Iterable[LintedFile]) -> Mapping[str, Collection[Origin]]:

@@ -183,7 +183,7 @@ WRONG = [
         "assumptions contradict each other",
     ),
     (["prove", "m <= 4", "-o", "nothing"], "cannot write nothing: Is a directory"),
-    (["prove", "m <= 4", "--certificate", "model.py"], "'model.py' is a file"),
+    (["prove", "m <= 4", "--certificate", "model.py"], "cannot write certificates to model.py: File exists"),
     (["prove", "--batch", "missing.json"], "cannot read missing.json: No such file or directory"),
     (["prove", "--batch", "empty.json"], "empty.json: not JSON"),
     (["prove", "--batch", "binary.json"], "binary.json: not UTF-8 text"),
