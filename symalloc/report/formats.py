@@ -16,10 +16,9 @@ from symalloc.linter.baseline import fingerprints
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Dependent, Diagnostic, Fix, Report, Severity
 from symalloc.program.span import Span
 from symalloc.prover.verdict import counterexample_title
-from symalloc.report.cells import visible
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
 from symalloc.report.quantities import binding_text
-from symalloc.report.text import render_text, text_of
+from symalloc.report.text import render_text, text_of, visible
 
 if TYPE_CHECKING:
     from symalloc.rulebook.rule import Rule

@@ -11,8 +11,7 @@ from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.report.diff_text import plan_diff_text
-from symalloc.report.map.picture import picture
-from symalloc.report.map.scene import plan_scene
+from symalloc.report.map.picture import picture, plan_scene
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
 from symalloc.shown import to_html, to_text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,88 @@ from rich.text import Text
 from symalloc.linter.diagnostic import Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.program.span import Span, split_lines
 from symalloc.prover.verdict import Verdict, counterexample_title
-from symalloc.report.cells import CellLine, Window, visible
 from symalloc.report.quantities import binding_text, broken
+
+TAB = 4
+ELLIPSIS = "…"
+
+
+def visible(text: str) -> str:
+    """`text` with those characters escaped that a terminal would obey (controls, bidirectional overrides)."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The cells [left, right) of an excerpt that are shown; `right` is None where nothing is cut."""
+
+    left: int = 0
+    right: int | None = None
+
+    def clip(self, cell: int) -> int:
+        """Return the position of the cell `cell` of a line, from 0; cells cut off map to the nearest edge."""
+        inside = cell if self.right is None else min(cell, self.right)
+        return max(inside - self.left, 0)
+
+
+class CellLine:
+    """A line as cells, the second of a wide character empty, and the cell at which each character starts."""
+
+    __slots__ = ("_cells", "starts")
+
+    def __init__(self, line: str) -> None:
+        self._cells: list[str] = []
+        self.starts = [0]
+        for character in line:
+            piece = " " * (TAB - self.starts[-1] % TAB) if character == "\t" else _shown(character)
+            wide = cell_len(piece)
+            if wide == len(piece):
+                self._cells += piece
+            elif wide:
+                self._cells += [piece, *[""] * (wide - 1)]
+            elif self._cells:
+                self._cells[-1] += piece  # it is drawn over the character in front of it
+            self.starts.append(len(self._cells))
+
+    @property
+    def width(self) -> int:
+        """Cells in all."""
+        return self.starts[-1]
+
+    def cell(self, column: int) -> int:
+        """The cell where the character at `column` (from 1) starts; columns behind the end lie one apart."""
+        index = max(column - 1, 0)
+        last = len(self.starts) - 1
+        return self.starts[index] if index <= last else self.width + index - last
+
+    def blank_before(self, cell: int) -> bool:
+        """Return whether nothing but white space stands in front of `cell`."""
+        return not "".join(self._cells[:cell]).strip()
+
+    def cut(self, window: Window) -> str:
+        """The part of the line inside `window`, an ellipsis in place of what is cut off."""
+        left, right = window.left, self.width if window.right is None else window.right
+        shown = self._cells[left:right]
+        if not "".join(shown).strip():
+            return ""
+        if left:
+            shown[0] = ELLIPSIS
+        if self.width > right:
+            shown[-1] = ELLIPSIS
+        halves = zip(["", *shown], shown, [*shown[1:], "x"], strict=False)  # of wide characters
+        return "".join(
+            " " if (not cell and cell_len(before) < 2) or (cell_len(cell) > 1 and after) else cell
+            for before, cell, after in halves
+        ).rstrip()
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or character == "\t":
+        return character
+    if character in "\r\n\x0b\x0c\u2028\u2029" or unicodedata.category(character) == "Zs":
+        return " "
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+
 
 CONTEXT = 8  # cells kept to the left of the first mark where lines are cut
 HEAD, TAIL = 3, 2  # lines shown at either end of a mark over many lines

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from symalloc.program.span import Span, split_lines
-from symalloc.report.cells import CellLine, Window
-from symalloc.report.text import Underline, excerpt
+from symalloc.report.text import CellLine, Underline, Window, excerpt
 from tests.scale import tries
 
 ALPHABET = "ab ()\té漢\u0301\x1b"

@@ -13,8 +13,7 @@ from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import timeline_of
 from symalloc.report.map import page
 from symalloc.report.map.page import as_png, require_png
-from symalloc.report.map.picture import picture
-from symalloc.report.map.scene import Scene, plan_scene, trace_scene
+from symalloc.report.map.picture import Scene, picture, plan_scene, trace_scene
 from tests.pool.workloads import make_trace
 from tests.report import plan_samples
 
