@@ -8,12 +8,14 @@ const largest = (values) => (values.includes(null) ? null : values.reduce((a, b)
 const sum = (values) => (values.includes(null) ? null : values.reduce((a, b) => a + b, 0n));
 const padded = (size) => (size === null ? null : -floorDivided(-size, 64n) * 64n);
 
-// the bytes of a call at each step, as [[step, bytes], …], results included or not; null: not known here
-function heldOver(call, value, results) {
+// the bytes of a call at each step, as [[step, bytes], …], results included or not; null: not known here, but for `known`,
+// which leaves out what is not known
+function heldOver(call, value, results, known = false) {
   const changes = new Array(call.steps + 1).fill(0n);
   for (const [bytes, begin, end, why] of call.held) {
     if (why === "result" && !results) continue;
     const size = padded(value(bytes));
+    if (size === null && known) continue;
     if (size === null) return null;
     changes[begin] += size;
     changes[end] -= size;
@@ -27,8 +29,8 @@ const peakOf = (steps) => steps.reduce((most, [, bytes]) => (bytes > most ? byte
 function numbersOf(fn, value) {
   const all = (list) => list.map(value);
   const calls = Object.fromEntries(Object.keys(WHO).map((who) => [who, fn.calls[who]]));
-  const peak = (who, results) => {
-    const steps = calls[who] ? heldOver(calls[who], value, results) : null;
+  const peak = (who, results, known) => {
+    const steps = calls[who] ? heldOver(calls[who], value, results, known) : null;
     return steps === null ? null : peakOf(steps);
   };
   const broken = fn.guards.filter((guard) => value(guard.condition) === false);
@@ -47,6 +49,8 @@ function numbersOf(fn, value) {
     tvm_unbounded: peak("tvm_unbounded", false),
     call: peak(fallsBack ? "unplanned" : "ours", true),
     call_unplanned: peak("unplanned", true),
+    known_call: peak(fallsBack ? "unplanned" : "ours", true, true),
+    known_unplanned: peak("unplanned", true, true),
     call_tvm_bounded: peak("tvm_bounded", true),
     call_tvm_unbounded: peak("tvm_unbounded", true),
     refused: broken.length > 0,
@@ -267,7 +271,8 @@ function planPage(data) {
   function drawNumbers() {
     const over = fn.symbols.some((s) => s.upper !== null && binding()[s.name] > BigInt(s.upper));
     const planned = [["Arenas", "ours", numbers.arena, "arena"], ["Floor", "free", numbers.floor, "floor"], ["Without reuse", "unplanned", numbers.unshared, "unshared"]];
-    const call = [["Our plan", "ours", numbers.call, "call"], ["Without a plan", "unplanned", numbers.call_unplanned, "call_unplanned"]];
+    const least = (bytes, known) => (bytes === null && known !== null ? `>= ${humanBytes(known)}` : undefined);
+    const call = [["Our plan", "ours", numbers.call, "call", least(numbers.call, numbers.known_call)], ["Without a plan", "unplanned", numbers.call_unplanned, "call_unplanned", least(numbers.call_unplanned, numbers.known_unplanned)]];
     if (fn.calls.tvm_bounded) call.push(["TVM, its bounds", "bounded", numbers.call_tvm_bounded, "call_tvm_bounded", over ? "overruns" : undefined]);
     if (fn.calls.tvm_unbounded) call.push(["TVM, no bounds", "free", numbers.call_tvm_unbounded, "call_tvm_unbounded"]);
     const other = [["Results", "returned"], ["In donated inputs", "carried"], ["Made by calls", "made"], ["Unplanned", "unplanned"], ["Workspace", "workspace"]]

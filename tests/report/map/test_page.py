@@ -27,8 +27,7 @@ REPORTS = {
     name: getattr(plan_samples, name) for name in ("small", "everything", "large", "refused", "static")
 }
 # what the page does not reckon: TVM's pool for workspace
-LEFT_OUT = {"peak", "binding", "label", "ratio", "saved", "pool", "whole", "whole_ratio"}
-LEFT_OUT |= {"known_call", "known_unplanned", "falls_back"}
+LEFT_OUT = {"peak", "binding", "label", "ratio", "saved", "pool", "whole", "whole_ratio", "falls_back"}
 CODE = """given.functions.map((fn) => fn.samples.map((sample) => {
   const binding = Object.fromEntries(fn.symbols.map(({ name }) => [name, BigInt(sample.binding[name])]));
   const values = evaluated(given.nodes, binding);
