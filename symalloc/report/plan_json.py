@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import field
@@ -18,6 +18,7 @@ from symalloc.planner.memory_report.fitting import FunctionFit, LargestValue
 from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
 from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelWorkspaceUse
 from symalloc.planner.memory_report.plan_outcome import TvmPlan
+from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.planner.plan_diff.plan_record import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
@@ -95,24 +96,6 @@ class OtherPlans(Document, frozen=True, kw_only=True):
     unbounded: OtherPlan
 
 
-class TargetEntry(Document, frozen=True, kw_only=True):
-    """The target of a plan by TVM's name: `present` on this machine; this build of TVM makes code for it.
-
-    `kernels` counts those that the function calls, `offset_kernels` those of them that take a tensor at an
-    offset, `grounded` the tensors that start a storage.  `kept`: bytes that TVM's pooled allocator keeps
-    after a call at each sample; null where all arenas are constant, or a size is not known.
-    """
-
-    name: str
-    present: bool
-    generated: bool
-    flavour: Literal["arena", "storages"]
-    kernels: Count
-    offset_kernels: Count
-    grounded: Count
-    kept: int | None
-
-
 class FitEntry(Document, frozen=True, kw_only=True):
     """The shapes at which some memory takes at most `limit` bytes.
 
@@ -162,7 +145,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     kernels: tuple[KernelEntry, ...]
     packed: tuple[str, ...]
     tvm: OtherPlans | None
-    target: TargetEntry | None
+    target: TargetReport | None
     samples: tuple[MemorySample, ...]
     fits: Fits | msgspec.UnsetType = msgspec.UNSET
 
@@ -184,7 +167,7 @@ def plans_as_json(reports: Sequence[FunctionReport], fits: Sequence[FunctionFit]
 
 def function_document(report: FunctionReport, fit: FunctionFit | None = None) -> PlannedFunction:
     """Return the report of one function."""
-    plan, outside, target = report.plan, report.outside, report.target
+    plan, outside = report.plan, report.outside
     declared = sorted(report.lower.keys() | report.upper.keys())
     return record(
         PlannedFunction,
@@ -198,7 +181,6 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         returned=[result.nbytes for result in outside.returned],
         kernels=[_kernel(use) for use in outside.kernels],
         tvm=_others(report),
-        target=None if target is None else record(TargetEntry, target, kept=report.kept_by_pool),
         fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
     )
 

@@ -98,20 +98,17 @@ def _remedy(peak: CallPeak) -> str:
     return f"{left}: `{peak.operator}` itself touches it, so only a smaller or split operator helps"
 
 
-def target_lines(report: FunctionReport) -> Iterator[str]:
-    """Yield the lines about the target of a function's plan; none for a CPU."""
-    target = report.target
-    if target is None:
-        return
+def target_lines(target: TargetReport) -> Iterator[str]:
+    """Yield the lines about the target of a function's plan."""
     yield f"  target {target.name}: {_flavour(target)}"
     if target.grounded:
         yield f"  {_grounded(target.grounded)}, as more than kernels looks there and data is a mere handle"
     yield _unproved(target)
-    kept = report.kept_by_pool
-    if kept is not None:
+    if target.kept is not None:
         yield (
             f"  TVM's allocator on {target.name} keeps a block for each size that an arena ever had:"
-            f" {human_bytes(kept)} after a call at each of these sizes; --bounds reserve asks for one size"
+            f" {human_bytes(target.kept)} after a call at each of these sizes;"
+            " --bounds reserve asks for one size"
         )
 
 
@@ -172,7 +169,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     yield from peak_lines(report)
     yield from _buffers(report)
     yield from _outside(report)
-    yield from (_broken(line, width) for line in target_lines(report))
+    if report.target is not None:
+        yield from (_broken(line, width) for line in target_lines(report.target))
     if report.comparison is not None:
         yield from _tvm(report.comparison)
 

@@ -7,7 +7,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -269,24 +268,21 @@ def _fits(item: _PlacedUnderline, room: int | None) -> bool:
 
 def _underline(placed: Sequence[_PlacedUnderline]) -> Text:
     """All underlines of a line; where marks overlap, carets win over dashes."""
-    width = max(p.end for p in placed)
-    glyphs = [" "] * width
-    styles = [""] * width
-    for item in sorted(placed, key=lambda p: p.mark.glyph == "^"):
-        for cell in range(item.start, item.end):
-            glyphs[cell], styles[cell] = item.mark.glyph, item.mark.style
-    row = Text()
-    for style, run in groupby(zip(glyphs, styles, strict=True), key=lambda cell: cell[1]):
-        row.append("".join(glyph for glyph, _ in run), style)
+    order = sorted(placed, key=lambda p: p.mark.glyph == "^")
+    glyphs = [" "] * max(p.end for p in placed)
+    for item in order:
+        glyphs[item.start : item.end] = item.mark.glyph * (item.end - item.start)
+    row = Text("".join(glyphs))
+    for item in order:
+        row.stylize(item.mark.style, item.start, item.end)
     return row
 
 
 def _bars(placed: Sequence[_PlacedUnderline]) -> Text:
-    row = Text()
-    for item in sorted(placed, key=lambda p: p.start):
-        row.append(" " * (item.start - len(row.plain)))
-        if item.start == len(row.plain):
-            row.append("|", item.mark.style)
+    styles = {p.start: p.mark.style for p in reversed(placed)}
+    row = Text("".join("|" if cell in styles else " " for cell in range(max(styles, default=-1) + 1)))
+    for start, style in styles.items():
+        row.stylize(style, start, start + 1)
     return row
 
 
@@ -412,7 +408,7 @@ class _DiagnosticText:
     def body(self) -> Iterator[Text]:
         span = self.diagnostic.span
         if span is None:
-            yield from self.without_source()
+            yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(self.outside()))
             return
         files = dict.fromkeys([span.file, *(label.span.file for label in self.diagnostic.labels)])
         for file in files:
@@ -456,21 +452,17 @@ class _DiagnosticText:
         left.rstrip()
         return left
 
-    def without_source(self) -> Iterator[Text]:
+    def outside(self) -> str:
         """The file, the module and the function, for a finding that has no place in a text."""
         d = self.diagnostic
-        place = [d.file or d.module or "module"]
-        if d.function:
-            place.append(f"function `{d.function}`" + (f" of `{d.module}`" if d.module and d.file else ""))
-        yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(", ".join(place)))
+        inside = f" of `{d.module}`" if d.module and d.file else ""
+        function = f", function `{d.function}`{inside}" if d.function else ""
+        return f"{d.file or d.module or 'module'}{function}"
 
     def remarks(self) -> Iterator[Text]:
         for title, text in self.remark_texts():
-            yield self.remark(title, text)
-
-    def remark(self, title: str, text: str) -> Text:
-        line = Text().append(f"{' ' * self.gutter} = ", FRAME).append(f"{title}:", "bold")
-        return line.append(f" {self.wrapped(visible(text), len(line) + 1)}")
+            line = Text().append(f"{' ' * self.gutter} = ", FRAME).append(f"{title}:", "bold")
+            yield line.append(f" {self.wrapped(visible(text), len(line) + 1)}")
 
     def wrapped(self, text: str, indent: int) -> str:
         """`text` broken at the terminal's width, the further lines indented below the first."""

@@ -110,13 +110,6 @@ class FunctionReport:
     asked: bool = False
 
     @property
-    def kept_by_pool(self) -> int | None:
-        """The bytes that TVM's pooled allocator holds behind a call at each of the samples; see
-        `kept_bytes`.
-        """
-        return kept_bytes(self.plan.arenas, [sample.binding for sample in self.samples])
-
-    @property
     def placements(self) -> tuple[Placement, ...]:
         """Every planned tensor, in the order of allocation."""
         placed = (p for arena in self.plan.arenas for p in arena.placements)
@@ -181,7 +174,9 @@ def function_report(
         samples=(),
         outcome=outcome,
         comparison=comparison,
-        target=target,
+        target=None
+        if target is None
+        else msgspec.structs.replace(target, kept=kept_bytes(plan.arenas, shown)),
         upper=function.declared_upper,
         lower=function.declared_lower,
         signed=frozenset(name for name, origin in function.symbols.items() if origin is Origin.SCALAR),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from symalloc.planner.memory_plan import Arena
 from symalloc.size.evaluation import evaluated
@@ -12,14 +13,14 @@ from symalloc.size.evaluation import evaluated
 PAGE = 4096  # bytes that TVM's pooled allocator rounds sizes up to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetReport:
+class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The facts about the target of a plan that a report tells.
 
     `name` is TVM's.  `present`: this machine has a device of it.  `generated`: this build of TVM makes code
     for it.  `flavour`: what the tensors lie in; `shared`: a kernel can read and write tensors of one storage.
     `kernels` counts those that the function calls, `offset_kernels` those among them that take a tensor at an
-    offset, `grounded` the tensors that start a storage because more than kernels looks at them.
+    offset, `grounded` the tensors that start a storage because more than kernels looks at them.  `kept` are
+    the `kept_bytes` of a call at each sample.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TargetReport:
     kernels: int
     offset_kernels: int
     grounded: int
+    kept: int | None = None
 
 
 def kept_bytes(arenas: Iterable[Arena], bindings: Sequence[Mapping[str, int]]) -> int | None:
