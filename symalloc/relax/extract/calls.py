@@ -70,7 +70,7 @@ def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.I
 
 def _global(site: CallSite) -> ir.Instruction:
     context, module = site.context, site.context.module
-    name = context.callee_name(site.call.op)
+    name = str(site.call.op.name_hint)
     if name in module.kernels:
         return _call_kernel(site, name)
     if name in module.functions:
@@ -87,7 +87,7 @@ def _global(site: CallSite) -> ir.Instruction:
 
 
 def _operator(site: CallSite) -> ir.Instruction:
-    name = site.context.callee_name(site.call.op)
+    name = str(site.call.op.name)
     rule = _OPERATORS.get(name)
     if rule is not None:
         return rule(site)

@@ -221,9 +221,7 @@ class Context:
         self.host = HostFunctions(module.host, self.symbols.is_size)
         self.out: list[ir.Instruction] = []
         self._vars: dict[int, ir.Var] = {}
-        self._constants: dict[int, tuple[Node, ir.Operand]] = {}
         self._nulls: set[int] = set()
-        self._names: dict[int, str] = {}
         self._unbound: dict[int, ir.Var] = {}
         self._early: set[ir.Var] = set()
 
@@ -283,11 +281,6 @@ class Context:
         filled = filled_in(var.type, known)
         return head if filled is var.type else CommonFields({**head, "var": ir.Var(var.name, filled)})
 
-    @property
-    def unbound(self) -> tuple[ir.Var, ...]:
-        """The variables used so far that nothing has bound."""
-        return tuple(self._unbound.values())
-
     def _scalar_type(self, var: VarNode, type_: ScalarType) -> ScalarType:
         if type_.dtype is not None and type_.dtype.name == "bool":
             return ScalarType(value=truth_value(self.symbols.define_flag(var)), dtype=type_.dtype)
@@ -311,16 +304,6 @@ class Context:
         if type(node) is tvm.ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
-
-    def callee_name(self, op: Node) -> str:
-        """The name of an operator, or of a function of the module; TVM makes a new string each time it is
-        asked.
-        """
-        handle = op.__chandle__()
-        found = self._names.get(handle)
-        if found is None:
-            found = self._names[handle] = op.name if type(op) is tvm.ir.Op else op.name_hint
-        return found
 
     # -- operands -------------------------------------------------------------------------------------------
 
@@ -360,20 +343,12 @@ class Context:
             return ir.Scalar(None)
 
     def _constant(self, node: Node) -> ir.Operand:
-        handle = node.__chandle__()
-        found = self._constants.get(handle)
-        if found is None:
-            found = self._constants[handle] = (node, self._convert_constant(node))
-        return found[1]
-
-    def _convert_constant(self, node: Node) -> ir.Operand:
-        value = node.value
-        if not isinstance(value, runtime.Tensor):
-            return ir.TextLiteral(str(value))
         type_ = self.types.of(node.ty)
+        if not isinstance(node.value, runtime.Tensor):
+            return ir.TextLiteral(str(node.value))
         if not isinstance(type_, TensorType):
             return ir.TextLiteral(str(node))
-        return ir.ConstantTensor(type_, _small_integers(value, type_))
+        return ir.ConstantTensor(type_, _small_integers(node.value, type_))
 
     # -- sizes and conditions -------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class FunctionExtractor(Context):
         # variables that nothing binds are said to be so at the start
         said = [
             ir.NotUnderstood(var=var, what=f"the variable `{var.name}`, which nothing defines")
-            for var in self.unbound
+            for var in self._unbound.values()
         ]
         attributes: Mapping[str, Node] = function.attrs or {}
         return ir.Function(
