@@ -34,11 +34,12 @@ from symalloc.relax.extract.shape_heap import (
     MATCH_STORE,
     UNKNOWN_SLOT,
     UnwrittenSlotError,
+    computes_slots,
     extents_given,
     extents_of_cast,
-    is_of_cast,
     matched_type,
     slot_fault,
+    store_slots,
 )
 from symalloc.relax.extract.tir_to_expr import NotASizeError, to_dtype
 from symalloc.relax.ir_types import CallNode, Node, elements
@@ -103,8 +104,8 @@ def _call_kernel(site: CallSite, name: str) -> ir.Instruction:
     """A call of the PrimFunc `name`; nothing is left of one that computes slots of a heap from others."""
     context, operands = site.context, site.operands
     slots = context.heaps.slots.get(operands[0]) if len(operands) == 1 and context.heaps.slots else None
-    if slots is not None and context.host.computes_slots(name, len(slots)):
-        context.host.store(name, slots)
+    if slots is not None and computes_slots(context.module.host[name], len(slots)):
+        store_slots(context.module.host[name], slots, context.symbols.is_size)
         return ir.MakeTuple(**site.head, fields=())
     context.heaps.forget(operands)
     return _made_call(*site.head.values(), name, operands)
@@ -452,7 +453,7 @@ class _Matching:
         self.defines: set[str] = set()
         self.unwritten: UnwrittenSlotError | None = None
         self._given = extents_given(self.source)
-        self._named = extents_of_cast(context.heaps.next_cast(value)) if is_of_cast(error) else ()
+        self._named = extents_of_cast(context.heaps.next_cast(value, error))
 
     def extent(self, axis: int, code: int, value: int) -> Expr:
         """The extent that a pair asks for; a store gives the slot its value."""

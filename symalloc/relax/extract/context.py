@@ -31,7 +31,7 @@ from symalloc.program.types import (
     is_open,
     substituted,
 )
-from symalloc.relax.extract.shape_heap import HostFunctions, ShapeHeaps
+from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype, truth_value
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
@@ -218,7 +218,6 @@ class Context:
         self.symbols = Symbols()
         self.form = TirToExpr(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)
-        self.host = HostFunctions(module.host, self.symbols.is_size)
         self.out: list[ir.Instruction] = []
         self._vars: dict[int, ir.Var] = {}
         self._nulls: set[int] = set()

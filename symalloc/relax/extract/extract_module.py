@@ -18,7 +18,7 @@ from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
 from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
 from symalloc.relax.extract.kernel_body import extract_kernel
-from symalloc.relax.extract.shape_heap import ShapeHeaps, slot_fault
+from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, span_given
 from symalloc.size.expr import Expr
@@ -268,8 +268,9 @@ class FunctionExtractor(Context):
     def _computed(self, value: Node) -> tuple[TirToExpr, Node]:
         """A scalar that the program computes, and the form of its expression; raises NotASizeError."""
         called: Node = value.op if type(value) is tvm.ir.Call else value
-        if type(called) is tvm.ir.GlobalVar and called.name_hint in self.module.kernels:
-            return self.host.returned(called.name_hint, self._numbers(value.args))
+        if type(called) is tvm.ir.GlobalVar and called.name_hint in self.module.host:
+            function = self.module.host[called.name_hint]
+            return returned(function, self._numbers(value.args), self.symbols.is_size)
         return self.form, value
 
     def _numbers(self, nodes: Node) -> list[Expr]:

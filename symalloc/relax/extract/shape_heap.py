@@ -62,75 +62,71 @@ class UnwrittenSlotError(WrongSlotError):
         super().__init__("a slot of the shape heap that nothing has written", SlotFault(slot=slot))
 
 
-class HostFunctions:
-    """The PrimFuncs of a module by name, evaluated on expressions.
+def returned(
+    function: Node, arguments: Sequence[Expr], nonnegative: Callable[[str], bool]
+) -> tuple[TirToExpr, PrimNode]:
+    """The expression that a PrimFunc returns for `arguments`, and its form; raises NotASizeError.
 
     `nonnegative` tells, of a symbol in the arguments, whether it is known to be >= 0.
     """
+    params, body = elements(function.params), function.body
+    if type(body) is not tirx.Return or len(params) != len(arguments):
+        raise NotASizeError("a PrimFunc that does more than return a number")
+    resolve = _among({p.__chandle__(): value for p, value in zip(params, arguments, strict=True)})
+    return TirToExpr(resolve, lambda var: ne(resolve(var), 0), nonnegative), body.value
 
-    def __init__(self, functions: Mapping[str, Node], nonnegative: Callable[[str], bool]) -> None:
-        self._functions, self._nonnegative = functions, nonnegative
 
-    def returned(self, name: str, arguments: Sequence[Expr]) -> tuple[TirToExpr, PrimNode]:
-        """The expression that the function `name` returns, and its form; raises NotASizeError."""
-        function = self._functions.get(name)
-        if function is None:
-            raise NotASizeError(f"`{name}`, which is no PrimFunc of the module")
-        params, body = list(function.params), function.body
-        if type(body) is not tirx.Return or len(params) != len(arguments):
-            raise NotASizeError(f"`{name}`, which does more than return a number")
-        resolve = _among({p.__chandle__(): value for p, value in zip(params, arguments, strict=True)})
-        return TirToExpr(resolve, lambda var: ne(resolve(var), 0), self._nonnegative), body.value
+def computes_slots(function: Node, count: int) -> bool:
+    """Return whether a PrimFunc takes a heap of `count` slots, and only checks them and stores into them."""
+    params, statements = elements(function.params), _statements(function.body)
+    if len(params) != 1 or type(params[0].ty) is not BufferType:
+        return False
+    if [constant_extent(extent) for extent in params[0].ty.shape] != [count]:
+        return False
+    stores = [s for s in statements if type(s) not in CHECKS]
+    if not all(_stores_slot(s, params[0], count) for s in stores):
+        return False
+    if len(stores) == len(statements):
+        return True
+    accesses, key = buffer_accesses(function.body), params[0].__chandle__()
+    only_stores = accesses.only_accessed(key) and accesses.stores[key] == len(stores)
+    return only_stores and not accesses.leaves_early
 
-    def computes_slots(self, name: str, count: int) -> bool:
-        """Return whether the function `name` takes a heap of `count` slots, and only checks them and stores
-        into them.
-        """
-        function = self._functions[name]
-        params = list(function.params)
-        if len(params) != 1 or type(params[0].ty) is not BufferType:
-            return False
-        if [constant_extent(extent) for extent in params[0].ty.shape] != [count]:
-            return False
-        statements = _statements(function.body)
-        stores = [s for s in statements if type(s) not in CHECKS]
-        if not all(_stores_slot(s, params[0], count) for s in stores):
-            return False
-        if len(stores) == len(statements):
-            return True
-        accesses, key = buffer_accesses(function.body), params[0].__chandle__()
-        if accesses.leaves_early or not accesses.only_accessed(key):
-            return False
-        return accesses.stores[key] == len(stores)
 
-    def store(self, name: str, slots: Slots) -> None:
-        """Carry out the stores of the function `name` on `slots`, in order."""
-        loaded = set[int]()
+def store_slots(function: Node, slots: Slots, nonnegative: Callable[[str], bool]) -> None:
+    """Carry out the stores of a PrimFunc that `computes_slots`, in order."""
+    loaded = set[int]()
 
-        def load(node: PrimNode) -> Expr:
-            index = _slot_index(node)
-            value = slots[index] if index is not None and 0 <= index < len(slots) else None
-            if index is None or value is None:
-                raise NotASizeError(UNKNOWN_SLOT)
-            if isinstance(value, Garbage):
-                raise UnwrittenSlotError(index)
-            loaded.add(index)
-            return value
+    def load(node: PrimNode) -> Expr:
+        index = _slot_index(node)
+        value = _written(slots, index) if index is not None and 0 <= index < len(slots) else None
+        if index is None or value is None:
+            raise NotASizeError(UNKNOWN_SLOT)
+        loaded.add(index)
+        return value
 
-        form = TirToExpr(_among({}), nonnegative=self._nonnegative, load=load)
-        for statement in _statements(self._functions[name].body):
-            if type(statement) in CHECKS:
-                continue
-            index = _slot_index(statement) or 0
-            try:
-                slots[index] = form.expr(statement.value)
-            except UnwrittenSlotError:
-                slots[index] = UNWRITTEN
-            except NotASizeError:
-                slots[index] = None
-            if index in loaded:  # what was loaded before it is stored is read anew
-                loaded.clear()
-                form = TirToExpr(_among({}), nonnegative=self._nonnegative, load=load)
+    form = TirToExpr(_among({}), nonnegative=nonnegative, load=load)
+    for statement in _statements(function.body):
+        if type(statement) in CHECKS:
+            continue
+        index = _slot_index(statement) or 0
+        try:
+            slots[index] = form.expr(statement.value)
+        except UnwrittenSlotError:
+            slots[index] = UNWRITTEN
+        except NotASizeError:
+            slots[index] = None
+        if index in loaded:  # what was loaded before it is stored is read anew
+            loaded.clear()
+            form = TirToExpr(_among({}), nonnegative=nonnegative, load=load)
+
+
+def _written(slots: Slots, index: int) -> Expr | None:
+    """The expression in a slot, None where it is not known; raises UnwrittenSlotError."""
+    found = slots[index]
+    if isinstance(found, Garbage):
+        raise UnwrittenSlotError(index)
+    return found
 
 
 def _stores_slot(statement: Node, heap: Node, count: int) -> bool:
@@ -180,8 +176,12 @@ class ShapeHeaps:
     lowered: bool = False
     _casts: dict[int, list[Node]] | None = None
 
-    def next_cast(self, value: Node) -> Node | None:
-        """The type of the R.match_cast that the next match_shape of `value` stands for."""
+    def next_cast(self, value: Node, error: Node) -> Node | None:
+        """The type of the R.match_cast that the next match_shape of `value` stands for, if its text of an
+        error says that it does.
+        """
+        if type(error) is not tvm.ir.StringImm or not str(error.value).startswith(_OF_CAST):
+            return None
         if self._casts is None:
             self._casts = {}
             for binding in bindings_in(self.body):
@@ -198,10 +198,7 @@ class ShapeHeaps:
     def load(self, heap: ir.Operand, slot: int) -> Expr | None:
         """The expression in a slot, None where it is not known; raises WrongSlotError."""
         slots = self._with(heap, slot)
-        found = None if slots is None else slots[slot]
-        if isinstance(found, Garbage):
-            raise UnwrittenSlotError(slot)
-        return found
+        return None if slots is None else _written(slots, slot)
 
     def store(self, heap: ir.Operand, slot: int, value: Slot) -> None:
         """Put an expression into a slot; raises WrongSlotError."""
@@ -263,19 +260,10 @@ def _handed_on(value: Node) -> Iterable[Node]:
     return (value, *getattr(value, "fields", ()), getattr(value, "body", value))
 
 
-def is_of_cast(context: Node) -> bool:
-    """Return whether `context`, the last argument of a match_shape, says that it is an R.match_cast's."""
-    return type(context) is tvm.ir.StringImm and str(context.value).startswith(_OF_CAST)
-
-
 def extents_of_cast(type_: Node | None) -> Sequence[Node | None]:
     """The extents that an R.match_cast gives its value, as TVM's expressions."""
-    if isinstance(type_, relax.TensorType):
-        shape = type_.shape
-        return list(shape.values) if isinstance(shape, relax.ShapeExpr) else ()
-    if isinstance(type_, relax.ShapeType):
-        return list(type_.values or ())
-    return ()
+    shape = type_.shape if isinstance(type_, relax.TensorType) else type_
+    return list(shape.values or ()) if isinstance(shape, relax.ShapeExpr | relax.ShapeType) else ()
 
 
 def extents_given(source: ir.Operand) -> tuple[Expr, ...] | None:

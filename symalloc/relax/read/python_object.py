@@ -11,10 +11,11 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import tvm
 from tvm.relax.frontend import nn
@@ -54,17 +55,10 @@ def export_sourced(network: nn.Module, spec: object) -> object:
 def _modules(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
     """A module and those below it, with their paths."""
     yield path, module
-    lists = isinstance(module, nn.ModuleList | nn.ModuleDict)
-    for name, value in _items(module.modules if lists else vars(module)):
+    held = module.modules if isinstance(module, nn.ModuleList | nn.ModuleDict) else vars(module)
+    for name, value in held.items() if isinstance(held, Mapping) else enumerate(held):
         if isinstance(value, nn.Module):
-            yield from _modules(value, f"{path}.{name}" if path else name)
-
-
-def _items(held: object) -> Iterator[tuple[str, object]]:
-    if isinstance(held, Mapping):
-        yield from held.items()
-    elif isinstance(held, list):
-        yield from ((str(number), one) for number, one in enumerate(held))
+            yield from _modules(value, f"{path}.{name}" if path else str(name))
 
 
 def _model_place(frame: FrameType | None, paths: Mapping[int, str]) -> Node | None:
@@ -90,29 +84,32 @@ KINDS = (
 
 def is_model(value: object) -> bool:
     """Return whether `module_from` can make a module of `value`."""
-    return (
-        isinstance(value, tvm.IRModule)
-        or _is_a(value, "onnx", "ModelProto")
-        or is_exported_program(value)
-        or _is_spec_pair(value)
-    )
+    return isinstance(value, tvm.IRModule) or _importer(value) is not None
 
 
 def module_from(value: object) -> Node:
     """The IRModule that `value` is, or describes.  Raises UnreadableError where nothing can be made of it."""
     if isinstance(value, tvm.IRModule):
         return value
-    if _is_a(value, "onnx", "ModelProto"):
-        from symalloc.relax.read.onnx_model import import_onnx
+    load = _importer(value)
+    if load is None:
+        raise UnreadableError(f"it is of type {type(value).__name__}, not {KINDS}")
+    return load(value)
 
-        return import_onnx(value)
+
+def _importer(value: object) -> Callable[[Any], Node] | None:
+    """The function that makes an IRModule of a model of another kind; None where `value` is none."""
     if is_exported_program(value):
         from symalloc.relax.read.torch_program import import_torch
 
-        return import_torch(value)
-    if isinstance(value, tuple) and _is_spec_pair(value):
-        return _from_spec(*value)
-    raise UnreadableError(f"it is of type {type(value).__name__}, not {KINDS}")
+        return import_torch
+    if _is_a(value, "onnx", "ModelProto"):
+        from symalloc.relax.read.onnx_model import import_onnx
+
+        return import_onnx
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], nn.Module):
+        return None if isinstance(value[1], nn.Module) else _from_spec
+    return None
 
 
 def is_exported_program(value: object) -> bool:
@@ -121,22 +118,13 @@ def is_exported_program(value: object) -> bool:
 
 
 def _is_a(value: object, package: str, name: str) -> bool:
-    return any(
-        kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in type(value).__mro__
-    )
+    kinds = type(value).__mro__
+    return any(kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in kinds)
 
 
-def _is_spec_pair(value: object) -> bool:
-    return (
-        isinstance(value, tuple)
-        and len(value) == 2
-        and isinstance(value[0], tvm.relax.frontend.nn.Module)
-        and not isinstance(value[1], tvm.relax.frontend.nn.Module)
-    )
-
-
-def _from_spec(network: Node, spec: object) -> Node:
+def _from_spec(pair: tuple[Node, object]) -> Node:
     """The module that an nn.Module of TVM exports; its weights are inputs, because it holds none."""
+    network, spec = pair
     with refusal(f"{type(network).__name__}.export_tvm"):
         exported = export_sourced(network, spec)
     if not isinstance(exported, tvm.IRModule):
@@ -161,7 +149,13 @@ def load_function(function: ModelFunction, *, trust: bool) -> Node:
     with _imported(function.file) as module:
         found = getattr(module, function.name, None)
         if found is None:
-            raise UnreadableError(f"{function.file} defines no `{function.name}`{_functions(module)}")
+            own = [
+                name
+                for name, value in vars(module).items()
+                if not name.startswith("_") and getattr(value, "__module__", None) == _MODULE
+            ]
+            others = f"; it defines {', '.join(own[:12])}" if own else ""
+            raise UnreadableError(f"{function.file} defines no `{function.name}`{others}")
         made = found if is_model(found) else _called(function, found)
         if not is_model(made):
             what = "None" if made is None else f"an object of type {type(made).__name__}"
@@ -169,19 +163,15 @@ def load_function(function: ModelFunction, *, trust: bool) -> Node:
         return module_from(made)
 
 
-def _functions(module: object) -> str:
-    own = [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == _MODULE
-    ]
-    return f"; it defines {', '.join(own[:12])}" if own else ""
-
-
 def _called(function: ModelFunction, found: object) -> object:
     if not callable(found):
         raise UnreadableError(f"{function.name} is neither a function nor {KINDS}")
-    needed = _needed(found)
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
     if needed:
         raise UnreadableError(
             f"{function.name}() takes {', '.join(needed)}, and is called without arguments",
@@ -189,17 +179,6 @@ def _called(function: ModelFunction, found: object) -> object:
         )
     with _said(function.file, f"{function.name}() failed"):
         return found()
-
-
-def _needed(found: object) -> list[str]:
-    """The parameters without which `found` cannot be called."""
-    try:
-        parameters = inspect.signature(found).parameters.values()  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return []
-    return [
-        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
 
 
 @contextmanager
@@ -229,17 +208,14 @@ def _said(file: Path, what: str) -> Iterator[None]:
     """Raise what the user's code raises as UnreadableError, with the last line of `file` that it was in."""
     try:
         yield
-    except SystemExit as error:
-        raise UnreadableError(f"{what}: it called sys.exit({error.code!r})", _place(file, error)) from error
     except SyntaxError as error:
         raise UnreadableError(f"{what}: syntax error: {error.msg} (line {error.lineno})") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind, text = type(error).__name__, error_text(error)
         told = kind if text == kind else f"{kind}: {text}"
-        raise UnreadableError(f"{what}: {told}", _place(file, error)) from error
-
-
-def _place(file: Path, error: BaseException) -> Span | None:
-    path = str(file.resolve())
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path and f.lineno]
-    return Span(file=str(file), line=lines[-1], column=1, end_line=lines[-1], end_column=2) if lines else None
+        if isinstance(error, SystemExit):
+            told = f"it called sys.exit({error.code!r})"
+        path, frames = str(file.resolve()), traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path and frame.lineno]
+        place = Span(str(file), lines[-1], 1, lines[-1], 2) if lines else None
+        raise UnreadableError(f"{what}: {told}", place) from error
