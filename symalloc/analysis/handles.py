@@ -58,31 +58,20 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
 
 def out_of_scope(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """The first use of each variable that some path gets to without what binds it."""
-    cfg = paths.cfg
+    cfg, starts, ends, at = paths.cfg, paths.cfg.starts, paths.cfg.ends, paths.at
     reported = set(cfg.function.params)
-    for index, uses in _doubtful_uses(cfg):
-        for var in uses:
+    for index, point in enumerate(cfg.points):
+        for var in point.uses:
             if var in reported:
                 continue
-            bound = cfg.starts.get(var)
-            binding = [] if bound is None or cfg.ends[var] >= index else [paths.at[bound]]
-            if binding and binding[0] <= paths.at[index]:
+            binding = [at[starts[var]]] if var in starts and ends[var] < index else []
+            if binding and binding[0] <= at[index]:
                 continue
-            around = paths.uncovered(paths.at[index], binding, index).path
+            around = paths.uncovered(at[index], binding, index).path
             if around is not None:
                 reported.add(var)
                 earlier = cfg.definitions.get(var)
                 yield HandleFault(var=var, point=index, earlier=earlier, kind="not-dominated", path=around)
-
-
-def _doubtful_uses(cfg: ControlFlowGraph) -> Iterator[tuple[int, Sequence[ir.Var]]]:
-    """The points that use variables, less those that plainly use only what is bound in front of them."""
-    bound = set(cfg.function.params)
-    for index, point in enumerate(cfg.points):
-        if not bound.issuperset(point.uses):
-            yield index, point.uses
-        if not cfg.joins and point.instruction is not None:
-            bound.add(point.instruction.var)
 
 
 def used_variables(cfg: ControlFlowGraph) -> set[ir.Var]:

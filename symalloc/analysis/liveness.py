@@ -8,7 +8,6 @@ what that block yields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -161,7 +160,7 @@ def find_live_ranges(
     regions, wanted = len(points_to.regions), frozenset(numbers)
     needed_at = {number - regions for number in wanted if number >= regions}
     positions = _Positions(points_to, region_set(wanted), once=once)
-    run, phis = _PointRun(), positions.phis
+    phis = positions.phis
     touched = {point: effect.touched for point, effect in enumerate(effects) if effect is not NO_EFFECT}
     begins = positions.begins(touched)
     for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions(), [*touched]):
@@ -174,25 +173,8 @@ def find_live_ranges(
         if point in needed_at:
             live |= RegionSet(1 << (regions + point))
         undecided = (now | later.must | later.may) & phis if phis else NO_REGIONS
-        if undecided != run.undecided:
-            positions.take(run)
-            run = _PointRun(undecided=undecided)
-        if undecided:
-            run.points.append((point, live, positions.waiting))
-        else:
-            positions.tick(point, live & ~positions.waiting)
-    positions.take(run)
+        positions.take(point, live, undecided)
     return positions.ranges()
-
-
-@dataclass(slots=True)
-class _PointRun:
-    """Points in a row, the last one first, at which the same phis are `undecided`, each with the roots live
-    whatever they are, and those that nothing has touched yet.
-    """
-
-    undecided: RegionSet = NO_REGIONS
-    points: list[tuple[int, RegionSet, RegionSet]] = field(default_factory=list)
 
 
 class _Positions:
@@ -204,6 +186,8 @@ class _Positions:
         self.phis = NO_REGIONS  # those that may be one of the wanted roots
         for phi in phis:
             self.phis |= phi if self.roots(points_to.resolve(phi)) else NO_REGIONS
+        self.undecided = NO_REGIONS  # the phis of the points in a row `run`, the last one first
+        self.run: list[tuple[int, RegionSet, RegionSet]] = []
         self.points: list[int] = []  # the program point of each position, the last one first
         self.live = NO_REGIONS
         self.waiting = NO_REGIONS  # the roots that are first touched behind where the walk is
@@ -217,11 +201,22 @@ class _Positions:
                 numbers |= RegionSet(1 << self.points_to.regions[view].root)
         return numbers & self.wanted
 
-    def take(self, run: _PointRun) -> None:
-        """Count the positions of a run, once for each outcome of its phis."""
-        for chosen in reversed(self.outcomes(run.undecided)) if run.points else ():
-            for point, live, waiting in run.points:
+    def take(self, point: int, live: RegionSet, undecided: RegionSet) -> None:
+        """Take a point at which the roots `live` are needed, whatever the phis that are `undecided` are."""
+        if undecided != self.undecided:
+            self.flush()
+            self.undecided = undecided
+        if undecided:
+            self.run.append((point, live, self.waiting))
+        else:
+            self.tick(point, live & ~self.waiting)
+
+    def flush(self) -> None:
+        """Count the positions of points in a row, once for each outcome of their phis."""
+        for chosen in reversed(self.outcomes(self.undecided)) if self.run else ():
+            for point, live, waiting in self.run:
                 self.tick(point, (live | chosen) & ~waiting)
+        self.run = []
 
     def tick(self, point: int, live: RegionSet) -> None:
         """Count the position in front of those so far, at which the roots `live` are needed."""
@@ -237,7 +232,8 @@ class _Positions:
         self.points.append(point)
 
     def ranges(self) -> LiveRanges:
-        """The live ranges, once all positions were counted."""
+        """The live ranges, once all points were taken."""
+        self.flush()
         self.tick(-1, NO_REGIONS)
         self.points.pop()
         self.points.reverse()

@@ -11,7 +11,7 @@ against it solves any dataflow problem (`symalloc.analysis.dataflow`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -112,11 +112,6 @@ class ControlFlowGraph:
         for numbered in self.instructions:
             found[type(numbered[1])].append(numbered)
         return found
-
-    @property
-    def types(self) -> KeysView[type[Instruction]]:
-        """The types of the instructions; Ifs are left out."""
-        return self._by_type.keys()
 
     def of_type(self, *types: type[Made]) -> Sequence[tuple[int, Made]]:
         """The instructions of `types`, in order, each with the number of its point; Ifs are left out."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple, Protocol, TypeAlias
 
 from symalloc.program.record import from_fields
@@ -218,28 +219,19 @@ class ScriptText:
 def _definitions(text: str, module: str | int) -> Mapping[str, ast.FunctionDef]:
     """The functions of a module by name; without a class `module`, those of all classes and of the text."""
     tree = _parsed_file(text)
-    holders = _standing_at(tree, module) if isinstance(module, int) else _named(tree, module)
+    if isinstance(module, int):
+        defined = (ast.ClassDef, ast.FunctionDef)
+        holders = [node for node in ast.walk(tree) if isinstance(node, defined) and node.lineno == module][:1]
+        bodies = [[node] if isinstance(node, ast.FunctionDef) else node.body for node in holders]
+    else:
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        named = [node for node in classes if node.name == module] or classes
+        bodies = [*(node.body for node in named), tree.body]
     found: dict[str, ast.FunctionDef] = {}
-    for node in (node for body in holders for node in body):
+    for node in (node for body in bodies for node in body):
         if isinstance(node, ast.FunctionDef):
             found.setdefault(node.name, node)
     return found
-
-
-def _standing_at(tree: ast.Module, line: int) -> list[list[ast.stmt]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.ClassDef(lineno=at) if at == line:
-                return [node.body]
-            case ast.FunctionDef(lineno=at) if at == line:
-                return [[node]]
-    return []
-
-
-def _named(tree: ast.Module, name: str) -> list[list[ast.stmt]]:
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    ordered = [node for node in classes if node.name == name] or classes
-    return [*(node.body for node in ordered), tree.body]
 
 
 class _Statement(NamedTuple):
@@ -247,10 +239,6 @@ class _Statement(NamedTuple):
 
     node: ast.stmt
     target: str
-
-    @property
-    def is_if(self) -> bool:
-        return isinstance(self.node, ast.If)
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[_Statement]:
@@ -345,34 +333,31 @@ class _StatementMap(SourceMap):
 
     def _advance(self, name: str, given: Span | None) -> _Statement | None:
         """The statement a binding belongs to; it stays the next where it names another (a nested call)."""
-        found = self._by_line(given.line) if given is not None else self._by_name(name)
-        if found is None:
-            ahead = range(self._next, len(self._statements))
-            found = next((i for i in ahead if not self._statements[i].is_if), None)
+        ahead = range(self._next, len(self._statements))
+        fitting: Iterator[int]
+        if given is not None:
+            fitting = (i for i in ahead if _is_at(self._statements[i].node, given.line))
+        elif ahead and _names(self._statements[self._next].target, name):
+            fitting = iter((self._next,))
+        else:
+            fitting = (i for i in ahead if self._statements[i].target == name)
+        others = (i for i in ahead if not isinstance(self._statements[i].node, ast.If))
+        found = next(chain(fitting, others), None)
         if found is None:
             return None
         statement = self._statements[found]
         self._next = found + 1 if _names(statement.target, name) else found
         return statement
 
-    def _by_line(self, line: int) -> int | None:
-        for i in range(self._next, len(self._statements)):
-            node = self._statements[i].node
-            if node.lineno <= line <= (node.end_lineno or node.lineno):
-                return i
-        return None
-
-    def _by_name(self, name: str) -> int | None:
-        ahead = range(self._next, len(self._statements))
-        if ahead and _names(self._statements[self._next].target, name):
-            return self._next
-        return next((i for i in ahead if self._statements[i].target == name), None)
-
     def _value(self, node: ast.stmt) -> Span:
         """The value that a statement binds, but all of `y = x`: there the value alone says little."""
         value = getattr(node, "value", None)
         whole = value is None or (isinstance(node, ast.Assign) and not isinstance(value, ast.Call))
         return self._span(node if whole or value is None else value)
+
+
+def _is_at(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _names(target: str, name: str) -> bool:
