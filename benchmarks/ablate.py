@@ -33,13 +33,13 @@ from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
 from symalloc.linter.engine import check
+from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import memory_reports
 from symalloc.relax.passes.pipeline import lower, pipeline
-from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.rulebook.book import load_rules
-from tests.models.planned import Case
 
 AREAS = ("planner", "passes", "lint", "prover")
 USUAL = (
@@ -58,6 +58,8 @@ USUAL = (
 
 SLIGHTLY = 0.005  # of a ratio, which is no difference
 _ASSIGNMENT, _STACK = "symalloc.planner.buffers.assignment", "symalloc.planner.stack"
+_OFFSETS, _GUARDS = "symalloc.planner.offsets", "symalloc.planner.overflow_guards"
+_VALIDATE, _OBLIGATIONS = "symalloc.planner.check.validate", "symalloc.planner.check.obligations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,11 @@ def _named(name: str) -> Any:
     except ModuleNotFoundError:
         above, _, last = name.rpartition(".")
         return getattr(_named(above), last)
+
+
+def _by_begin(problem: StackingProblem) -> list[int]:
+    """The buffers in the order in which they begin to live."""
+    return sorted(range(len(problem)), key=problem.begins.__getitem__)
 
 
 def _none(*_args: object, **_options: object) -> None:
@@ -110,6 +117,53 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_ASSIGNMENT}._Assigning.worst": lambda *_: ()},
         code=[f"{_ASSIGNMENT}._Assigning.worst", "symalloc.planner.shapes.worst_shapes"],
     ),
+    "greedy packings but the first": Mechanism(
+        stand_ins={f"{_STACK}.HEURISTICS": HEURISTICS[:1]}, code=[f"{_STACK}.packed_order"]
+    ),
+    "best fit through time": Mechanism(
+        stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},
+        code=[f"{_STACK}.crowded_orders", f"{_STACK}._given_out", f"{_STACK}._Gaps"],
+    ),
+    "sums that stand for others": Mechanism(
+        stand_ins={f"{_OFFSETS}._fewer": lambda alternatives, _dominance: alternatives},
+        code=[f"{_OFFSETS}.{name}" for name in ("_fewer", "_beyond", "_larger_terms", "_nearest")],
+    ),
+    "maxima within others": Mechanism(
+        stand_ins={f"{_OFFSETS}._is_long": lambda _alternatives: False},
+        code=[f"{_OFFSETS}._is_long", f"{_OFFSETS}._one_maximum"],
+    ),
+    "comparisons at samples": Mechanism(
+        stand_ins={f"{_OFFSETS}.Dominance.may_reach": lambda *_: True},
+        code=[f"{_OFFSETS}.Dominance.may_reach"],
+    ),
+    "samples of many at once": Mechanism(
+        stand_ins={f"{_OFFSETS}._larger": lambda kept, _table, _values: kept}, code=[f"{_OFFSETS}._larger"]
+    ),
+    "checks seen to be implied": Mechanism(
+        stand_ins={f"{_GUARDS}._not_implied": lambda checks, *_: list(checks)},
+        code=[f"{_GUARDS}._not_implied"],
+    ),
+    "checks seen to be needed": Mechanism(
+        stand_ins={f"{_GUARDS}._needed": lambda *_: False}, code=[f"{_GUARDS}._needed"]
+    ),
+    "only what lies directly on another": Mechanism(
+        stand_ins={f"{_VALIDATE}.takewhile": lambda *_: ()},
+        code=[
+            f"{_OBLIGATIONS}.ArenaObligations.piled_up",
+            *(f"{_OBLIGATIONS}.{name}" for name in ("directly_above", "_events", "_note", "_from_below")),
+        ],
+    ),
+    "ends that are carried": Mechanism(
+        stand_ins={f"{_VALIDATE}._carried": lambda *_: frozenset()}, code=[f"{_VALIDATE}._carried"]
+    ),
+    "offsets that fit as their arena does": Mechanism(
+        stand_ins={f"{_VALIDATE}.ObligationProver.within": lambda *_: frozenset()},
+        code=[f"{_VALIDATE}.ObligationProver.within", f"{_VALIDATE}._in_maxima"],
+    ),
+    "limits that follow from a guard": Mechanism(
+        stand_ins={f"{_VALIDATE}.ObligationProver._limits": lambda *_: []},
+        code=[f"{_VALIDATE}.ObligationProver._limits", f"{_VALIDATE}._follows"],
+    ),
     "folded layers": Mechanism(stand_ins={f"{_STACK}.folded": _none}, code=["symalloc.planner.fold"]),
     "local search": Mechanism(
         stand_ins={f"{_STACK}._StackingSearch.improve": _none},
@@ -137,43 +191,52 @@ class Planned:
         return more or self.arenas > other.arenas
 
 
-def planned(case: Case, lowered: tvm.IRModule, rounds: int) -> Planned:
-    """A model planned `rounds` times, the quickest of them counted."""
-    taken = []
-    for _ in range(rounds):
-        started = process_time()
-        made = plan_lowered(lowered)
-        taken.append(process_time() - started)
-    reports = memory_reports(made, lowered, TARGET)
-    samples = [sample for report in reports for sample in report.samples]
+def planned(model: str, mechanisms: Mapping[str, Mechanism], rounds: int) -> dict[str, Planned]:
+    """A model planned without each of `mechanisms`, in turns; the quickest of `rounds` counts."""
+    lowered = lower(case_named(model).build(), TARGET)
+
+    def once(mechanism: Mechanism) -> tuple[float, PlannedModule]:
+        with patched(mechanism.stand_ins):
+            started = process_time()
+            made = plan_lowered(lowered)
+            return process_time() - started, made
+
+    found = in_turns(rounds, {name: partial(once, mechanism) for name, mechanism in mechanisms.items()})
+    return {
+        name: _figures(min(seconds for seconds, _ in turns), turns[-1][1], lowered)
+        for name, turns in found.items()
+    }
+
+
+def _figures(seconds: float, made: PlannedModule, lowered: tvm.IRModule) -> Planned:
+    samples = [sample for report in memory_reports(made, lowered, TARGET) for sample in report.samples]
     return Planned(
-        seconds=min(taken),
+        seconds=seconds,
         call=max((s.call_ratio or 1.0 for s in samples), default=1.0),
         floor=max((s.ratio or 1.0 for s in samples), default=1.0),
         arenas=sum(len(plan.arenas) for plan in made.plans.values()),
     )
 
 
-def planner_rows(models: Sequence[str], rounds: int) -> Iterator[dict[str, Any]]:
+def planner_rows(models: Sequence[str], without: Sequence[str], rounds: int) -> Iterator[dict[str, Any]]:
     """A row for all mechanisms of the planner together, and one without each."""
-    cases = {name: case_named(name) for name in models}
-    lowered = {name: lower(case.build(), TARGET) for name, case in cases.items()}
-    usual: dict[str, Planned] = {}
-    everything = Mechanism(stand_ins={})
-    for without, mechanism in {"-": everything, **PLANNER}.items():
-        with patched(mechanism.stand_ins):
-            found = {name: planned(case, lowered[name], rounds) for name, case in cases.items()}
-        usual = usual or found
-        worse = [name for name, one in found.items() if one.worse_than(usual[name])]
+    mechanisms = {"-": Mechanism(stand_ins={}), **{name: PLANNER[name] for name in without or PLANNER}}
+    found = {model: planned(model, mechanisms, rounds) for model in models}
+    for name, mechanism in mechanisms.items():
+        pairs = {model: (one[name], one["-"]) for model, one in found.items()}
+        worse = [model for model, (one, usual) in pairs.items() if one.worse_than(usual)]
+        longer = {model: one.seconds / usual.seconds for model, (one, usual) in pairs.items()}
+        slowest = max(longer, key=longer.__getitem__)
         yield {
-            "without": without,
+            "without": name,
             "lines": mechanism.lines,
             "worse": len(worse),
-            "call": max(one.call for one in found.values()),
-            "floor": max(one.floor for one in found.values()),
-            "arenas": sum(one.arenas for one in found.values()),
-            "seconds": sum(one.seconds for one in found.values()),
-            "which": "  " + ", ".join(worse[:3]),
+            "call": max(one.call for one, _ in pairs.values()),
+            "floor": max(one.floor for one, _ in pairs.values()),
+            "arenas": sum(one.arenas for one, _ in pairs.values()),
+            "seconds": sum(one.seconds for one, _ in pairs.values()),
+            "longest": longer[slowest],
+            "which": "  " + ", ".join([*worse[:3], f"(time: {slowest})"]),
         }
 
 
@@ -185,6 +248,7 @@ PLANNER_COLUMNS = {
     "floor": ">8.3f",
     "arenas": ">8",
     "seconds": ">9.2f",
+    "longest": ">9.2f",
     "which": "",
 }
 
@@ -209,9 +273,7 @@ def _pass(name: str, module: str) -> Mechanism:
 PASSES: Mapping[str, Mechanism] = {
     "GatherSizes": _pass("GatherSizes", "gather_sizes"),
     "TrimCalls": _pass("TrimCalls", "trim_calls"),
-    "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline.PromiseNoAlias"),
-    "LowerGuards": _pass("LowerGuards", "lower_guards"),
-    "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
+    "PromiseNoAlias": _pass("PromiseNoAlias", "promise_no_alias"),
 }
 """The passes behind the planner."""
 
@@ -288,12 +350,15 @@ LINT_COLUMNS = {"without": "36", "lines": ">7", "seconds": ">9.2f", "of the buil
 @click.command()
 @click.argument("areas", nargs=-1, type=click.Choice(AREAS))
 @click.option("--model", "models", multiple=True, help="A model of the zoo to plan, in place of the usual.")
+@click.option("--without", "mechanisms", multiple=True, type=click.Choice(list(PLANNER)))
 @rounds_option
-def main(areas: tuple[str, ...], models: tuple[str, ...], rounds: int) -> None:
+def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str, ...], rounds: int) -> None:
     """Print a table for each area, all where none is named."""
     wanted = areas or AREAS
     if "planner" in wanted:
-        print_table(PLANNER_COLUMNS, planner_rows(chosen(models, ()) if models else USUAL, rounds))
+        print_table(
+            PLANNER_COLUMNS, planner_rows(chosen(models, ()) if models else USUAL, mechanisms, rounds)
+        )
     if "passes" in wanted:
         print_table(PASS_COLUMNS, pass_rows(rounds))
     if "lint" in wanted:

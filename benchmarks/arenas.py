@@ -34,8 +34,7 @@ from benchmarks.harness import json_option, print_table
 from benchmarks.zoo_models import GROUPS, case_named
 from symalloc.analysis.timeline import Reservation
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmPlan
-from symalloc.planner.memory_report.sample_bindings import bound_label, standard
+from symalloc.planner.memory_report.function_report import PlanOutcome, TvmPlan, bound_label, standard
 from symalloc.program.ir import Function, If
 from symalloc.relax.files.plan_file import compare_with_tvm, plan_outcomes
 from symalloc.relax.passes.pipeline import lower

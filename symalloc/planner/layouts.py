@@ -20,8 +20,7 @@ from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, samp
 from symalloc.planner.interference import events_of
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Rung, RungKind
 from symalloc.planner.offsets import PROVER_BUDGET, FormulasTooLongError, assemble, storage
-from symalloc.planner.plan_budget import PlanBudget
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import PlanBudget, PlanOptions
 from symalloc.planner.shapes import ExtentBounds, worst_shapes
 from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
 from symalloc.program.ir import Function, Var

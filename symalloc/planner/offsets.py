@@ -19,7 +19,7 @@ import numpy as np
 
 from symalloc.planner.grid import Columns, Grid, Values, sample_grid
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
-from symalloc.planner.plan_budget import PlanBudget
+from symalloc.planner.planner_options import PlanBudget
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.ordering import SyntacticOrder

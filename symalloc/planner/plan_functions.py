@@ -17,8 +17,7 @@ from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.layouts import Layout, LayoutSearch
 from symalloc.planner.memory_plan import Plan, Rung
 from symalloc.planner.overflow_guards import guards
-from symalloc.planner.plan_budget import PlanBudget
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import PlanBudget, PlanOptions
 from symalloc.planner.shapes import ExtentBounds
 from symalloc.planner.stack import SearchResult
 from symalloc.program.ir import DeclaredBound, Program, Var

@@ -35,8 +35,7 @@ from symalloc.planner.interference import (
     pairs_live_together,
 )
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.plan_budget import PlanBudget
-from symalloc.planner.planner_options import EffortName
+from symalloc.planner.planner_options import EffortName, PlanBudget
 from symalloc.size.expr import Expr
 
 if TYPE_CHECKING:

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool, living_pools
 from symalloc.pool.pool_errors import PoolUsageError
-
-if TYPE_CHECKING:
-    from symalloc.native.native_functions import PoolObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,53 +55,35 @@ class ScopeStatistics:
         return _sum(self.tags.values())
 
 
-class _PoolScope:
-    """Running totals of one pool, which it keeps until close()."""
-
-    __slots__ = ("_final", "_number", "_open", "_pool")
-
-    def __init__(self, pool: NativePool) -> None:
-        self._pool = ref(pool)
-        self._open: PoolObject | None = pool.object
-        self._number = pool_functions.open_scope(pool.object)
-        self._final: ScopeStatistics | None = None
-
-    def counts(self, pool: NativePool) -> bool:
-        return self._pool() is pool
-
-    def figures(self) -> ScopeStatistics:
-        if self._open is not None:
-            return _read_scope(pool_functions.read_scope(self._open, self._number))
-        return self._final or _added([])
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._final = self.figures()
-            pool_functions.close_scope(self._open, self._number)
-            self._open = None
-
-
 class StatisticsScope:
-    """Running totals of some pools; final after close()."""
+    """Running totals of some pools, which it keeps until close(); they are final from then on."""
 
-    __slots__ = ("_counted",)
+    __slots__ = ("_final", "_open", "_pools")
 
     def __init__(self, pools: Iterable[NativePool]) -> None:
-        self._counted = [_PoolScope(pool) for pool in pools]
+        counted = list(pools)
+        self._pools = [ref(pool) for pool in counted]
+        self._open = [(pool.object, pool_functions.open_scope(pool.object)) for pool in counted]
+        self._final: list[ScopeStatistics] = []
 
     def figures(self) -> ScopeStatistics:
         """All figures at one moment: now, or the end."""
-        return _added([scope.figures() for scope in self._counted])
+        return _added(self._each())
 
     def figures_of(self, pool: NativePool) -> ScopeStatistics:
         """The figures of `pool` alone; all 0 where this does not count it.  Raises PoolUsageError."""
         _require_pools([pool])
-        return _added([scope.figures() for scope in self._counted if scope.counts(pool)])
+        return _added([one for known, one in zip(self._pools, self._each(), strict=True) if known() is pool])
+
+    def _each(self) -> list[ScopeStatistics]:
+        return self._final or [_read_scope(pool_functions.read_scope(*scope)) for scope in self._open]
 
     def close(self) -> None:
         """Stop counting."""
-        for scope in self._counted:
-            scope.close()
+        self._final = self._each()
+        for scope in self._open:
+            pool_functions.close_scope(*scope)
+        self._open = []
 
     @property
     def tags(self) -> Mapping[str, TagCount]:

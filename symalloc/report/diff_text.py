@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from symalloc.planner.plan_diff.compare_plans import (
     FunctionDiff,
     GrownAt,
+    Measure,
     MeasureChange,
     PlanDiff,
     SampleChange,
     TensorChanges,
+    TensorRecord,
     Trend,
 )
-from symalloc.planner.plan_diff.plan_record import Measure, TensorRecord
 from symalloc.report.quantities import binding_text, columns, human_bytes, times
 from symalloc.shown import counted
 from symalloc.size.choice import maximum

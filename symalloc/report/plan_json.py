@@ -15,11 +15,15 @@ from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import FurtherArena, Rung
 from symalloc.planner.memory_report import fitting
 from symalloc.planner.memory_report.fitting import FunctionFit, LargestValue
-from symalloc.planner.memory_report.function_report import FloorSums, FunctionReport, MemorySample
+from symalloc.planner.memory_report.function_report import (
+    FloorSums,
+    FunctionReport,
+    MemorySample,
+    TargetReport,
+    TvmPlan,
+)
 from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelWorkspaceUse
-from symalloc.planner.memory_report.plan_outcome import TvmPlan
-from symalloc.planner.memory_report.target_report import TargetReport
-from symalloc.planner.plan_diff.plan_record import FunctionRecord, TensorRecord
+from symalloc.planner.plan_diff.compare_plans import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
 from symalloc.size.choice import maximum

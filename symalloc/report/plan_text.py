@@ -9,10 +9,14 @@ from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Arena, Buffer, Guard
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.fitting import Fit, FunctionFit, LargestValue
-from symalloc.planner.memory_report.function_report import FunctionReport, MemorySample
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    MemorySample,
+    TargetReport,
+    TvmComparison,
+    TvmPlan,
+)
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
-from symalloc.planner.memory_report.plan_outcome import TvmComparison, TvmPlan
-from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
 from symalloc.report.quantities import (
     MOST_ROWS,

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
     from tvm.relax.frontend.nn import Module as NnModule
 
-    from symalloc.planner.plan_diff.compare_plans import PlanDiff
-    from symalloc.planner.plan_diff.plan_record import FunctionRecord
+    from symalloc.planner.plan_diff.compare_plans import FunctionRecord, PlanDiff
     from symalloc.pool.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
 

@@ -13,11 +13,9 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.plan_certificate import write_certificate
-from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_report.function_report import FunctionReport, SampleError, check_wanted
 from symalloc.planner.memory_report.runs import RunReport
-from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted
-from symalloc.planner.plan_diff.compare_plans import PlanDiff, compare_plans
-from symalloc.planner.plan_diff.plan_record import FunctionRecord
+from symalloc.planner.plan_diff.compare_plans import FunctionRecord, PlanDiff, compare_plans
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
@@ -30,7 +28,7 @@ from symalloc.session.files import explained, write_file
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-    from symalloc.planner.memory_report.plan_outcome import TvmComparison
+    from symalloc.planner.memory_report.function_report import TvmComparison
 
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Arena
-from symalloc.planner.overflow_guards import guards, machine_check, overflow_guards
-from symalloc.planner.value_bounds import ValueBounds
+from symalloc.planner.overflow_guards import ValueBounds, guards, machine_check, overflow_guards
 from symalloc.program.ir import Var
 from symalloc.program.types import OpaqueType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain

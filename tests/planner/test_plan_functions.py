@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layouts, plan_budget, plan_functions
+from symalloc.planner import layouts, plan_functions, planner_options
 from symalloc.planner import offsets as offsets_module
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
@@ -106,7 +106,7 @@ def test_what_takes_too_much_comparing_shares_less() -> None:
 
 def test_what_exhausts_the_budget_shares_whole_storages() -> None:
     program = simple("64*n", "32*n", "64*n", "32*n", "96*n", "128*n")
-    with patch.object(plan_budget, "BASE", 0), patch.object(plan_budget, "EACH", 0):
+    with patch.object(planner_options, "BASE", 0), patch.object(planner_options, "EACH", 0):
         plan = only(plan_program(program, Prover()))
     assert [rung.kind for rung in plan.rungs] == ["storages"]
     assert validate(plan, Domain(), Prover(), machine=False) == ()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.plan_budget import PlanBudget
+from symalloc.planner.planner_options import PlanBudget
 from symalloc.planner.stack import (
     HEURISTICS,
     Score,

@@ -6,16 +6,22 @@ from symalloc.analysis.paths import EVERY_PATH
 from symalloc.analysis.register_machine import Activation, Reservation, Step, Why
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.function_report import FunctionReport, function_report
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    PlanOutcome,
+    TargetReport,
+    TvmComparison,
+    TvmPlan,
+    function_report,
+)
 from symalloc.planner.memory_report.non_arena import (
     CalleeTensor,
+    KernelWorkspace,
     KernelWorkspaceUse,
     NonArenaMemory,
     ResultTensor,
+    WorkspaceStep,
 )
-from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
-from symalloc.planner.memory_report.target_report import TargetReport
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import OpaqueType, TupleType
 from symalloc.size.choice import maximum

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from symalloc.planner.memory_report.target_report import TargetReport
+from symalloc.planner.memory_report.function_report import TargetReport
 from symalloc.report.plan_text import plans_as_text, target_lines
 from tests.report import plan_samples
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from symalloc.planner.enforced_bounds import greatest, within
-from symalloc.planner.value_bounds import ValueBounds
+from symalloc.planner.overflow_guards import ValueBounds
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import DeclaredBound, Instruction, MatchCast, Origin, Var
 from symalloc.program.types import ALIGNMENT, ScalarType, TensorType, Type, extents_of, type_leaves

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.prover.domain import Domain
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, symbol
 
-LARGEST = 2**63 - 1
 MOST_SUMS = 64  # of a formula that the prover is asked about
 
 
@@ -34,7 +33,7 @@ class LargestValue:
     @property
     def unbounded(self) -> bool:
         """True where every value fits."""
-        return self.value == LARGEST
+        return self.value == INT64_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def fit_function(report: FunctionReport, limit: int, prover: Prover) -> Function
 def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
     """Return the proof that the arenas take at most `limit` bytes within the declared bounds."""
     lower = {n: bound if n in report.signed else max(bound, 0) for n, bound in report.lower.items()}
-    domain = Domain(lower=dict.fromkeys(report.signed, -LARGEST - 1) | lower, upper=dict(report.upper))
+    domain = Domain(lower=dict.fromkeys(report.signed, INT64_MIN) | lower, upper=dict(report.upper))
     return _proof(report.reserved, limit, domain, prover, report.outcome.reserved.not_known)
 
 
@@ -94,7 +93,7 @@ def _fit(timeline: Timeline, report: FunctionReport, limit: int, prover: Prover)
     sums, unknown = timeline.known.sums(report.signed), timeline.not_known
     if sums is not None and len(sums) > MOST_SUMS:
         sums, unknown = None, "its formula is too long"
-    domain = Domain(lower=dict.fromkeys(sorted(report.signed), -LARGEST - 1))
+    domain = Domain(lower=dict.fromkeys(sorted(report.signed), INT64_MIN))
     names = sorted(frozenset().union(*(one.symbols for one in sums or ())))
     at = {**dict.fromkeys(names, 1), **(report.samples[0].binding if report.asked else {})}
     others = {name: {other: at[other] for other in names if other != name} for name in names}
@@ -121,7 +120,7 @@ def _largest(
 
     if not fits(0):
         return LargestValue(symbol=name, at=at, value=None)
-    low, high = 0, LARGEST + 1
+    low, high = 0, INT64_MAX + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -2,26 +2,215 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Literal, TypeAlias
 
 import msgspec
 
+from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.tensor_origin import TensorOrigin
+from symalloc.analysis.timeline import Timeline
+from symalloc.errors import nearest
 from symalloc.planner.interference import live_sums
-from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.call_peak import CallPeak, call_peak
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
-from symalloc.planner.memory_report.non_arena import NonArenaMemory
-from symalloc.planner.memory_report.plan_outcome import PlanOutcome, TvmComparison, TvmPlan
-from symalloc.planner.memory_report.sample_bindings import BoundLabel, bound_label, chosen, standard
-from symalloc.planner.memory_report.target_report import TargetReport, kept_bytes
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
+from symalloc.planner.memory_report.non_arena import (
+    PAGE,
+    KernelWorkspace,
+    NonArenaMemory,
+    workspace_pool_bytes,
+)
+from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import combined, evaluated, highest, total
 from symalloc.size.expr import Expr
 from symalloc.size.sign import undominated
+
+
+class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The facts about the target of a plan that a report tells.
+
+    `name` is TVM's.  `present`: this machine has a device of it.  `generated`: this build of TVM makes code
+    for it.  `flavour`: what the tensors lie in; `shared`: a kernel can read and write tensors of one storage.
+    `kernels` counts those that the function calls, `offset_kernels` those among them that take a tensor at an
+    offset, `grounded` the tensors that start a storage because more than kernels looks at them.  `kept` are
+    the `kept_bytes` of a call at each sample.
+    """
+
+    name: str
+    present: bool
+    generated: bool
+    flavour: str
+    shared: bool
+    kernels: int
+    offset_kernels: int
+    grounded: int
+    kept: int | None = None
+
+
+def kept_bytes(arenas: Iterable[Arena], bindings: Sequence[Mapping[str, int]]) -> int | None:
+    """The bytes that TVM's pooled allocator holds for `arenas` behind a call at each of `bindings`.
+
+    Follows apache-tvm 0.27's PooledAllocator: it keeps blocks by their size in whole pages, and gives one out
+    for that size only.  None where all calls ask for the same, or a size is not known.
+    """
+    sizes = [arena.size for arena in arenas if arena.placements and arena.result is None]
+    if len(bindings) < 2 or all(size.as_constant is not None for size in sizes):
+        return None
+    kept: Counter[int] = Counter()
+    for at in bindings:
+        found = [evaluated(size, at) for size in sizes]
+        known = [size for size in found if size is not None]
+        if len(known) < len(found):
+            return None
+        kept |= Counter(-(-size // PAGE) * PAGE for size in known)
+    return sum(size * count for size, count in kept.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutcome:
+    """A call of one function as it was planned (`planned`), and with no plan at all (`unplanned`).
+
+    `arenas` are the storages of the plan that are not the memory of results.  `operators` are those that run
+    without a plan.  `fallback`: a call that the check at entry refuses runs without the plan.
+    """
+
+    planned: Timeline = field(default_factory=Timeline)
+    unplanned: Timeline = field(default_factory=Timeline)
+    arenas: Collection[Var] = ()
+    operators: Operators = field(default_factory=Operators)
+    fallback: bool = False
+
+    @property
+    def reserved(self) -> Timeline:
+        """The arenas alone, as they are held."""
+        arenas = self.arenas
+        return self.planned.only(lambda one: one.var in arenas and one.frame.caller is None)
+
+
+def own_arenas(written: PlannedProgram) -> frozenset[Var]:
+    """The storages of plans that are not the memory of results."""
+    return frozenset(var for var, arena in written.arenas.items() if arena.result is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmPlan:
+    """A call of one function behind StaticPlanBlockMemory; `problem` says why there is no plan."""
+
+    memory: Timeline = field(default_factory=Timeline)
+    problem: str | None = None
+
+    @property
+    def storages(self) -> list[Reservation]:
+        """The storages of the function itself, less those that are results."""
+        return [one for one in self.memory.taken() if one.why == "storage" and one.frame.caller is None]
+
+    @property
+    def fresh(self) -> list[Reservation]:
+        """The tensors of the function itself that have memory of their own, less results."""
+        kinds = ("tensor", "packed")
+        return [one for one in self.memory.taken() if one.why in kinds and one.frame.caller is None]
+
+    def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
+        """See `Timeline.peak`; None where there is no plan."""
+        return None if self.problem is not None else self.memory.peak(binding, results=results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmComparison:
+    """TVM's plan with the bounds that the function declares (None where it declares none), and without."""
+
+    bounded: TvmPlan | None
+    unbounded: TvmPlan
+
+
+BoundLabel: TypeAlias = Literal["bound", "beyond"]
+_AT_ENTRY = (Origin.DIMENSION, Origin.SCALAR)
+EXTENTS = (1, 16, 128, 1024)  # every symbol alike, but within its declared bounds
+BEYOND = 2  # times the declared bound: bounds are not enforced by TVM
+
+
+class SampleError(ValueError):
+    """A binding that does not fit the function; the text is meant for the user."""
+
+
+def bound_label(binding: Mapping[str, int], function: Function) -> BoundLabel | None:
+    """Return `bound` for a binding at the declared upper bounds, `beyond` past one of them."""
+    upper = {name: bound for name, bound in function.declared_upper.items() if name in binding}
+    if any(binding[name] > bound for name, bound in upper.items()):
+        return "beyond"
+    return "bound" if upper and all(binding[name] == bound for name, bound in upper.items()) else None
+
+
+def standard(symbols: Iterable[str], function: Function) -> list[dict[str, int]]:
+    """Small to large extents, the declared upper bounds, and extents beyond them."""
+    names = sorted(symbols)
+    if not names:
+        return [{}]
+    found = [{name: _within(extent, name, function) for name in names} for extent in EXTENTS]
+    upper = {name: bound for name, bound in function.declared_upper.items() if name in names}
+    if upper:
+        beyond = {name: BEYOND * bound for name, bound in upper.items()}
+        found += [{**found[-1], **upper}, {**found[-1], **beyond}]
+    return [binding for i, binding in enumerate(found) if binding not in found[:i]]
+
+
+def chosen(
+    symbols: Iterable[str], function: Function, wanted: Sequence[Mapping[str, int]]
+) -> list[dict[str, int]]:
+    """Those of the bindings `wanted` that give a value to each of `symbols` that is known at entry, without
+    what else they give; raises SampleError for a negative extent.
+    """
+    names = sorted(symbols)
+    needed = needed_at_entry(names, function)
+    fitting = [
+        {name: binding[name] for name in names if name in binding}
+        for binding in wanted
+        if all(name in binding for name in needed)
+    ]
+    for name, value in (item for binding in fitting for item in binding.items()):
+        if value < 0 and function.symbols.get(name) is not Origin.SCALAR:
+            raise SampleError(f"`{name}` is an extent of a tensor and cannot be {value}")
+    return fitting
+
+
+def needed_at_entry(symbols: Iterable[str], function: Function) -> list[str]:
+    """Return those of `symbols` that are known at entry: a binding must give each of them a value."""
+    return [name for name in symbols if function.symbols.get(name) in _AT_ENTRY]
+
+
+def check_wanted(
+    wanted: Sequence[Mapping[str, int]], functions: Mapping[str, Iterable[str]], later: Iterable[str] = ()
+) -> None:
+    """Raises SampleError where a binding names a symbol of none of `functions`, or lacks one of all of them.
+
+    `functions` holds, by name, the symbols that a binding must give; `later` those that it may give, because
+    they become known only during the call.
+    """
+    known = sorted(frozenset(later).union(*functions.values()))
+    for binding in wanted:
+        for name in (name for name in binding if name not in known):
+            close = nearest(name, known)
+            hint = f"did you mean `{close}`?" if close else f"there are {_quoted(known) or 'none'}"
+            raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
+        if not any(frozenset(names) <= binding.keys() for names in functions.values()):
+            text = ", ".join(f"{name} = {value}" for name, value in binding.items())
+            takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
+            raise SampleError(f"{text} gives no function all that it takes: {takes}")
+
+
+def _within(extent: int, name: str, function: Function) -> int:
+    low, high = function.declared_lower.get(name, 0), function.declared_upper.get(name)
+    raised = max(extent, low)
+    return raised if high is None else min(raised, high)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,7 +335,7 @@ def function_report(
     function: Function,
     outside: NonArenaMemory,
     *,
-    outcome: PlanOutcome = PlanOutcome(),  # noqa: B008 - frozen
+    outcome: PlanOutcome = PlanOutcome(),
     comparison: TvmComparison | None = None,
     target: TargetReport | None = None,
     origins: Mapping[Var, TensorOrigin] = {},

@@ -12,7 +12,7 @@ from tvm_ffi import DLDeviceType
 
 from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_report.target_report import TargetReport
+from symalloc.planner.memory_report.function_report import TargetReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import CallKernel
 from symalloc.program.operands import instructions_of

@@ -20,18 +20,17 @@ from symalloc.errors import RunError
 from symalloc.planner.memory_report.call_peak import operators_of
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
-    function_report,
-    plan_symbols,
-)
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, WorkspaceStep
-from symalloc.planner.memory_report.non_arena import non_arena_memory
-from symalloc.planner.memory_report.plan_outcome import (
     PlanOutcome,
+    SampleError,
     TvmComparison,
     TvmPlan,
+    check_wanted,
+    function_report,
+    needed_at_entry,
     own_arenas,
+    plan_symbols,
 )
-from symalloc.planner.memory_report.sample_bindings import SampleError, check_wanted, needed_at_entry
+from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, non_arena_memory
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions

@@ -21,8 +21,7 @@ from tvm import relax
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import floors
-from symalloc.planner.memory_report.plan_outcome import PlanOutcome
+from symalloc.planner.memory_report.function_report import PlanOutcome, floors
 from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.instrumented_pool import InstrumentedPool

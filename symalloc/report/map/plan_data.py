@@ -9,8 +9,7 @@ import msgspec
 
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic, Report
-from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.memory_report.plan_outcome import TvmPlan
+from symalloc.planner.memory_report.function_report import FunctionReport, TvmPlan
 from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
 from symalloc.report.plan_json import function_document
 from symalloc.report.quantities import binding_text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symalloc.planner.memory_report.kernel_workspace import (
+from symalloc.planner.memory_report.non_arena import (
     PAGE,
     KernelWorkspace,
     WorkspaceStep,

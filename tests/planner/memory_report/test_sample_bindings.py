@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.planner.memory_report.sample_bindings import (
+from symalloc.planner.memory_report.function_report import (
     SampleError,
     bound_label,
     check_wanted,

@@ -6,7 +6,7 @@ import random
 from collections import defaultdict
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
-from symalloc.planner.memory_report.target_report import PAGE, kept_bytes
+from symalloc.planner.memory_report.function_report import PAGE, kept_bytes
 from symalloc.size.expr import ZERO, Expr, constant, symbol
 from tests.scale import tries
 

@@ -5,8 +5,14 @@ from itertools import product
 from random import Random
 from typing import TypeAlias
 
-from symalloc.planner.plan_diff.compare_plans import MeasureChange, PlanDiff, Trend, compare_plans
-from symalloc.planner.plan_diff.plan_record import FunctionRecord, Measure
+from symalloc.planner.plan_diff.compare_plans import (
+    FunctionRecord,
+    Measure,
+    MeasureChange,
+    PlanDiff,
+    Trend,
+    compare_plans,
+)
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr
 from symalloc.size.parse import parse_expr

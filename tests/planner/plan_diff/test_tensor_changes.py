@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from symalloc.planner.plan_diff.compare_plans import compare_tensors
-from symalloc.planner.plan_diff.plan_record import TensorRecord
+from symalloc.planner.plan_diff.compare_plans import TensorRecord, compare_tensors
 from symalloc.size.parse import parse_expr
 
 

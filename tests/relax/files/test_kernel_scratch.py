@@ -15,8 +15,12 @@ from tvm import relax, tirx
 
 import symalloc.relax.files.plan_file as subject
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.memory_report.kernel_workspace import KernelWorkspace, workspace_pool_bytes
-from symalloc.planner.memory_report.non_arena import NonArenaMemory, non_arena_memory
+from symalloc.planner.memory_report.non_arena import (
+    KernelWorkspace,
+    NonArenaMemory,
+    non_arena_memory,
+    workspace_pool_bytes,
+)
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one

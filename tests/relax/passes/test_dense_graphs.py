@@ -10,8 +10,8 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
-from symalloc.planner import plan_budget
-from symalloc.planner.plan_budget import PlanBudget
+from symalloc.planner import planner_options
+from symalloc.planner.planner_options import PlanBudget
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 
@@ -48,7 +48,7 @@ def allowances() -> Iterator[list[PlanBudget]]:
         given.append(of(*args))  # type: ignore[arg-type]
         return given[-1]
 
-    with patch.object(PlanBudget, "of", noted), patch.object(plan_budget, "BASE", 0):
+    with patch.object(PlanBudget, "of", noted), patch.object(planner_options, "BASE", 0):
         yield given
 
 
@@ -59,6 +59,6 @@ def test_what_is_spent_grows_with_the_tensors(count: int) -> None:
         found: PlannedModule = plan_lowered(module)
     (budget,) = given
     plan = found.plans["main"]
-    assert budget.allowed == plan_budget.EACH * 3 * count + plan_budget.EACH * 3
+    assert budget.allowed == planner_options.EACH * 3 * count + planner_options.EACH * 3
     assert budget.spent <= OVER * budget.allowed
     assert all(rung.ratio <= 1.02 for rung in plan.rungs)
