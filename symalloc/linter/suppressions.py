@@ -19,7 +19,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, TextEdit, UserScript
+from symalloc.linter.diagnostic import (
+    CANNOT_BE_READ,
+    Diagnostic,
+    Fix,
+    TextEdit,
+    UserScript,
+    parse_user_script,
+)
 from symalloc.program.span import Source, Span
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule, RuleError
@@ -63,14 +70,17 @@ class Suppression:
 
 def find_suppressions(source: Source) -> tuple[Suppression, ...]:
     """The suppressions in a Python source; none where it is no Python (reading it reports that)."""
-    if "symalloc" not in source.text:
+    script = parse_user_script(source) if "symalloc" in source.text else None
+    if script is None:
         return ()
     try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(source.text).readline))
-        tree = ast.parse(source.text)
-    except (SyntaxError, tokenize.TokenError, ValueError, RecursionError):
+        tokens = list(_tokens(script))
+    except (SyntaxError, tokenize.TokenError):
         return ()
-    return tuple(_SuppressionReader(source.file, tokens, tree).find())
+    statements = list(_statements(tokens))
+    comments = ((t, _COMMENT.fullmatch(t.string)) for t in tokens if t.type == tokenize.COMMENT)
+    read = (_read(script, statements, token.start, match) for token, match in comments if match)
+    return tuple(suppression for found in read for suppression in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,57 +92,37 @@ class _LogicalLine:
     is_decorator: bool
 
 
-class _SuppressionReader:
-    def __init__(self, file: str, tokens: Sequence[tokenize.TokenInfo], tree: ast.Module) -> None:
-        self.file, self.tokens = file, tokens
-        self.statements = list(_statements(tokens))
-        self.decorated = {
-            node.decorator_list[0].lineno: node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.decorator_list
-        }
+def _read(
+    script: UserScript, statements: Sequence[_LogicalLine], start: tuple[int, int], match: re.Match[str]
+) -> Iterator[Suppression]:
+    """The suppressions of one comment."""
+    line, column = start[0], start[1] + 1
+    whole = Span(file=script.file, line=line, column=column, end_line=line, end_column=column + match.end())
+    base = Suppression(key="", span=whole, comment=whole)
+    problem = _problem(match)
+    if problem:
+        yield replace(base, problem=problem)
+        return
+    base = base if match["verb"] == "allow-file" else _placed(script, statements, base)
+    column += match.start("keys")
+    for key in _KEY.finditer(match["keys"]):
+        place = whole._replace(column=column + key.start(), end_column=column + key.end())
+        yield replace(base, key=key.group(), span=place)
 
-    def find(self) -> Iterator[Suppression]:
-        for token in self.tokens:
-            if token.type == tokenize.COMMENT:
-                match = _COMMENT.fullmatch(token.string)
-                if match:
-                    yield from self.read(token, match)
 
-    def read(self, token: tokenize.TokenInfo, match: re.Match[str]) -> Iterator[Suppression]:
-        whole = self.span(token, 0, len(token.string))
-        base = Suppression(key="", span=whole, comment=whole)
-        problem = _problem(match)
-        if problem:
-            yield replace(base, problem=problem)
-            return
-        base = base if match["verb"] == "allow-file" else self.placed(token, base)
-        for key in _KEY.finditer(match["keys"]):
-            start = match.start("keys")
-            yield replace(
-                base, key=key.group(), span=self.span(token, start + key.start(), start + key.end())
-            )
-
-    def placed(self, token: tokenize.TokenInfo, base: Suppression) -> Suppression:
-        """`base` with the lines that the comment covers."""
-        line = token.start[0]
-        statement = next((s for s in self.statements if s.last >= line), None)
-        if statement is None:
-            return replace(base, problem="no code follows this comment")
-        node = (
-            self.decorated.get(statement.first) if statement.is_decorator and statement.first > line else None
-        )
-        if node is not None:
-            return replace(
-                base, first=statement.first, last=node.end_lineno or statement.last, scope=node.name
-            )
-        return replace(base, first=statement.first, last=statement.last)
-
-    def span(self, token: tokenize.TokenInfo, start: int, end: int) -> Span:
-        line, column = token.start
-        return Span(
-            file=self.file, line=line, column=column + start + 1, end_line=line, end_column=column + end + 1
-        )
+def _placed(script: UserScript, statements: Sequence[_LogicalLine], base: Suppression) -> Suppression:
+    """`base` with the lines that the comment covers."""
+    line = base.comment.line
+    statement = next((s for s in statements if s.last >= line), None)
+    if statement is None:
+        return replace(base, problem="no code follows this comment")
+    if statement.is_decorator and statement.first > line:
+        definitions = (n for n in ast.walk(script.tree) if isinstance(n, ast.FunctionDef | ast.ClassDef))
+        for node in definitions:
+            if node.decorator_list and node.decorator_list[0].lineno == statement.first:
+                last = node.end_lineno or statement.last
+                return replace(base, first=statement.first, last=last, scope=node.name)
+    return replace(base, first=statement.first, last=statement.last)
 
 
 def _problem(match: re.Match[str]) -> str | None:

@@ -15,8 +15,7 @@ from typing import TypeVar
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.cases import first_choice, replace
-from symalloc.prover.normalize import NormalizedDomain, absorb
+from symalloc.prover.normalize import NormalizedDomain, absorb, first_choice, replace
 from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
 from symalloc.size.expr import (
     Atom,

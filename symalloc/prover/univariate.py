@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import lcm
 
-from symalloc.prover.cases import periods, split_extrema
-from symalloc.prover.normalize import NormalizedDomain
+from symalloc.prover.normalize import NormalizedDomain, periods, split_extrema
 from symalloc.size.condition import And, Condition, Or, Relation, conjunction
 from symalloc.size.expr import Expr, degree, symbol
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.cases import split_extrema
 from symalloc.prover.explanation import simplify
-from symalloc.prover.normalize import NormalizedDomain, absorb
+from symalloc.prover.normalize import NormalizedDomain, absorb, split_extrema
 from symalloc.prover.query import satisfies
 from symalloc.prover.refute import (
     abstract_quotients,

@@ -6,7 +6,7 @@ element of its result over the very element that it has just read still gives th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations, islice
@@ -29,7 +29,7 @@ from symalloc.linter.sites.site import (
     places_in_memory,
 )
 from symalloc.program import ir
-from symalloc.program.ir import CallKernel, CallTIR, Kernel, NotUnderstood, Operand
+from symalloc.program.ir import CallKernel, CallTIR, NotUnderstood
 from symalloc.program.operands import tensor_type
 from symalloc.size.condition import eq
 from symalloc.size.expr import Expr, constant, symbol
@@ -228,15 +228,13 @@ def _indices(kind: str, context: FunctionContext, call: CallKernel | CallTIR) ->
     bounds = [b for b in context.shared.indices.of(call.kernel) if b.access.kind == kind]
     if not bounds:
         return
-    kernel, arguments = context.program.kernels[call.kernel], arguments_of(call)
-    if len(arguments) == len(kernel.parameters):
-        at_call = _AtCall(context, kernel, arguments)
+    arguments = arguments_of(call)
+    if len(arguments) == len(context.program.kernels[call.kernel].parameters):
         for bound in bounds:
             position = bound.access.parameter
             own = position >= len(arguments)
-            yield _index_site(
-                call, bound, at_call, bound.buffer.name if own else argument_name(call, arguments[position])
-            )
+            name = bound.buffer.name if own else argument_name(call, arguments[position])
+            yield _index_site(context, call, bound, name)
 
 
 for _kind in ("store", "load"):
@@ -244,33 +242,25 @@ for _kind in ("store", "load"):
     instruction_sites(f"kernel-{_kind}", NotUnderstood)(partial(_slots, _kind))
 
 
-class _AtCall:
-    """The symbols of a kernel at one call, in symbols of the caller."""
-
-    def __init__(self, context: FunctionContext, kernel: Kernel, arguments: tuple[Operand, ...]) -> None:
-        self.taken = frozenset(context.function.symbols)
-        self.bound = bind_kernel(kernel, arguments)
-        self.facts = kernel_facts(kernel, arguments)
-
-    def renaming(self, names: frozenset[str]) -> Mapping[str, Expr]:
-        """The values of the kernel's symbols `names`; those that nothing binds keep free names."""
-        found: dict[str, Expr] = {}
-        used = set(self.taken)
-        for name in sorted(names):
-            value = self.bound.get(name)
-            if value is None:
-                free = name
-                while free in used:
-                    free += "_"
-                used.add(free)
-                value = symbol(free)
-            found[name] = value
-        return found
+def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[str]) -> Mapping[str, Expr]:
+    """The values of a kernel's symbols `names` at a call; those that nothing binds keep names not `taken`."""
+    found: dict[str, Expr] = {}
+    used = set(taken)
+    for name in sorted(names):
+        free = name
+        while name not in bound and free in used:
+            free += "_"
+        found[name] = bound.get(name, symbol(free))
+        used.add(free)
+    return found
 
 
-def _index_site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall, argument: str) -> Site:
-    least, greatest = bound.certain_range
-    names = at_call.renaming(_symbols(bound))
+def _index_site(
+    context: FunctionContext, call: CallKernel | CallTIR, bound: IndexBound, argument: str
+) -> Site:
+    kernel, arguments = context.program.kernels[call.kernel], arguments_of(call)
+    names = _renaming(context.function.symbols, bind_kernel(kernel, arguments), _symbols(bound))
+    least, greatest, extent = (e.substitute(names) for e in (*bound.certain_range, bound.extent))
     where = [condition.substitute(names) for condition in bound.range.where]
     passes = {loop.symbol: loop.passes for loop in bound.access.loops}
     counters = tuple(
@@ -278,15 +268,11 @@ def _index_site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall,
         for c in bound.range.counters
         if c in names
     )
-    extent = bound.extent.substitute(names)
+    ends = (least, greatest, extent, *where)
     return ConstraintSite(
         kind=f"kernel-{bound.access.kind}",
         instruction=call,
-        quantities={
-            "least": least.substitute(names),
-            "greatest": greatest.substitute(names),
-            "extent": extent,
-        },
+        quantities={"least": least, "greatest": greatest, "extent": extent},
         texts={
             "kernel": call.kernel,
             "buffer": bound.buffer.name,
@@ -294,15 +280,9 @@ def _index_site(call: CallKernel | CallTIR, bound: IndexBound, at_call: _AtCall,
             "axis": str(bound.axis),
             "reach": _reach(bound, names),
         },
-        passes=Passes((*at_call.facts, *where), counters, bound.access.exact),
+        passes=Passes((*kernel_facts(kernel, arguments), *where), counters, bound.access.exact),
         uncertainty=_uncertainty(bound),
-        dedup_key=(
-            call.kernel,
-            bound.access.parameter,
-            bound.axis,
-            bound.index,
-            (least.substitute(names), greatest.substitute(names), extent, *where),
-        ),
+        dedup_key=(call.kernel, bound.access.parameter, bound.axis, bound.index, ends),
     )
 
 
