@@ -29,6 +29,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover, content_key
 from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
+from symalloc.size.expr import ZERO
 from symalloc.size.parse import parse_condition
 from tests.prover.random_questions import domain_of, plain, readable_question
 
@@ -50,7 +51,10 @@ LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "univariate": {f"{_QUERY}.solve_exactly": _nothing},
     "refutation": {f"{_QUERY}._by_refutation": _nothing},
     "products": {f"{_REFUTE}.contradiction": _false},
+    "multipliers": {f"{_REFUTE}._multipliers": _none},
+    "polynomial division": {f"{_REFUTE}.long_division": lambda above, _below: (ZERO, above)},
     "far points": {f"{_QUERY}._far": _none},
+    "descent": {"symalloc.prover.explanation._Search._descend": _nothing},
     "z3": {f"{_QUERY}.Solver.ask": _nothing},
 }
 

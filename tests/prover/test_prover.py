@@ -178,6 +178,7 @@ def test_assumption_with_a_divisor_says_that_it_is_positive() -> None:
         ("4*b*s*h <= 4*b*s*1024", (), {"b": 1, "h": 1025, "s": 1}),
         ("m*n <= 16384", (), {"m": 128, "n": 129}),
         ("n != 123456789", (), {"n": 123456789}),
+        ("n*n <= 10**18", (), {"n": 10**9 + 1}),
         ("n + m <= 10", ("n <= 9", "m <= 9"), {"m": 5, "n": 6}),
     ],
 )
@@ -249,6 +250,13 @@ def test_answers_do_not_depend_on_what_z3_was_asked_before() -> None:
 
     forwards = answers(DATA)
     assert answers(DATA[::-1]) == answers(DATA) == forwards
+
+
+def test_a_short_answer_is_the_same_behind_a_full_one() -> None:
+    constraint, prover = parse_condition("b*n + b*p == b*t"), Prover()
+    assert prover.prove(constraint).precondition is not None
+    asked = (one.prove(constraint, explain=False) for one in (prover, Prover()))
+    assert len({(p.verdict, str(p.counterexample), p.precondition, p.smallest) for p in asked}) == 1
 
 
 def test_without_z3_what_is_open_is_unknown() -> None:
