@@ -81,18 +81,13 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
 
 def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Sequence[_Handed]:
     """The tensors among the arguments, each with all that it may be."""
-    points_to = context.points_to
-    buffers = [
-        (position, parameter, operand)
-        for position, (parameter, operand) in enumerate(
-            zip(context.program.kernels[call.kernel].parameters, arguments_of(call), strict=False)
-        )
-        if isinstance(parameter, ir.KernelBuffer) and (parameter.reads or parameter.writes)
-        if isinstance(operand, ir.Var)
-    ]
+    points_to, kernel = context.points_to, context.program.kernels[call.kernel]
+    pairs = zip(kernel.parameters, arguments_of(call), strict=False)
     return [
         _Handed(position, parameter, operand, target, points_to.regions[target.region])
-        for position, parameter, operand in buffers
+        for position, (parameter, operand) in enumerate(pairs)
+        if isinstance(parameter, ir.KernelBuffer) and (parameter.reads or parameter.writes)
+        if isinstance(operand, ir.Var)
         for target in points_to.targets_of(operand)
     ]
 
