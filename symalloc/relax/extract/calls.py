@@ -24,7 +24,6 @@ from symalloc.relax.extract.context import (
     Context,
     Handler,
     not_a_size,
-    takes,
 )
 from symalloc.relax.extract.shape_heap import (
     ALLOCATES,
@@ -89,15 +88,22 @@ def _global(site: CallSite) -> ir.Instruction:
 
 def _operator(site: CallSite) -> ir.Instruction:
     name = str(site.call.op.name)
-    rule = _OPERATORS.get(name)
-    if rule is not None:
-        return rule(site)
+    row = _OPERATORS.get(name)
+    if row is not None:
+        return _handled(site, *row)
     if name.startswith("relax.dist."):
         return site.not_understood(f"the distributed operator `{name}`", site.arguments)
     attrs = site.call.attrs
     given = ((wanted, getattr(attrs, wanted, None)) for wanted in _ATTRIBUTES.get(name, ()))
     attributes = {wanted: str(value) for wanted, value in given if value is not None}
     return ir.CallOperator(**site.head, name=name, arguments=site.operands, attributes=attributes)
+
+
+def _handled(site: CallSite, least: int, handler: Handler) -> ir.Instruction:
+    """The instruction that `handler` makes of a call with at least so many arguments."""
+    if len(site.arguments) < least:
+        not_a_size(f"{len(site.arguments)} arguments where {least} are needed")
+    return handler(site)
 
 
 def _call_kernel(site: CallSite, name: str) -> ir.Instruction:
@@ -113,9 +119,9 @@ def _call_kernel(site: CallSite, name: str) -> ir.Instruction:
 
 def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
     """A call of the packed function `name`; raises NotASizeError."""
-    special = _PACKED.get(name)
-    if special is not None:
-        return special(site)
+    row = _PACKED.get(name)
+    if row is not None:
+        return _handled(site, *row)
     kernel = site.context.module.symbols.get(name)
     if kernel is not None:
         return _call_kernel(site, kernel)
@@ -143,7 +149,6 @@ _CALLEES: Mapping[type, Handler] = {
 # -- operators that call ------------------------------------------------------------------------------------
 
 
-@takes(2)
 def _call_tir(site: CallSite) -> ir.Instruction:
     return ir.CallTIR(
         **site.head,
@@ -191,7 +196,6 @@ def _inplace(call: CallNode) -> tuple[int | None, ...]:
     return () if places is None else tuple(int(i) if int(i) >= 0 else None for i in places)
 
 
-@takes(2)
 def _call_kernel_dynamically(site: CallSite) -> ir.Instruction:
     """R.vm.call_tir_dyn(kernel, (tensors…, shape)): the extents of the last argument become scalars."""
     packed = site.arguments[1]
@@ -210,12 +214,10 @@ def _packed_name(site: CallSite) -> str:
     return str(callee.global_symbol)
 
 
-@takes(1)
 def _pure_packed(site: CallSite) -> ir.Instruction:
     return _packed(replace(site, arguments=site.arguments[1:]), _packed_name(site), pure=True)
 
 
-@takes(1)
 def _inplace_packed(site: CallSite) -> ir.Instruction:
     inplace = _inplace(site.call)
     return ir.CallPacked(
@@ -229,20 +231,17 @@ def _inplace_packed(site: CallSite) -> ir.Instruction:
     )
 
 
-@takes(2)
 def _destination_passing(site: CallSite) -> ir.Instruction:
     name, arguments = _packed_name(site), _literal_tuple(site, 1)
     return ir.CallPacked(**site.head, name=name, arguments=arguments, ownership=ir.Ownership.FRESH, pure=True)
 
 
-@takes(2)
 def _with_context(site: CallSite) -> ir.Instruction:
     packed = site.arguments[1]
     inner = elements(packed.fields) if type(packed) is tvm.ir.Tuple else [packed]
     return _packed(replace(site, arguments=inner), _packed_name(site))
 
 
-@takes(2)
 def _python_function(site: CallSite) -> ir.Instruction:
     name = str(getattr(site.arguments[0], "value", "a Python function"))
     arguments = _literal_tuple(site, 1)
@@ -255,13 +254,11 @@ def _closure(site: CallSite) -> ir.Instruction:
     return site.not_understood("a closure", site.arguments)
 
 
-@takes(2)
 def _run_or_capture(site: CallSite) -> ir.Instruction:
     """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
     return ir.CallFunction(**site.head, name=_function_name(site), arguments=_literal_tuple(site, 1))
 
 
-@takes(1)
 def _cached_allocation(site: CallSite) -> ir.Instruction:
     """(function, …): what the function allocates, kept from the first call on."""
     return ir.CallFunction(**site.head, name=_function_name(site), arguments=(), kept=True)
@@ -275,7 +272,6 @@ def _storage(dialect: Literal["memory", "vm"], *, device: int, scope: int, dtype
     elements of `dtype`, R.memory in bytes.
     """
 
-    @takes(4)
     def allocated(site: CallSite) -> ir.Instruction:
         element = to_dtype(site.context.dtype_of(site.arguments[dtype]))
         extents = site.context.types.shape_or_none(site.arguments[0])
@@ -294,7 +290,6 @@ def _storage(dialect: Literal["memory", "vm"], *, device: int, scope: int, dtype
     return allocated
 
 
-@takes(4)
 def _place_tensor(site: CallSite) -> ir.Instruction:
     """A tensor on a storage: (storage, offset, shape, dtype, device = 0)."""
     types, head = site.context.types, site.head
@@ -317,7 +312,6 @@ def _known_dtype(site: CallSite, index: int) -> DType:
     return not_a_size("a tensor of unknown dtype") if found is None else found
 
 
-@takes(3)
 def _fresh_tensor(site: CallSite) -> ir.Instruction:
     """R.builtin.alloc_tensor: (shape, dtype, device, scope = "global")."""
     context, arguments = site.context, site.arguments
@@ -333,10 +327,9 @@ def _fresh_tensor(site: CallSite) -> ir.Instruction:
 
 
 def _kill(kind: Literal["tensor", "storage", "object"]) -> Handler:
-    return takes(1)(lambda site: ir.Kill(**site.head, target=site.operand(0), kind=kind))
+    return lambda site: ir.Kill(**site.head, target=site.operand(0), kind=kind)
 
 
-@takes(1)
 def _take_view(site: CallSite) -> ir.Instruction:
     """R.memory.view(data, shape, dtype, relative_byte_offset); what is left out stays as in the source."""
     context, arguments = site.context, site.arguments
@@ -357,13 +350,11 @@ def _result_dtype(site: CallSite) -> DType | None:
     return site.var.type.dtype if isinstance(site.var.type, TensorType) else None
 
 
-@takes(1)
 def _ensure_zero_offset(site: CallSite) -> ir.Instruction:
     """The same bytes where the offset is a multiple of 64, else a copy."""
     return _same_bytes(site, site.context.known_extents(site.var), "ensure_zero_offset")
 
 
-@takes(2)
 def _view_reshaped(site: CallSite) -> ir.Instruction:
     """vm.builtin.reshape, or R.reshape once operators are lowered: other extents, the same elements."""
     return _same_bytes(site, site.context.types.shape(site.arguments[1]), "reshape")
@@ -378,14 +369,13 @@ def _same_bytes(
 
 def _reshape(site: CallSite) -> ir.Instruction:
     if site.context.module.lowered:
-        return _view_reshaped(site)
+        return _handled(site, 2, _view_reshaped)
     return ir.CallOperator(**site.head, name="relax.reshape", arguments=site.operands)
 
 
 # -- values --------------------------------------------------------------------------------------------------
 
 
-@takes(1)
 def _assertion(site: CallSite) -> ir.Instruction:
     """R.assert_op and relax.run.assert_op: the first argument holds afterwards, the others are printed."""
     reads = [a for a in site.arguments if type(a) in VARIABLES and not isinstance(a.ty, tvm.ir.PrimType)]
@@ -393,13 +383,6 @@ def _assertion(site: CallSite) -> ir.Instruction:
     return ir.Assert(**site.head, condition=condition, reads=site.context.operands(reads))
 
 
-@takes(1)
-def _same_value(site: CallSite) -> ir.Instruction:
-    """A call that returns its first argument."""
-    return ir.Alias(**site.head, source=site.operand(0))
-
-
-@takes(2)
 def _take_field(site: CallSite) -> ir.Instruction:
     index = site.constant(1, "a tuple index")
     return ir.TakeField(**site.head, source=site.operand(0), index=index)
@@ -408,7 +391,6 @@ def _take_field(site: CallSite) -> ir.Instruction:
 # -- the shape heap -----------------------------------------------------------------------------------------
 
 
-@takes(1)
 def _alloc_heap(site: CallSite) -> ir.Instruction:
     """(number of slots): a heap of which nothing is known."""
     count = site.constant(0, "a number of slots")
@@ -417,7 +399,6 @@ def _alloc_heap(site: CallSite) -> ir.Instruction:
     return ir.Alias(**CommonFields({**site.head, "var": var}), source=ir.TextLiteral("shape heap"))
 
 
-@takes(4)
 def _match_shape(site: CallSite) -> ir.Instruction:
     """(tensor or shape, heap, number of extents, (code, number or slot)…, text of an error)."""
     site.context.heaps.lowered = True
@@ -486,7 +467,6 @@ class _Matching:
         return invented
 
 
-@takes(4)
 def _match_number(site: CallSite) -> ir.Instruction:
     """(scalar, heap, code, number or slot, text of an error)."""
     source, heap = site.operand(0), site.operand(1)
@@ -499,7 +479,6 @@ def _match_number(site: CallSite) -> ir.Instruction:
     return ir.Assert(**site.head, condition=condition)
 
 
-@takes(2)
 def _make_shape(site: CallSite) -> ir.Instruction:
     """(heap, number of extents, (code, number or slot)…)."""
     heap, count = site.operand(0), site.constant(1, "a number of extents")
@@ -527,60 +506,58 @@ def made_number(context: Context, call: CallNode) -> Expr:
 
 # -- tables --------------------------------------------------------------------------------------------------
 
-_VM_STORAGE = _storage("vm", device=1, dtype=2, scope=3)
-MEMORY_OPERATORS: Mapping[str, Handler] = {
-    "relax.memory.alloc_storage": _storage("memory", device=1, scope=2, dtype=3),
-    "relax.memory.alloc_tensor": _place_tensor,
-    "relax.memory.kill_storage": _kill("storage"),
-    "relax.memory.kill_tensor": _kill("tensor"),
-    "relax.memory.view": _take_view,
-    "relax.memory.ensure_zero_offset": _ensure_zero_offset,
+_VM_STORAGE = 4, _storage("vm", device=1, dtype=2, scope=3)
+_SAME_VALUE = 1, lambda site: ir.Alias(**site.head, source=site.operand(0))
+MEMORY_OPERATORS: Mapping[str, tuple[int, Handler]] = {
+    "relax.memory.alloc_storage": (4, _storage("memory", device=1, scope=2, dtype=3)),
+    "relax.memory.alloc_tensor": (4, _place_tensor),
+    "relax.memory.kill_storage": (1, _kill("storage")),
+    "relax.memory.kill_tensor": (1, _kill("tensor")),
+    "relax.memory.view": (1, _take_view),
+    "relax.memory.ensure_zero_offset": (1, _ensure_zero_offset),
     "relax.vm.alloc_storage": _VM_STORAGE,
-    "relax.vm.alloc_tensor": _place_tensor,
-    "relax.vm.kill_object": _kill("object"),
-    "relax.vm.call_tir_dyn": _call_kernel_dynamically,
-    "relax.builtin.alloc_tensor": _fresh_tensor,
+    "relax.vm.alloc_tensor": (4, _place_tensor),
+    "relax.vm.kill_object": (1, _kill("object")),
+    "relax.vm.call_tir_dyn": (2, _call_kernel_dynamically),
+    "relax.builtin.alloc_tensor": (3, _fresh_tensor),
 }
-_OPERATORS: Mapping[str, Handler] = {
+_OPERATORS: Mapping[str, tuple[int, Handler]] = {
     **MEMORY_OPERATORS,
-    "relax.assert_op": _assertion,
-    "relax.call_builtin_with_ctx": _with_context,
-    "relax.call_dps_packed": _destination_passing,
-    "relax.call_inplace_packed": _inplace_packed,
-    "relax.call_pure_packed": _pure_packed,
-    "relax.call_py_func": _python_function,
-    "relax.call_tir": _call_tir,
-    "relax.call_tir_inplace": _call_tir,
-    "relax.call_tir_with_grad": _call_tir,
-    "relax.invoke_closure": _closure,
-    "relax.invoke_pure_closure": _closure,
-    "relax.make_closure": _closure,
-    "relax.reshape": _reshape,
+    "relax.assert_op": (1, _assertion),
+    "relax.call_builtin_with_ctx": (2, _with_context),
+    "relax.call_dps_packed": (2, _destination_passing),
+    "relax.call_inplace_packed": (1, _inplace_packed),
+    "relax.call_pure_packed": (1, _pure_packed),
+    "relax.call_py_func": (2, _python_function),
+    **dict.fromkeys(("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad"), (2, _call_tir)),
+    **dict.fromkeys(
+        ("relax.invoke_closure", "relax.invoke_pure_closure", "relax.make_closure"), (0, _closure)
+    ),
+    "relax.reshape": (0, _reshape),
     # these mark a value and may hand on its memory
-    "relax.builtin.stop_lift_params": _same_value,
-    "relax.grad.end_checkpoint": _same_value,
-    "relax.grad.no_grad": _same_value,
-    "relax.grad.start_checkpoint": _same_value,
-    "relax.hint_on_device": _same_value,
-    "relax.wrap_param": _same_value,
+    **dict.fromkeys(
+        ("relax.builtin.stop_lift_params", "relax.hint_on_device", "relax.wrap_param"), _SAME_VALUE
+    ),
+    **dict.fromkeys((f"relax.grad.{name}_checkpoint" for name in ("start", "end")), _SAME_VALUE),
+    "relax.grad.no_grad": _SAME_VALUE,
 }
 # packed functions that are operations of the program
-_PACKED: Mapping[str, Handler] = {
-    "relax.run.assert_op": _assertion,
-    "runtime.TVMTensorCreateView": _take_view,
-    ALLOCATES: _alloc_heap,
+_PACKED: Mapping[str, tuple[int, Handler]] = {
+    "relax.run.assert_op": (1, _assertion),
+    "runtime.TVMTensorCreateView": (1, _take_view),
+    ALLOCATES: (1, _alloc_heap),
     "vm.builtin.alloc_storage": _VM_STORAGE,
-    "vm.builtin.alloc_tensor": _place_tensor,
-    "vm.builtin.cuda_graph.get_cached_alloc": _cached_allocation,
-    "vm.builtin.cuda_graph.run_or_capture": _run_or_capture,
-    "vm.builtin.copy": _same_value,  # despite its name it returns its argument
-    "vm.builtin.ensure_zero_offset": _ensure_zero_offset,
-    "vm.builtin.make_shape": _make_shape,
-    "vm.builtin.make_tuple": lambda site: ir.MakeTuple(**site.head, fields=site.operands),
-    "vm.builtin.match_prim_value": _match_number,
-    "vm.builtin.match_shape": _match_shape,
-    "vm.builtin.reshape": _view_reshaped,
-    "vm.builtin.tuple_getitem": _take_field,
+    "vm.builtin.alloc_tensor": (4, _place_tensor),
+    "vm.builtin.cuda_graph.get_cached_alloc": (1, _cached_allocation),
+    "vm.builtin.cuda_graph.run_or_capture": (2, _run_or_capture),
+    "vm.builtin.copy": _SAME_VALUE,  # despite its name it returns its argument
+    "vm.builtin.ensure_zero_offset": (1, _ensure_zero_offset),
+    "vm.builtin.make_shape": (2, _make_shape),
+    "vm.builtin.make_tuple": (0, lambda site: ir.MakeTuple(**site.head, fields=site.operands)),
+    "vm.builtin.match_prim_value": (4, _match_number),
+    "vm.builtin.match_shape": (4, _match_shape),
+    "vm.builtin.reshape": (2, _view_reshaped),
+    "vm.builtin.tuple_getitem": (2, _take_field),
 }
 _CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
 # attributes that rules ask for

@@ -431,20 +431,6 @@ class CallSite:
 Handler: TypeAlias = Callable[[CallSite], ir.Instruction]
 
 
-def takes(least: int) -> Callable[[Handler], Handler]:
-    """A handler of calls with at least so many arguments; fewer are not understood."""
-
-    def wrap(handler: Handler) -> Handler:
-        def checked(site: CallSite) -> ir.Instruction:
-            if len(site.arguments) < least:
-                not_a_size(f"{len(site.arguments)} arguments where {least} are needed")
-            return handler(site)
-
-        return checked
-
-    return wrap
-
-
 def not_a_size(reason: str) -> NoReturn:
     """Raises NotASizeError."""
     raise NotASizeError(reason)
