@@ -10,6 +10,8 @@ from statistics import geometric_mean
 from time import perf_counter
 from typing import Protocol
 
+import msgspec
+
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.block_handle import BlockHandle
 from symalloc.pool.instrumented_pool import range_layouts
@@ -242,12 +244,11 @@ class Replayed:
         return self.operations / self.seconds if self.seconds else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySummary:
+class PolicySummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One policy over several traces: the geometric mean and the worst of the ratios."""
 
     policy: str
-    mean: float
+    mean: float = msgspec.field(name="geometric_mean")
     worst: float
 
 
@@ -304,11 +305,8 @@ def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
 def total(results: Sequence[Replayed]) -> PolicySummary:
     """The summary of one policy's results, at least one."""
     ratios = [r.ratio for r in results]
-    return PolicySummary(
-        policy=results[0].policy,
-        mean=geometric_mean(ratios),
-        worst=max(ratios),
-    )
+    mean, worst = round(geometric_mean(ratios), 6), round(max(ratios), 6)
+    return PolicySummary(policy=results[0].policy, mean=mean, worst=worst)
 
 
 # -- the pool after each event -----------------------------------------------------------------------------

@@ -57,7 +57,8 @@ def record(kind: type[S], *sources: object, **given: Any) -> S:
 
 def as_json(document: object, indent: int = 2) -> str:
     """Return a document as text: sizes are Python expressions."""
-    return msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=indent).decode() + "\n"
+    plain = msgspec.to_builtins(document, enc_hook=str)
+    return json.dumps(plain, indent=indent, ensure_ascii=False) + "\n"  # keeps file names that are no UTF-8
 
 
 def from_json(data: str | bytes, kind: type[T]) -> T:
@@ -81,7 +82,7 @@ def schema_text(name: str) -> str:
         **reference,
         "$defs": parts,
     }
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return as_json(schema)
 
 
 def _size(_: type, text: Any) -> Expr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -233,10 +232,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: 
 def render_sarif(report: Report, *, rules: Sequence[Rule] = (), root: Path | None = None) -> str:
     """Render the report as one SARIF log; paths below `root` (default: the working folder) are relative."""
     run = _SarifRun(report, rules, (root or Path.cwd()).resolve()).build()
-    return (
-        json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 class _SarifRun:
@@ -273,16 +269,13 @@ class _SarifRun:
         }
         if d.rule in self.index:
             result["ruleIndex"] = self.index[d.rule]
-        related = [
-            self.related(label.span, label.text)
-            for label in d.labels
-            if not self.report.printed_after(label.span)
-        ]
-        related += [
-            self.related(one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule)
+        said = [(label.span, label.text) for label in d.labels]
+        said += [
+            (one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule)
             for one in d.dependents
-            if one.span and not self.report.printed_after(one.span)
+            if one.span
         ]
+        related = [self.related(*one) for one in said if not self.report.printed_after(one[0])]
         if related:
             result["relatedLocations"] = related
         if d.fixes:

@@ -44,28 +44,16 @@ class ReplayedTrace(Document, frozen=True, kw_only=True):
     operations_per_second: int
 
 
-class PolicyTotal(Document, frozen=True, kw_only=True):
-    """The ratios of one policy over all traces."""
-
-    policy: str
-    geometric_mean: float
-    worst: float
-
-
 class ReplayDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
     """Traces replayed on policies."""
 
     results: tuple[ReplayedTrace, ...]
-    totals: tuple[PolicyTotal, ...]
+    totals: tuple[PolicySummary, ...]
 
 
 def replays_as_json(results: Sequence[Replayed]) -> str:
     """Return the same as a `ReplayDocument`."""
-    totals = [
-        record(PolicyTotal, t, geometric_mean=round(t.mean, 6), worst=round(t.worst, 6))
-        for t in _totals(results)
-    ]
-    return as_json(ReplayDocument(results=tuple(map(_result, results)), totals=tuple(totals)))
+    return as_json(ReplayDocument(results=tuple(map(_result, results)), totals=tuple(_totals(results))))
 
 
 def _result(one: Replayed) -> ReplayedTrace:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from symalloc.planner.memory_report.runs import Peer, PlanKind, PoolUse, RunReport, RunResult
+from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
 from symalloc.report.quantities import at_binding, binding_text, columns, human_bytes, times
 
@@ -25,14 +25,6 @@ class Pool(Document, frozen=True, kw_only=True):
     commits: Count
     decommits: Count
     ratio: float
-
-
-class OutputTensor(Document, frozen=True, kw_only=True):
-    """A tensor that came back."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    nbytes: Count = field(name="bytes")
 
 
 class Run(Document, frozen=True, kw_only=True):
@@ -54,7 +46,7 @@ class Run(Document, frozen=True, kw_only=True):
     arena: Count | None
     floor_bytes: Count | None = field(name="floor")
     ratio: float | None
-    outputs: tuple[OutputTensor, ...]
+    outputs: tuple[Output, ...]
     pool: Pool | None
     same_as_unplanned: bool | None
     difference: str | None

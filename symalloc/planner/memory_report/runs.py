@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import msgspec
+
 # who plans: PlanMemory, StaticPlanBlockMemory, or nobody, so that every tensor has a storage of its own
 PlanKind: TypeAlias = Literal["symalloc", "tvm", "none"]
 
@@ -13,13 +15,12 @@ MOST_REPEATS = 1_000_000
 """The most calls at one binding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One tensor that came back: extents in elements, the element type's name, and its bytes."""
 
     shape: tuple[int, ...]
     dtype: str
-    nbytes: int
+    nbytes: int = msgspec.field(name="bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
