@@ -265,15 +265,20 @@ class _Nothing:
         return module
 
 
-def _pass(name: str, module: str) -> Mechanism:
+def _pass(name: str, *code: str) -> Mechanism:
+    """A pass, and the parts of `symalloc.relax.passes` that make it up."""
     where = "symalloc.relax.passes"
-    return Mechanism(stand_ins={f"{where}.pipeline.{name}": _Nothing}, code=[f"{where}.{module}"])
+    return Mechanism(
+        stand_ins={f"{where}.pipeline.{name}": _Nothing}, code=[f"{where}.{part}" for part in code]
+    )
 
 
 PASSES: Mapping[str, Mechanism] = {
-    "GatherSizes": _pass("GatherSizes", "gather_sizes"),
+    "GatherSizes": _pass("GatherSizes", "sizes_and_guards._gathered", "sizes_and_guards._SizeReader"),
+    "LowerGuards": _pass("LowerGuards", "sizes_and_guards._Lowering", "sizes_and_guards._kernel"),
+    "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
     "TrimCalls": _pass("TrimCalls", "trim_calls"),
-    "PromiseNoAlias": _pass("PromiseNoAlias", "promise_no_alias"),
+    "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline._may_overlap"),
 }
 """The passes behind the planner."""
 

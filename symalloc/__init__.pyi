@@ -29,8 +29,8 @@ from symalloc.prover.verdict import Verdict as Verdict
 from symalloc.relax.passes.name_tensors import NameTensors as NameTensors
 from symalloc.relax.passes.plan_pass import DeviceMemoryError as DeviceMemoryError
 from symalloc.relax.passes.plan_pass import PlanMemory as PlanMemory
-from symalloc.relax.passes.verify_pass import VerificationError as VerificationError
-from symalloc.relax.passes.verify_pass import VerificationWarning as VerificationWarning
+from symalloc.relax.passes.stages import VerificationError as VerificationError
+from symalloc.relax.passes.stages import VerificationWarning as VerificationWarning
 from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
 from symalloc.report.pool_use import pool_report as pool_report

@@ -32,7 +32,7 @@ from symalloc.size.condition import FALSE
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-    from symalloc.relax.passes.verify_pass import MemoryFault, Mode
+    from symalloc.relax.passes.stages import MemoryFault, Mode
 
 
 LintElsewhere: TypeAlias = Callable[
@@ -267,7 +267,7 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
     the build goes on after errors too.  Raises UsageError for arguments that make no sense; while passes run,
     VerificationError.
     """
-    from symalloc.relax.passes.verify_pass import make_instrument
+    from symalloc.relax.passes.stages import make_instrument
 
     require_choice("mode", mode, ("raise", "warn"))
     chosen = replace(made(LintOptions, options, LintKeywords), stage="as-is")
@@ -277,7 +277,7 @@ def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is cal
 
 def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFault]:
     """The errors and warnings in a module as it stands; the prover's memory lasts over all passes."""
-    from symalloc.relax.passes.verify_pass import MemoryFault
+    from symalloc.relax.passes.stages import MemoryFault
     from symalloc.relax.workers.programs import read_module
     from symalloc.report.text import text_of
 

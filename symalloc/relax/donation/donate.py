@@ -39,7 +39,7 @@ from symalloc.program.types import TensorType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.emit.emit_function import VIEW
+from symalloc.relax.emit.emit_module import VIEW
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols

@@ -1,26 +1,375 @@
-"""Writes the plans of a program into its module: kernels that take offsets, functions, and their variants."""
+"""Writes the plans of a program into its module: kernels that take offsets, functions, and their variants.
+
+A function must stand where StaticPlanBlockMemory stands: after CallTIRRewrite, no dataflow blocks, in normal
+form.  It gets a guard and arenas, and each planned `t = R.builtin.alloc_tensor(shape, dtype)` becomes
+`t = R.memory.alloc_tensor(storage, offset, shape, dtype)`.  Where a user of `t` takes no offset,
+`R.memory.ensure_zero_offset` stands in between; at multiples of 64 no bytes are copied.  What is not planned
+is left for LowerAllocTensor.  Calls say their types, for TVM to infer nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import tvm
-from tvm import relax
-from tvm.ir import GlobalVar
+from tvm import DataType, relax
+from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_plan import Guard, Placement, Plan
+from symalloc.planner.planned_program import first_uses, taken_apart
 from symalloc.planner.planner_options import GuardKind
+from symalloc.program import ir
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Var
-from symalloc.relax.emit.emit_function import EmitContext, emit_function
-from symalloc.relax.emit.guard_calls import GuardWriter
-from symalloc.relax.emit.kernel_offsets import OffsetKernels, offset_uses, with_offsets
-from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
+from symalloc.program.operands import type_of
+from symalloc.program.types import ShapeType, TensorType, TupleType
+from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
+from symalloc.relax.emit.kernel_offsets import EmissionError, OffsetKernels, offset_uses, with_offsets
+from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.extract.tir_to_expr import NotASizeError
-from symalloc.relax.ir_types import Node
-from symalloc.relax.rewrite import copied, referenced, without
+from symalloc.relax.ir_types import (
+    BindingNode,
+    Node,
+    PrimNode,
+    TypeNode,
+    VarNode,
+    bound,
+    elements,
+    of_type,
+    typed_call,
+    typed_var,
+)
+from symalloc.relax.rewrite import (
+    BindingRewriter,
+    by_binding,
+    copied,
+    forced_pure,
+    referenced,
+    with_body,
+    without,
+)
+from symalloc.size.condition import eq
+from symalloc.size.expr import Expr
+
+# what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
+# the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
+VIEW = "runtime.TVMTensorCreateView"
+VIEWED = relax.ExternFunc(VIEW)
+
+BYTE = GenericConst(DataType("uint8"), relax.AnyType())
+
+_ALLOC_STORAGE = Op.get("relax.memory.alloc_storage")
+_ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
+_STORAGE = relax.AnyType()
+_RESHAPE = Op.get("relax.reshape")
+_ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
+_BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
+_RESHAPED = relax.ExternFunc("vm.builtin.reshape")  # what LowerRuntimeBuiltin makes of R.reshape
+_LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaHandle:
+    """An arena in the function: a storage of its own, or the tensor that the caller brings."""
+
+    var: VarNode
+    brought: bool = False
+
+    def place(
+        self,
+        offset: PrimNode,
+        shape: Node,
+        dtype: Node,
+        device: PrimNode,
+        type_: TypeNode,
+        span: Node | None = None,
+    ) -> Node:
+        """The call that gives the tensor of `type_` at `offset` bytes; `span`: the place it comes from."""
+        if self.brought:
+            return typed_call(VIEWED, [self.var, shape, dtype, offset], type_, [type_], span)
+        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_, span=span)
+
+
+def reserved(size: PrimNode, device: int, scope: str) -> BindingNode:
+    """The binding of a new storage of `size` bytes."""
+    given = [relax.ShapeExpr([size]), relax.prim_value(device), StringImm(scope), BYTE]
+    return bound(typed_var("arena", _STORAGE), typed_call(_ALLOC_STORAGE, given, _STORAGE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitContext:
+    """The surroundings of a function's emission: its module, its arenas, its guards.
+
+    `needs_zero_offset`: allocations that some user wants at offset zero.  `guards` writes checks.  `callees`
+    holds, by name, the variant of a function that works in its caller's arenas.  `arenas` are the parameters
+    that bring the arenas reserved at entry where such a variant is written, in the plan's order.
+    `unplanned` is the function that runs where a guard fails, None where a guard raises.  `addresses`: the
+    target brings a tensor to offset zero without copying it.  `keeps_reshapes`: R.reshape may stand, for
+    LegalizeOps will not run again.
+    """
+
+    needs_zero_offset: Collection[ir.Var] = ()
+    guards: GuardWriter
+    callees: Mapping[str, GlobalVar] = field(default_factory=dict)
+    arenas: Sequence[VarNode] = ()
+    unplanned: GlobalVar | None = None
+    addresses: bool = True
+    keeps_reshapes: bool = False
+
+
+def emit_function(
+    function: relax.Function, cfg: ControlFlowGraph, plan: Plan, context: EmitContext
+) -> relax.Function:
+    """`function` with `plan` written into it, and the checks that its match_casts need.
+
+    `cfg` is that of the extracted function, whose instructions have handles into `function`.  Raises
+    EmissionError where they have not, or what was planned is not there.
+    """
+    writer = _FunctionWriter(plan=plan, cfg=cfg, context=context, function=function)
+    return forced_pure(with_body(function, writer.body(), context.arenas))
+
+
+@dataclass(slots=True, kw_only=True)
+class _FunctionWriter(BindingRewriter):
+    """Writes one function.  `written` are the variables whose bindings were met."""
+
+    plan: Plan
+    cfg: ControlFlowGraph
+    context: EmitContext
+    function: relax.Function
+    prims: PrimBuilder = field(init=False)
+    instructions: Mapping[int, ir.Instruction] = field(init=False)
+    arenas: dict[int, ArenaHandle] = field(default_factory=dict)
+    bound: dict[Expr, PrimNode] = field(default_factory=dict)
+    wanted: Counter[Expr] = field(init=False)
+    places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
+    due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
+    touched: Container[ir.Var] = ()
+    late: frozenset[ir.Var] = field(init=False)
+    written: set[ir.Var] = field(default_factory=set)
+    taken_apart: frozenset[ir.Var] = field(init=False)
+    fields: dict[ir.Var, Sequence[Node]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.function.params) != len(self.cfg.function.params):
+            raise EmissionError(f"`{self.plan.function}` has other parameters than what was planned")
+        self.prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
+        self.instructions = by_binding(self.cfg)
+        for index, arena in enumerate(self.plan.arenas):
+            for placement in arena.placements:
+                if placement.buffer.var is not None:
+                    self.places.setdefault(placement.buffer.var, []).append((index, placement))
+        self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
+        points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
+        self.late = frozenset(var for var in points if var is not None)
+        self.taken_apart = taken_apart(self.cfg)
+
+    # -- the function ---------------------------------------------------------------------------------------
+
+    def body(self) -> relax.SeqExpr:
+        """The new body."""
+        guards = [g for g in self.plan.guards if g.defined_by is None]
+        if self.context.arenas:
+            self.bring()
+        self.due = first_uses(self.plan, self.cfg, self.arenas)
+        self.touched = {*self.due, *self.late}
+        guarded = self.context.unplanned is None or not guards
+        planned = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
+        if not self.written >= {*self.places, *self.late}:
+            raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
+        return planned if guarded else self.either(guards, planned)
+
+    def either(self, guards: Sequence[Guard], planned: relax.SeqExpr) -> relax.SeqExpr:
+        """An If whose else-branch calls the function as it was."""
+        call = self.bind("unplanned", Call(self.context.unplanned, list(self.function.params)))
+        fallback = self.builder.normalize(relax.SeqExpr([relax.BindingBlock([call])], call.var))
+        condition = self.context.guards.condition(guards, self.prims)
+        result = self.bind("result", relax.If(condition, planned, fallback))
+        return self.builder.normalize(relax.SeqExpr([relax.BindingBlock([result])], result.var))
+
+    def guards(self, guards: Sequence[Guard]) -> Iterator[relax.VarBinding]:
+        """One check for all `guards` of a kind."""
+        for declared in (True, False):
+            some = [g for g in guards if g.declared is declared]
+            if not some:
+                continue
+            call = self.context.guards.call(some, self.plan.function, self.prims, uncaptured(self.function))
+            if call is not None:
+                yield bound(typed_var("guard", NOTHING), call)
+
+    def bring(self) -> None:
+        """Note the arenas that a caller brings."""
+        entry = self.plan.entry_arenas
+        indices = (i for i, arena in enumerate(self.plan.arenas) if any(arena is one for one in entry))
+        brought = zip(indices, self.context.arenas, strict=True)
+        self.arenas.update((index, ArenaHandle(var, brought=True)) for index, var in brought)
+
+    def reserve(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
+        """Reserve these arenas."""
+        for index in indices:
+            arena = self.plan.arenas[index]
+            storage = reserved(self.prims(arena.size), arena.device, arena.scope)
+            self.arenas[index] = ArenaHandle(storage.var)
+            yield storage
+
+    def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
+        """`offset` as a scalar; one that several tensors have is bound where it first stands."""
+        if offset in self.bound:
+            return self.bound[offset]
+        if offset.as_constant is not None or self.wanted[offset] < 2:
+            return self.prims(offset)
+        value = self.prims(offset)
+        variable = self.bound[offset] = relax.Var("offset", value.ty)
+        out.append(relax.VarBinding(variable, value))
+        return variable
+
+    # -- the body ------------------------------------------------------------------------------------------
+
+    def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
+        """`seq` rebuilt, behind the bindings `entry`."""
+        blocks = elements(seq.blocks)
+        if any(isinstance(block, relax.DataflowBlock) for block in blocks):
+            raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
+        bindings = (binding for block in blocks for binding in elements(block.bindings))
+        written = [*entry, *(new for binding in bindings for new in self.rewrite(binding))]
+        rebuilt = [relax.BindingBlock(written)] if written else []
+        return of_type(relax.SeqExpr(rebuilt, seq.body, seq.span), seq.ty)  # all in it is in normal form
+
+    def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """One side of an If: what it binds is not known outside of it."""
+        outside = self.bound
+        self.bound = dict(outside)
+        written = self.sequence(seq)
+        self.bound = outside
+        return written
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        """`binding` and what stands around it."""
+        instruction = self.instructions.get(binding.__chandle__())
+        if instruction is None:
+            raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
+        var = instruction.var
+        if var in self.touched:
+            self.written.add(var)
+            reserved = self.reserve(self.due.get(var, ()))
+            behind = self.guards([g for g in self.plan.guards if g.defined_by is var])
+            return [*reserved, *self.stand_in(binding, instruction), *behind]
+        return [binding] if type(instruction) in _LEFT_ALONE else self.stand_in(binding, instruction)
+
+    def stand_in(self, binding: BindingNode, instruction: ir.Instruction) -> Iterable[relax.Binding]:
+        """The bindings that stand for `binding` itself."""
+        match instruction:
+            case ir.AllocFresh(var=var) if var in self.places:
+                self.written.add(var)
+                return self.allocation(binding, var)
+            case ir.MatchCast():
+                return [*self.cast(binding, instruction), binding]
+            case ir.MakeTuple(var=var) if var in self.taken_apart and type(binding.value) is relax.Tuple:
+                self.fields[var] = elements(binding.value.fields)
+                return []
+            case ir.TakeField(var=var, source=source, index=index) if source in self.fields:
+                field = self.fields[source][index]
+                if var in self.taken_apart and type(field) is relax.Tuple:
+                    self.fields[var] = elements(field.fields)
+                    return []
+                return [relax.VarBinding(binding.var, field)]
+            case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
+                return [binding if self.context.keeps_reshapes else self.reshape(binding)]
+            case ir.CallFunction(var=var, name=name) if var in self.places:
+                self.written.add(var)
+                if name not in self.context.callees:
+                    return [binding]  # it has no variant
+                return self.callee(binding, self.places[var], self.context.callees[name])
+        return BindingRewriter.rewrite(self, binding)
+
+    def reshape(self, binding: BindingNode) -> relax.VarBinding:
+        """A view as a packed call: LegalizeOps, run again, would make it a kernel without offsets.
+
+        It is the call that it becomes, but where CUDA graphs can capture what lies around it: they leave out
+        what is called vm.builtin.
+        """
+        source, shape = elements(binding.value.args)
+        type_ = binding.var.ty
+        if any(arena.size.as_constant is None for arena in self.plan.arenas):
+            call = typed_call(_RESHAPED, [source, shape], type_, [type_])
+        else:
+            dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
+            call = typed_call(VIEWED, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
+        return bound(binding.var, call)
+
+    def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
+        """Takes up the symbols that a cast binds, and checks what it says of those that were known.
+
+        KillAfterLastUse drops such a cast with its check where it knows the extents of both sides.
+        """
+        self.prims.define(paired(binding.ty, cast.target))
+        claims = [eq(old, new) for old, new in _extents(cast) if new.symbols.isdisjoint(cast.defines)]
+        open_claims = [c for c in claims if c.as_bool is not True]
+        if open_claims:
+            call = self.context.guards.cast(open_claims, self.plan.function, self.prims)
+            yield bound(typed_var("cast_guard", NOTHING), call)
+
+    def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
+        value = binding.value
+        if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
+            raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
+        ((index, placement),) = self.places[var]
+        shape, dtype, device = elements(value.args)[:3]
+        written: list[relax.Binding] = []
+        offset = self.offset(placement.offset, written)
+        placed = self.arenas[index].place(offset, shape, dtype, device, value.ty, value.span)
+        if var not in self.context.needs_zero_offset:
+            return [*written, bound(binding.var, placed)]
+        return [*written, *self.at_zero_offset(binding.var, placed, placement.offset)]
+
+    def at_zero_offset(self, var: VarNode, placed: Node, offset: Expr) -> Iterator[relax.VarBinding]:
+        """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer.
+
+        Raises EmissionError where that would copy the tensor: what is written to the copy is lost.
+        """
+        if offset.as_constant == 0:
+            yield bound(var, placed)
+            return
+        if not self.context.addresses:
+            raise EmissionError(f"`{var.name}` must start its storage on this target, and does not")
+        away = typed_var(f"{var.name}_placed", placed.ty)
+        yield bound(away, placed)
+        yield bound(var, typed_call(_ENSURE_ZERO_OFFSET, [away], placed.ty))
+
+    def callee(
+        self, binding: BindingNode, places: Sequence[tuple[int, Placement]], variant: GlobalVar
+    ) -> list[relax.Binding]:
+        """A call of `variant` with a tensor of each arena that it works in."""
+        written: list[relax.Binding] = []
+        brought: list[VarNode] = []
+        for index, placement in sorted(places, key=lambda place: place[1].buffer.lent):
+            extent = relax.ShapeExpr([self.prims(placement.buffer.nbytes)])
+            type_ = relax.TensorType(extent, "uint8")
+            device = relax.prim_value(self.plan.arenas[index].device)
+            placed = self.arenas[index].place(self.prims(placement.offset), extent, BYTE, device, type_)
+            arena = relax.Var(f"{placement.buffer.callee}_arena", type_)
+            written += self.at_zero_offset(arena, placed, placement.offset)
+            brought.append(arena)
+        value = binding.value
+        call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
+        return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
+
+
+def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
+    """The extents of a cast's source, where they are known, with those that it is cast to."""
+    pending = [(type_of(cast.source), cast.target)]
+    while pending:
+        match pending.pop():
+            case TensorType(shape=tuple(have)), TensorType(shape=tuple(want)) if len(have) == len(want):
+                yield from zip(have, want, strict=True)
+            case ShapeType(values=tuple(have)), ShapeType(values=tuple(want)) if len(have) == len(want):
+                yield from zip(have, want, strict=True)
+            case TupleType(fields=have), TupleType(fields=want) if len(have) == len(want):
+                pending.extend(zip(have, want, strict=True))
 
 
 def emit_module(

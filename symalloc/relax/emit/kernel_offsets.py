@@ -34,7 +34,6 @@ from symalloc.program.ir import (
 )
 from symalloc.program.operands import variables_of
 from symalloc.program.types import ALIGNMENT
-from symalloc.relax.emit.emit_function import EmissionError
 from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.ir_types import (
     Node,
@@ -48,6 +47,12 @@ from symalloc.relax.ir_types import (
 )
 
 _HANDED_ON = frozenset({AllocFresh, Alias, MatchCast, View, MakeTuple, TakeField})
+
+
+class EmissionError(Exception):
+    """The plan and the function to write it into do not belong together: a fault of ours, not of the
+    user's.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

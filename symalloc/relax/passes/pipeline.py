@@ -16,10 +16,8 @@ from tvm.target import Target
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import BindingNode, elements
-from symalloc.relax.passes.gather_sizes import GatherSizes
 from symalloc.relax.passes.keep_places import keeping_places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
-from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import (
     PATCHING,
@@ -32,6 +30,7 @@ from symalloc.relax.passes.pass_sequence import (
     tvm_pipeline,
 )
 from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
 from symalloc.relax.passes.trim_calls import TrimCalls
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 

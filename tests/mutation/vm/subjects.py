@@ -9,9 +9,9 @@ import tvm
 from tvm.relax import transform
 
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlanMemory
+from symalloc.relax.passes.sizes_and_guards import LowerGuards
 from tests.models.imported import IMPORTED, load_imported
 from tests.models.planned import CASES
 from tests.models.zoo import MODELS

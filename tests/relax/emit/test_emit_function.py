@@ -23,8 +23,7 @@ from symalloc.program.ir import (
     View,
 )
 from symalloc.prover.prover import Prover
-from symalloc.relax.emit.emit_function import EmissionError
-from symalloc.relax.emit.emit_module import emit_module
+from symalloc.relax.emit.emit_module import EmissionError, emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import lower

@@ -11,7 +11,7 @@ from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
 import symalloc
-from symalloc.relax.passes.gather_sizes import GatherSizes
+from symalloc.relax.passes.sizes_and_guards import GatherSizes
 
 
 @I.ir_module

@@ -12,9 +12,9 @@ from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.lower_guards import LowerGuards
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.passes.sizes_and_guards import LowerGuards
 
 SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 

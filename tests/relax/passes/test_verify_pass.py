@@ -12,7 +12,7 @@ from tvm import relax
 import symalloc
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import pipeline
-from symalloc.relax.passes.verify_pass import (
+from symalloc.relax.passes.stages import (
     MemoryFault,
     VerificationError,
     VerificationWarning,
