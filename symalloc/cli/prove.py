@@ -133,9 +133,9 @@ def _as_text(text: str, proof: Proof) -> str:
 
 
 def _as_json(text: str, assume: Sequence[str], proof: Proof) -> str:
-    row = {"constraint": text, "assume": list(assume)}
-    row |= proof_row(proof, proof.counterexample, proof.witness) | {"seconds": round(proof.seconds, 6)}
-    return json.dumps(row, indent=2) + "\n"
+    row = proof_row(proof, proof.counterexample, proof.witness)
+    row["seconds"] = round(proof.seconds, 6)
+    return json.dumps({"constraint": text, "assume": list(assume), **row}, indent=2) + "\n"
 
 
 def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:

@@ -7,13 +7,12 @@ A finding is known again by its fingerprint.  One that got worse counts as new, 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -48,7 +47,10 @@ VERSION = 1
 Key: TypeAlias = tuple[str, str]  # the file, and the fingerprint
 
 
-class KnownFinding(msgspec.Struct, frozen=True, kw_only=True):
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True): ...
+
+
+class KnownFinding(_Part, frozen=True, kw_only=True):
     """A finding of a baseline; `file` is relative to the baseline's folder."""
 
     file: str
@@ -62,6 +64,12 @@ class KnownFinding(msgspec.Struct, frozen=True, kw_only=True):
         """True where `diagnostic`, which has the same fingerprint, is no worse than this."""
         definite = diagnostic.verdict is Verdict.ALWAYS_INVALID and self.verdict is not diagnostic.verdict
         return diagnostic.severity.rank >= self.severity.rank and not definite
+
+
+class BaselineDocument(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
+    """The findings that are known to a project."""
+
+    findings: tuple[KnownFinding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +108,15 @@ class Baseline:
     def load(cls, file: Path) -> Baseline:
         """Read the baseline in `file`; raises UsageError where it cannot be read or is none."""
         try:
-            document = json.loads(file.read_bytes())
+            known = msgspec.json.decode(file.read_bytes(), type=BaselineDocument).findings
         except OSError as error:
             raise UsageError(f"baseline {file}: cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError):
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"baseline {file}: not a file that this `symalloc lint --write-baseline` wrote: {error}"
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise UsageError(f"baseline {file}: not valid JSON") from None
-        known = _parsed(file, document)
         return cls(folder=file.parent.resolve(), known={(one.file, one.fingerprint): one for one in known})
 
     def text(self) -> str:
@@ -155,18 +166,3 @@ def _relative(file: str, folder: Path) -> str:
         return file
     path = Path(file)
     return Path(os.path.relpath(path.parent.resolve() / path.name, folder)).as_posix()
-
-
-def _parsed(file: Path, document: Any) -> list[KnownFinding]:
-    version = document.get("version") if isinstance(document, dict) else None
-    if type(version) is not int or not isinstance(document.get("findings"), list):
-        raise UsageError(f"baseline {file}: not a file that `symalloc lint --write-baseline` wrote")
-    if version != VERSION:
-        raise UsageError(f"baseline {file}: version {version} is not known, only {VERSION}; write it again")
-    found: list[KnownFinding] = []
-    for number, entry in enumerate(document["findings"], 1):
-        try:
-            found.append(msgspec.convert(entry, KnownFinding))
-        except msgspec.ValidationError as error:
-            raise UsageError(f"baseline {file}: finding {number} is not understood: {error}") from None
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NotRequired, TypeAlias, TypedDict
 
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -13,8 +13,31 @@ from symalloc.prover.verdict import Proof
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
-Row = dict[str, Any]
 Point = Mapping[str, int]
+
+
+class Row(TypedDict):
+    """The answer to a constraint, which is written unless there is an `id` in its place.
+
+    `smallest`: it is proved that the constraint fails at no smaller point than `counterexample`.  It holds at
+    `witness`.  `precondition` is equivalent to it over the domain.  `unknown`: it was not decided.
+    """
+
+    id: NotRequired[str]
+    constraint: NotRequired[str]
+    assume: NotRequired[list[str]]
+    verdict: str
+    counterexample: dict[str, int] | None
+    smallest: bool | None
+    witness: dict[str, int] | None
+    precondition: str | None
+    decided_by: str
+    unknown: bool
+    reason: str | None
+    seconds: float
+
+
+Rows: TypeAlias = Row | list[Row]
 
 
 class BatchError(ValueError):

@@ -16,12 +16,14 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 KINDS = {
+    "baseline": "symalloc.linter.baseline.BaselineDocument",
     "diff": "symalloc.planner.plan_diff.compare_plans.PlanDiff",
     "lint": "symalloc.report.formats.LintDocument",
     "pack": "symalloc.report.pack_text.PackDocuments",
     "pack-problem": "symalloc.planner.packing.packing_problem.ProblemDocument",
     "plan": "symalloc.report.plan_json.PlanDocument",
     "pool": "symalloc.report.pool_use.PoolDocument",
+    "prove": "symalloc.prover.batch.Rows",
     "replay": "symalloc.report.replay_text.ReplayDocument",
     "run": "symalloc.report.run_text.RunDocument",
 }

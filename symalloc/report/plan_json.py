@@ -30,6 +30,7 @@ from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
 
 VERSION = 1
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # -- the document ------------------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ def _name(variable: Var | None) -> str | None:
 
 class _Head(msgspec.Struct):
     version: Any
-    functions: Any
+    functions: msgspec.Raw
 
 
 def is_plan_report(data: bytes) -> bool:
@@ -263,19 +264,19 @@ def is_plan_report(data: bytes) -> bool:
         return False
     try:
         msgspec.json.decode(data, type=_Head)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return True
 
 
 def read_plan(name: str, data: str | bytes) -> tuple[FunctionRecord, ...]:
     """Return the plans in the JSON `data`; raises UsageError, which names `name`."""
-    version = msgspec.json.decode(data, type=_Head).version
-    if version != VERSION:
-        raise UsageError(f"{name}: a plan report of version {version!r}, only {VERSION} is known")
     try:
+        version = msgspec.json.decode(data, type=_Head).version
+        if version != VERSION:
+            raise UsageError(f"{name}: a plan report of version {version!r}, only {VERSION} is known")
         functions = from_json(data, PlanDocument).functions
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise UsageError(
             f"{name}: the plan report is not understood: {error}; write it again with this symalloc"
         ) from None
