@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 
 from benchmarks.harness import print_table
-from symalloc.prover.batch import Question, Row, answer, read_questions, summary
+from symalloc.prover.batch import ProofRow, Question, answer, read_questions, summary
 from symalloc.prover.prover import Prover
 
 OWN = Path(__file__).parent.parent / "tests" / "prover" / "data" / "constraints.json"
 
 
-def _run(questions: Sequence[Question]) -> tuple[list[Row], int]:
+def _run(questions: Sequence[Question]) -> tuple[list[ProofRow], int]:
     prover, rows, asked = Prover(), [], 0
     for question in questions:
         before = prover.solver.asked
@@ -29,7 +29,7 @@ def _run(questions: Sequence[Question]) -> tuple[list[Row], int]:
     return rows, asked
 
 
-def _show(rows: Sequence[Row]) -> None:
+def _show(rows: Sequence[ProofRow]) -> None:
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         times[row["verdict"], row["decided_by"]].append(1e3 * row["seconds"])

@@ -16,7 +16,7 @@ from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 Point = Mapping[str, int]
 
 
-class Row(TypedDict):
+class ProofRow(TypedDict):
     """The answer to a constraint, which is written unless there is an `id` in its place.
 
     `smallest`: it is proved that the constraint fails at no smaller point than `counterexample`.  It holds at
@@ -37,7 +37,7 @@ class Row(TypedDict):
     seconds: float
 
 
-Rows: TypeAlias = Row | list[Row]
+ProofRows: TypeAlias = ProofRow | list[ProofRow]
 
 
 class BatchError(ValueError):
@@ -75,14 +75,14 @@ def read_questions(text: str) -> list[Question]:
     return [_question(row, index) for index, row in enumerate(rows)]
 
 
-def answer(question: Question, prover: Prover) -> tuple[Row, Proof]:
+def answer(question: Question, prover: Prover) -> tuple[ProofRow, Proof]:
     """The row for `question`, points filled up to every symbol that is written, and its proof."""
     proof = prover.prove(question.constraint, question.domain)
     points = (_full(point, question, prover) for point in (proof.counterexample, proof.witness))
     return {"id": question.id, **proof_row(proof, *points)}, proof
 
 
-def proof_row(proof: Proof, counterexample: Point | None, witness: Point | None) -> Row:
+def proof_row(proof: Proof, counterexample: Point | None, witness: Point | None) -> ProofRow:
     """`proof` as JSON, with its points as they are to be shown."""
     return {
         "verdict": proof.verdict.value,
@@ -97,7 +97,7 @@ def proof_row(proof: Proof, counterexample: Point | None, witness: Point | None)
     }
 
 
-def summary(questions: Sequence[Question], rows: Sequence[Row], asked: int) -> str:
+def summary(questions: Sequence[Question], rows: Sequence[ProofRow], asked: int) -> str:
     """One line: how many of each verdict, times, the share of questions put to z3 (`asked`), agreement with
     labels.
     """

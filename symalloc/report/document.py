@@ -23,7 +23,7 @@ KINDS = {
     "pack-problem": "symalloc.planner.packing.packing_problem.ProblemDocument",
     "plan": "symalloc.report.plan_json.PlanDocument",
     "pool": "symalloc.report.pool_use.PoolDocument",
-    "prove": "symalloc.prover.batch.Rows",
+    "prove": "symalloc.prover.batch.ProofRows",
     "replay": "symalloc.report.replay_text.ReplayDocument",
     "run": "symalloc.report.run_text.RunDocument",
 }
