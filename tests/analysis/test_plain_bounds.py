@@ -1,13 +1,17 @@
-"""Bounds that are plain from the form of an expression, beside all small values."""
+"""Bounds that are plain from the form of an expression, and what ranges leave out of another: by numbers."""
 
 from __future__ import annotations
 
 import random
 from itertools import product
 
-from symalloc.analysis.kernels.index_bounds import divided, is_below
-from symalloc.size.condition import lt
-from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, symbol
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symalloc.analysis.kernels.index_bounds import is_below
+from symalloc.analysis.kernels.uninitialized import Range, WrittenRange, left_out
+from symalloc.size.condition import ge, lt
+from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
 from symalloc.size.sign import is_nonnegative
 from tests.scale import tries
 
@@ -61,15 +65,38 @@ def test_a_fused_loop_with_a_guard() -> None:
     assert not is_below(row * M + column + 1, N * M, inside, frozenset())
 
 
-def test_scalars_may_be_negative() -> None:
-    assert is_nonnegative(A + N, frozenset())
-    assert not is_nonnegative(A + N, frozenset("n"))
+# -- the part of a range that others leave out --------------------------------------------------------------
 
 
-def test_quotients_come_out_even_or_not_at_all() -> None:
-    n, m = symbol("n"), symbol("m")
-    assert divided(4 * n * m + 6 * n, 2 * n) == 2 * m + 3
-    assert divided(4 * n * m + 6 * n, 4 * n) is None
-    assert divided(4 * n, m) is None
-    assert divided(n * n + n, n + 1) is None, "only a width of one term is divided by"
-    assert divided(n, ZERO) is None
+_ENDS: tuple[Expr, ...] = (constant(0), constant(2), A, A + 1, N - A, N, N + 2)
+_end = st.sampled_from(_ENDS)
+_written = st.builds(WrittenRange, _end, _end, st.sampled_from([ge(0, 0), ge(A, 3), ge(N, A)]))
+
+
+def _numbers(one: Range | WrittenRange, point: dict[str, int]) -> set[int]:
+    return set(range(one.begin.evaluate(point), one.end.evaluate(point)))
+
+
+@given(
+    wanted=st.builds(Range, _end, _end),
+    written=st.lists(_written, max_size=2),
+    n=st.integers(0, 9),
+    k=st.integers(0, 9),
+)
+@settings(max_examples=tries(150, 3000), deadline=None)
+def test_it_is_positive_exactly_where_a_number_is_left_out(
+    wanted: Range, written: list[WrittenRange], n: int, k: int
+) -> None:
+    point = {"n": n, "a": k}
+    found = left_out(wanted, written)
+    assert found is not None
+    there = (_numbers(one, point) for one in written if one.condition.evaluate(point))
+    left = _numbers(wanted, point).difference(*there)
+    assert (found.evaluate(point) > 0) == bool(left)
+
+
+def test_ranges_side_by_side_are_one() -> None:
+    parts = [WrittenRange(A * i, A * (i + 1)) for i in range(8)]
+    found = left_out(Range(constant(0), A * 8), parts)
+    assert found is not None
+    assert found.evaluate({"a": 5}) <= 0
