@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import bind_function, entry_checks
@@ -143,7 +144,8 @@ class _Expander:
             if field.name not in _KEPT and field.name not in changes:
                 changes[field.name] = _copied(getattr(original, field.name), scope)
         if isinstance(original, ir.MatchCast):
-            changes["defines"] = frozenset(map(_name_in(scope), original.defines))
+            names = {old: scope.symbols[old].as_symbol for old in original.defines & scope.symbols.keys()}
+            changes["defines"] = frozenset(names.get(old) or old for old in original.defines)
         var = scope.variables[original.var] = _copied_var(original.var, scope)
         self.copies[var] = CopiedInstruction(original, scope.calls)
         return replace(original, var=var, **changes)
@@ -151,7 +153,8 @@ class _Expander:
     def call(self, call: ir.CallFunction, scope: _Scope, made: list[ir.Instruction]) -> None:
         """Append what `call` does."""
         callee = self.program.functions[call.name]
-        if len(call.arguments) != len(callee.params) or self.is_too_much(call.name, scope):
+        deep = self.under_way[call.name] >= MOST_UNDER_WAY or len(scope.calls) >= _MOST_NESTED
+        if len(call.arguments) != len(callee.params) or deep or self.count > MOST_INSTRUCTIONS:
             self.left[call.var] = LeftCall(call, self.repeated(call, callee))
             made.append(call)
             return
@@ -182,10 +185,6 @@ class _Expander:
                 return params
         return ()
 
-    def is_too_much(self, name: str, scope: _Scope) -> bool:
-        deep = self.under_way[name] >= MOST_UNDER_WAY or len(scope.calls) >= _MOST_NESTED
-        return deep or self.count > MOST_INSTRUCTIONS
-
     def bindings(self, call: ir.CallFunction, callee: ir.Function) -> Mapping[str, Expr]:
         """The callee's symbols in those of the caller; what the arguments do not tell gets a new name."""
         bound = bind_function(callee, call.arguments)
@@ -197,11 +196,8 @@ class _Expander:
         return bound
 
     def unused(self, name: str) -> str:
-        fresh, number = name, 1
-        while fresh in self.symbols:
-            number += 1
-            fresh = f"{name}_{number}"
-        return fresh
+        names = chain((name,), (f"{name}_{number}" for number in count(2)))
+        return next(fresh for fresh in names if fresh not in self.symbols)
 
 
 _NOTHING = TupleType(fields=())
@@ -244,13 +240,6 @@ def _bound_var(param: ir.Var, argument: ir.Operand, scope: _Scope) -> ir.Var:
     if given is None or given.shape is None or given.dtype is None or not isinstance(param.type, TensorType):
         return _copied_var(param, scope)
     return ir.Var(param.name, given)
-
-
-def _name_in(scope: _Scope) -> Any:
-    def name(old: str) -> str:
-        return scope.symbols[old].as_symbol or old if old in scope.symbols else old
-
-    return name
 
 
 # -- the calls that matter ---------------------------------------------------------------------------------
@@ -310,11 +299,8 @@ def _captures(analysis: FunctionAnalysis) -> bool:
 
 def _is_given(analysis: FunctionAnalysis, numbers: RegionSet) -> bool:
     """True if some of the regions may be memory of a parameter."""
-    points_to = analysis.points_to
-    given = NO_REGIONS
-    for leaf in points_to.parameters:
-        given |= leaf.must
-    return any(contains(given, root) for root in points_to.roots(numbers))
+    given = analysis.points_to.given
+    return any(contains(given, root) for root in analysis.points_to.roots(numbers))
 
 
 def _shares_results(analysis: FunctionAnalysis) -> bool:
@@ -349,11 +335,8 @@ def _hands_on(analysis: FunctionAnalysis, calls: Mapping[int, ir.CallFunction], 
     points_to = analysis.points_to
     results = points_to.roots(points_to.regions_of(analysis.cfg.points[-1].operand))
     made = {points_to.regions[root].var for root in results}
-    for call in calls.values():
-        if call.name not in found:
-            continue
-        if call.var in made or any(
-            _is_given(analysis, points_to.regions_of(argument)) for argument in call.arguments
-        ):
-            return True
-    return False
+    return any(
+        call.var in made or any(_is_given(analysis, points_to.regions_of(one)) for one in call.arguments)
+        for call in calls.values()
+        if call.name in found
+    )

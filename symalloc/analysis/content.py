@@ -71,113 +71,6 @@ class RequiredContents(NamedTuple):
 NOTHING_REQUIRED = RequiredContents()
 
 
-class KernelCalls:
-    """The calls of kernels in one function."""
-
-    def __init__(self, points_to: PointsTo, coverages: KernelCoverages) -> None:
-        self.points_to, self.coverages = points_to, coverages
-        self.extents = frozenset(
-            name
-            for name, origin in points_to.cfg.function.symbols.items()
-            if origin in (ir.Origin.DIMENSION, ir.Origin.CAST)
-        )
-
-    def needs(self, call: KernelCall) -> RequiredContents:
-        """The needs of a call, over all of its arguments."""
-        tensors = ~self.points_to.storages
-        must = may = partial = whole = NO_REGIONS
-        for (position, known), value in self.covered(call):
-            read = surely_meant(self.points_to, value) & tensors if known.reads else NO_REGIONS
-            must, may = (must | read, may) if known.surely else (must, may | read)
-            if known.writes is None:
-                whole |= pointees_of(value)[0] & tensors
-            elif known.writes and not any(one.is_whole for one in self.at_call(call, position, known.writes)):
-                partial |= pointees_of(value)[0] & tensors
-        return RequiredContents(must, may, partial & ~whole, whole)
-
-    def covered(self, call: KernelCall) -> Iterator[tuple[tuple[int, ParameterCoverage], AbstractValue]]:
-        """The parameters of a kernel with their coverage, each with what it is given."""
-        values = self.values(call)
-        for position, known in self.coverages.of(call.kernel).items():
-            if position < len(values):
-                yield (position, known), values[position]
-
-    def stretches(self, call: KernelCall, number: int, *, stores: bool) -> list[MemoryRange]:
-        """The parts of a region that a call reads, or may write; empty where they are not known."""
-        found: list[MemoryRange] = []
-        for (position, known), value in self.covered(call):
-            if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
-                continue
-            region, kind = self.points_to.regions[number], self.types(call)[position]
-            boxes = known.writes if stores else known.reads
-            if boxes is None:
-                return [MemoryRange(region)]
-            found += (MemoryRange(region, kind, one) for one in self.at_call(call, position, boxes))
-        return found
-
-    def loads(self, call: KernelCall, number: int) -> list[MemoryRange] | None:
-        """The parts that hold all that a call may read of a region; None where that may be everything."""
-        kernel, found = self.coverages.kernels.get(call.kernel), list[MemoryRange]()
-        points_to, kinds = self.points_to, self.types(call)
-        family = points_to.family(RegionSet(1 << number))
-        for position, value in enumerate(self.values(call)):
-            must, may = pointees_of(value)
-            named = points_to.resolve(must | may) & ~points_to.storages
-            if not named & family:
-                continue
-            boxes = may_load(kernel, position) if kernel and position < len(kernel.parameters) else None
-            if boxes is None or only_member(named) != number:
-                return None
-            region = points_to.regions[number]
-            found += (
-                MemoryRange(region, kinds[position], one) for one in self.at_call(call, position, boxes)
-            )
-        return found or None
-
-    def values(self, call: KernelCall) -> Sequence[AbstractValue]:
-        """The values of the arguments, as the kernel sees them."""
-        value_of, known = self.points_to.value_of, self.points_to.values
-        if isinstance(call, ir.CallKernel):
-            return [known[a] if type(a) is ir.Var and a in known else value_of(a) for a in call.arguments]
-        made = list(leaves_of(self.points_to.values[call.var]))
-        donors = (*call.inplace, *(None for _ in call.outputs))
-        fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]
-        return [*map(value_of, call.inputs), *fresh]
-
-    def types(self, call: KernelCall) -> Sequence[TensorType | None]:
-        """The types of the arguments, as the kernel sees them."""
-        return [tensor_type(argument) for argument in arguments_of(call)]
-
-    def at_call(self, call: KernelCall, position: int, boxes: Sequence[Elements]) -> Iterator[Elements]:
-        """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so."""
-        arguments = arguments_of(call)
-        kind = tensor_type(arguments[position])
-        bound = bind_kernel(self.coverages.kernels[call.kernel], arguments)
-        shape = () if kind is None or kind.shape is None else kind.shape
-        for box in boxes:
-            if not box.symbols <= bound.keys() or len(box.ranges) != len(shape):
-                yield Elements((), exact=False)
-                continue
-            known = box.substitute(bound)
-            guards = tuple(c for c in known.guards if not self.is_plain(c))
-            runs = tuple(c for c in known.runs if not self.is_plain(c))
-            pairs = zip(known.ranges, shape, strict=True)
-            ranges = tuple(None if found == (ZERO, extent) else found for found, extent in pairs)
-            yield known._replace(ranges=ranges, guards=guards, runs=runs)
-
-    def is_plain(self, condition: Condition) -> bool:
-        """True for a condition that plainly holds wherever no extent is 0."""
-        if condition.as_bool is not None:
-            return condition.as_bool
-        if not isinstance(condition, Relation) or condition.operator != "<=":
-            return False
-        terms = condition.expr.terms
-        falling = all(coefficient < 0 for monomial, coefficient in terms.items() if monomial)
-        atoms = (atom for monomial in terms for atom, _ in monomial)
-        known = all(isinstance(atom, Symbol) and atom.name in self.extents for atom in atoms)
-        return falling and known and sum(terms.values()) <= 0
-
-
 def surely_meant(points_to: PointsTo, value: AbstractValue) -> RegionSet:
     """The regions of each handle in a value, each on its branch; none where it may as well be another."""
     found = NO_REGIONS
@@ -203,8 +96,10 @@ class Content:
         coverages: KernelCoverages,
     ) -> None:
         self.program, self.points_to, self.summaries = program, points_to, summaries
-        self.calls = KernelCalls(points_to, coverages)
-        self.tensors = ~points_to.storages
+        self.coverages, self.tensors = coverages, ~points_to.storages
+        extents = (ir.Origin.DIMENSION, ir.Origin.CAST)
+        symbols = points_to.cfg.function.symbols.items()
+        self.extents = frozenset(name for name, origin in symbols if origin in extents)
 
     @cached_property
     def needs(self) -> Sequence[RequiredContents]:
@@ -213,30 +108,53 @@ class Content:
 
     def reads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which needs it reads."""
-        return self._stretches(point, number, stores=False) or (MemoryRange(self.points_to.regions[number]),)
-
-    def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
-        """The parts that hold all that a point may read of a region."""
-        call = self.points_to.cfg.points[point].instruction
-        found = self.calls.loads(call, number) if isinstance(call, ir.CallKernel | ir.CallTIR) else None
-        if found is None or any(one.is_whole for one in found):
-            return (MemoryRange(self.points_to.regions[number]),)
-        return found
+        return self._parts(point, number, stores=False) or (MemoryRange(self.points_to.regions[number]),)
 
     def writes(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which writes it may write."""
-        found = self._stretches(point, number, stores=True) if self.needs[point].partial else ()
+        found = self._parts(point, number, stores=True) if self.needs[point].partial else ()
         if not found or any(one.is_whole for one in found):
             return (MemoryRange(self.points_to.regions[number]),)
         return found
 
-    def _stretches(self, point: int, number: int, *, stores: bool) -> Sequence[MemoryRange]:
-        call = self.points_to.cfg.points[point].instruction
+    def _parts(self, point: int, number: int, *, stores: bool) -> Sequence[MemoryRange]:
+        """The parts of a region that a point reads, or may write; empty where they are not known."""
+        call, region = self.points_to.cfg.points[point].instruction, self.points_to.regions[number]
         if isinstance(call, ir.CallOperator) and call.name in READS_SOME:
-            return (MemoryRange(self.points_to.regions[number], elements=Elements((), exact=False)),)
+            return (MemoryRange(region, elements=Elements((), exact=False)),)
         if not isinstance(call, ir.CallKernel | ir.CallTIR):
             return ()
-        return self.calls.stretches(call, number, stores=stores)
+        found: list[MemoryRange] = []
+        for (position, known), value in self.covered(call):
+            if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
+                continue
+            boxes = known.writes if stores else known.reads
+            if boxes is None:
+                return [MemoryRange(region)]
+            kind = self.types(call)[position]
+            found += (MemoryRange(region, kind, one) for one in self.at_call(call, position, boxes))
+        return found
+
+    def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
+        """The parts that hold all that a point may read of a region."""
+        points_to = self.points_to
+        call, region = points_to.cfg.points[point].instruction, points_to.regions[number]
+        if not isinstance(call, ir.CallKernel | ir.CallTIR) or call.kernel not in self.program.kernels:
+            return (MemoryRange(region),)
+        kernel, found = self.program.kernels[call.kernel], list[MemoryRange]()
+        kinds, family = self.types(call), points_to.family(RegionSet(1 << number))
+        for position, value in enumerate(self.values(call)):
+            must, may = pointees_of(value)
+            named = points_to.resolve(must | may) & self.tensors
+            if not named & family:
+                continue
+            boxes = may_load(kernel, position) if position < len(kernel.parameters) else None
+            if boxes is None or only_member(named) != number:
+                return (MemoryRange(region),)
+            found += (
+                MemoryRange(region, kinds[position], one) for one in self.at_call(call, position, boxes)
+            )
+        return (MemoryRange(region),) if not found or any(one.is_whole for one in found) else found
 
     # -- by instruction -----------------------------------------------------------------------------------
 
@@ -257,6 +175,18 @@ class Content:
         for operand in operands:
             found |= surely_meant(self.points_to, self.points_to.value_of(operand))
         return found & self.tensors
+
+    def call_kernel(self, call: KernelCall) -> RequiredContents:
+        tensors = self.tensors
+        must = may = partial = whole = NO_REGIONS
+        for (position, known), value in self.covered(call):
+            read = surely_meant(self.points_to, value) & tensors if known.reads else NO_REGIONS
+            must, may = (must | read, may) if known.surely else (must, may | read)
+            if known.writes is None:
+                whole |= pointees_of(value)[0] & tensors
+            elif known.writes and not any(one.is_whole for one in self.at_call(call, position, known.writes)):
+                partial |= pointees_of(value)[0] & tensors
+        return RequiredContents(must, may, partial & ~whole, whole)
 
     def call_packed(self, call: ir.CallPacked) -> RequiredContents:
         known = packed_function(call.name)
@@ -287,14 +217,66 @@ class Content:
             given |= self.points_to.regions_of(operand)
         return RequiredContents(assumed=given)
 
+    # -- calls of kernels ---------------------------------------------------------------------------------
+
+    def covered(self, call: KernelCall) -> Iterator[tuple[tuple[int, ParameterCoverage], AbstractValue]]:
+        """The parameters of a kernel with their coverage, each with what it is given."""
+        values = self.values(call)
+        for position, known in self.coverages.of(call.kernel).items():
+            if position < len(values):
+                yield (position, known), values[position]
+
+    def values(self, call: KernelCall) -> Sequence[AbstractValue]:
+        """The values of the arguments, as the kernel sees them."""
+        value_of, known = self.points_to.value_of, self.points_to.values
+        if isinstance(call, ir.CallKernel):
+            return [known[a] if type(a) is ir.Var and a in known else value_of(a) for a in call.arguments]
+        made = list(leaves_of(self.points_to.values[call.var]))
+        donors = (*call.inplace, *(None for _ in call.outputs))
+        fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]
+        return [*map(value_of, call.inputs), *fresh]
+
+    def types(self, call: KernelCall) -> Sequence[TensorType | None]:
+        """The types of the arguments, as the kernel sees them."""
+        return [tensor_type(argument) for argument in arguments_of(call)]
+
+    def at_call(self, call: KernelCall, position: int, boxes: Sequence[Elements]) -> Iterator[Elements]:
+        """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so."""
+        arguments = arguments_of(call)
+        kind = tensor_type(arguments[position])
+        bound = bind_kernel(self.program.kernels[call.kernel], arguments)
+        shape = () if kind is None or kind.shape is None else kind.shape
+        for box in boxes:
+            if not box.symbols <= bound.keys() or len(box.ranges) != len(shape):
+                yield Elements((), exact=False)
+                continue
+            known = box.substitute(bound)
+            guards = tuple(c for c in known.guards if not self.is_plain(c))
+            runs = tuple(c for c in known.runs if not self.is_plain(c))
+            pairs = zip(known.ranges, shape, strict=True)
+            ranges = tuple(None if found == (ZERO, extent) else found for found, extent in pairs)
+            yield known._replace(ranges=ranges, guards=guards, runs=runs)
+
+    def is_plain(self, condition: Condition) -> bool:
+        """True for a condition that plainly holds wherever no extent is 0."""
+        if condition.as_bool is not None:
+            return condition.as_bool
+        if not isinstance(condition, Relation) or condition.operator != "<=":
+            return False
+        terms = condition.expr.terms
+        falling = all(coefficient < 0 for monomial, coefficient in terms.items() if monomial)
+        atoms = (atom for monomial in terms for atom, _ in monomial)
+        known = all(isinstance(atom, Symbol) and atom.name in self.extents for atom in atoms)
+        return falling and known and sum(terms.values()) <= 0
+
 
 _NEEDS: dict[type, Callable[[Content, Any], RequiredContents]] = {
     ir.Assert: lambda content, i: RequiredContents(content.surely(i.reads)) if i.reads else NOTHING_REQUIRED,
     ir.CallFunction: Content.call_function,
-    ir.CallKernel: lambda content, i: content.calls.needs(i),
+    ir.CallKernel: Content.call_kernel,
     ir.CallOperator: Content.call_operator,
     ir.CallPacked: Content.call_packed,
-    ir.CallTIR: lambda content, i: content.calls.needs(i),
+    ir.CallTIR: Content.call_kernel,
     ir.NotUnderstood: lambda content, i: content.not_understood(i.reads),
 }
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from symalloc.analysis.regions import Pointees, PointsTo, align
 from symalloc.errors import UsageError
 from symalloc.program import ir
-from symalloc.program.operands import type_of
+from symalloc.program.operands import other_names, type_of
 from symalloc.program.types import Type, type_leaves
 
 WHOLE = "result"  # what a result that is no tuple answers to, beside its variables' names
@@ -94,38 +94,12 @@ def _parameters(function: ir.Function) -> Iterator[tuple[int, tuple[int, ...], s
 
 def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     """The leaves of the result, in order."""
-    result = points_to.cfg.function.body.result
+    result, makers = points_to.cfg.function.body.result, points_to.cfg.definitions
     kind = type_of(result)
-    makers = points_to.cfg.definitions
-    return tuple(
-        Leaf(
-            path=path,
-            names=tuple(dict.fromkeys((".".join(map(str, path)) or WHOLE, *_names(result, path, makers)))),
-            type=leaf,
-            cell=cell,
-        )
-        for (path, leaf), cell in zip(type_leaves(kind), align(points_to.result, kind), strict=True)
-    )
-
-
-def _names(
-    value: ir.Operand, path: tuple[int, ...], makers: Mapping[ir.Var, ir.Instruction]
-) -> Iterator[str]:
-    """The names of the variables that hold the field `path` of `value`, from the result backwards."""
-    while True:
-        if isinstance(value, ir.TupleValue) and path:
-            value, path = value.items[path[0]], path[1:]
-            continue
-        if not isinstance(value, ir.Var):
-            return
-        if not path:
-            yield value.name
-        match makers.get(value):
-            case ir.Alias(source=source) | ir.MatchCast(source=source):
-                value = source
-            case ir.MakeTuple(fields=fields) if path:
-                value, path = fields[path[0]], path[1:]
-            case ir.TakeField(source=source, index=index):
-                value, path = source, (index, *path)
-            case _:
-                return
+    found: list[Leaf] = []
+    for (path, leaf), cell in zip(type_leaves(kind), align(points_to.result, kind), strict=True):
+        known = other_names(result, makers, path)
+        variables = [one.name for one, inner in known if isinstance(one, ir.Var) and not inner]
+        names = dict.fromkeys((".".join(map(str, path)) or WHOLE, *variables))
+        found.append(Leaf(path=path, names=tuple(names), type=leaf, cell=cell))
+    return tuple(found)

@@ -92,9 +92,7 @@ class _EffectReader:
         self.tensors = ~points_to.storages
         self.filled = NO_REGIONS
         self.captures = bool(points_to.cfg.of_type(ir.CallPacked))
-        self.parameters = points_to.phis  # what may be a parameter
-        for leaf in points_to.parameters:
-            self.parameters |= leaf.must
+        self.parameters = points_to.phis | points_to.given  # what may be a parameter
 
     @cached_property
     def used(self) -> frozenset[ir.Var]:

@@ -21,7 +21,7 @@ from symalloc.analysis.paths import consistent, path_conditions
 from symalloc.analysis.regions import PointsTo
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.operands import operands_of, read_cast
+from symalloc.program.operands import operands_of, other_names, read_cast
 from symalloc.program.types import extents_of
 from symalloc.size.condition import (
     FALSE,
@@ -243,28 +243,12 @@ class _TestReader:
 
     def origin(self, var: ir.Var) -> Hashable:
         """The variable, or the field of one, or the constant, that a variable is another name of."""
-        fields: list[int] = []
-        operand: ir.Operand = var
-        while isinstance(operand, ir.Var):
-            match self.cfg.definitions.get(operand):
-                case ir.Alias(source=source) | ir.MatchCast(source=source):
-                    operand = source
-                case ir.View(kind="reshape" | "ensure_zero_offset", source=source):
-                    operand = source
-                case ir.TakeField(source=source, index=index):
-                    operand = source
-                    fields.append(index)
-                case ir.MakeTuple(fields=items) if fields and fields[-1] < len(items):
-                    operand = items[fields.pop()]
-                case _:
-                    break
-            while isinstance(operand, ir.TupleValue) and fields and fields[-1] < len(operand.items):
-                operand = operand.items[fields.pop()]
+        *_, (operand, path) = other_names(var, self.cfg.definitions, views=True)
         if isinstance(operand, ir.ConstantTensor):
             return operand
         if not isinstance(operand, ir.Var):
             return var
-        return (operand, tuple(fields)) if fields else operand
+        return (operand, path) if path else operand
 
     def last_write(self, var: ir.Var, point: int) -> int:
         """The last point on some path to `point` that may write what `var` holds; -1 where there is none."""

@@ -40,9 +40,7 @@ class LiveRegions(NamedTuple):
 
 def written_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[WrittenRegions]:
     """The regions that some path to each point has written; parameters and constants are from the start."""
-    given = points_to.constants
-    for leaf in points_to.parameters:
-        given |= leaf.must | leaf.may
+    given = points_to.constants | points_to.given
     entry = WrittenRegions(given, points_to.contents(given))
     return forward(_Written(points_to, effects), entry)
 

@@ -275,6 +275,11 @@ class PointsTo:
         return self.descendants[0]
 
     @property
+    def given(self) -> RegionSet:
+        """The memory of the parameters."""
+        return pointees_of(TuplePointees(self.parameters))[0]
+
+    @property
     def result(self) -> AbstractValue:
         """The value of the function's result."""
         return self.value_of(self.cfg.function.body.result)

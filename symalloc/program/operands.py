@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,34 @@ def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     else:
         return operands  # type: ignore[return-value] # all are variables
     return tuple([v for o in operands for v in ((o,) if type(o) is ir.Var else variables_in(o))])
+
+
+def other_names(
+    operand: ir.Operand,
+    definitions: Mapping[ir.Var, ir.Instruction],
+    path: tuple[int, ...] = (),
+    *,
+    views: bool = False,
+) -> Iterator[tuple[ir.Operand, tuple[int, ...]]]:
+    """Yield what the field `path` of an operand is another name of, itself first: (operand, path in it).
+
+    With `views` those of all bytes are other names, too.
+    """
+    while True:
+        while isinstance(operand, ir.TupleValue) and path and path[0] < len(operand.items):
+            operand, path = operand.items[path[0]], path[1:]
+        yield operand, path
+        match definitions.get(operand) if isinstance(operand, ir.Var) else None:
+            case ir.Alias(source=source) | ir.MatchCast(source=source):
+                operand = source
+            case ir.View(kind="reshape" | "ensure_zero_offset", source=source) if views:
+                operand = source
+            case ir.TakeField(source=source, index=index):
+                operand, path = source, (index, *path)
+            case ir.MakeTuple(fields=items) if path and path[0] < len(items):
+                operand, path = items[path[0]], path[1:]
+            case _:
+                return
 
 
 def function_references(operands: Iterable[ir.Operand]) -> Iterator[str]:
