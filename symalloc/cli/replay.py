@@ -58,7 +58,7 @@ def replay_command(
     """Replay allocation traces on several allocators, and compare the memory that they reserve."""
     from symalloc.pool.replaying import checked_policies, replay
     from symalloc.pool.trace import read_trace
-    from symalloc.report.replay_text import replays_as_json, replays_as_text
+    from symalloc.report.pool_use import replays_as_json, replays_as_text
 
     options = pool_options_of(given)
     names = checked_policies(policies)

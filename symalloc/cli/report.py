@@ -114,9 +114,8 @@ def _check_output(output: Path) -> None:
 
 
 def _module(planned: Planned, file: Path, function: str | None, form: str) -> bytes:
-    from symalloc.report.map.page import map_page
+    from symalloc.report.map.page import map_page, plan_data
     from symalloc.report.map.picture import plan_scene
-    from symalloc.report.map.plan_data import plan_data
 
     chosen = _chosen(planned.reports, function, file)
     if form == ".html":
@@ -140,9 +139,8 @@ def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
     """Return the page or the picture, and whether all allocations fitted."""
     from symalloc.pool.replaying import timeline_of
     from symalloc.pool.trace import read_trace
-    from symalloc.report.map.page import map_page
+    from symalloc.report.map.page import map_page, trace_data
     from symalloc.report.map.picture import trace_scene
-    from symalloc.report.map.plan_data import trace_data
 
     timeline = timeline_of(read_trace(file), options)
     capacity = options.range_capacity

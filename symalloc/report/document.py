@@ -24,7 +24,7 @@ KINDS = {
     "plan": "symalloc.report.plan_json.PlanDocument",
     "pool": "symalloc.report.pool_use.PoolDocument",
     "prove": "symalloc.prover.batch.ProofRows",
-    "replay": "symalloc.report.replay_text.ReplayDocument",
+    "replay": "symalloc.report.pool_use.ReplayDocument",
     "run": "symalloc.report.run_text.RunDocument",
 }
 """The documents that commands write and read, by the name under which `symalloc schema` shows them."""

@@ -13,8 +13,7 @@ import pytest
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.report.map.page import map_page
-from symalloc.report.map.plan_data import plan_data
+from symalloc.report.map.page import map_page, plan_data
 from symalloc.session.planning import planned_file
 from tests.browser.chromium import Opened, chromium_path, running_chromium
 from tests.scale import NIGHTLY

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.report.map.page import map_page
-from symalloc.report.map.plan_data import plan_data
+from symalloc.report.map.page import map_page, plan_data
 from symalloc.session.planning import planned_file
 from tests.browser.chromium import Opened, running_chromium
 

@@ -12,8 +12,7 @@ import pytest
 from symalloc.linter.diagnostic import LintSummary, Report
 from symalloc.planner.memory_plan import Buffer
 from symalloc.report.document import as_json
-from symalloc.report.map.page import map_page
-from symalloc.report.map.plan_data import plan_data
+from symalloc.report.map.page import map_page, plan_data
 from symalloc.report.plan_json import function_document
 from symalloc.report.quantities import human_bytes
 from tests.browser.chromium import Opened

@@ -9,8 +9,7 @@ import pytest
 
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import PoolTimeline, timeline_of
-from symalloc.report.map.page import map_page
-from symalloc.report.map.plan_data import trace_data
+from symalloc.report.map.page import map_page, trace_data
 from symalloc.report.quantities import human_bytes
 from tests.browser.conftest import Open
 from tests.pool.workloads import make_trace

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from symalloc.pool.replaying import Replayed
-from symalloc.report.replay_text import replays_as_json, replays_as_text
+from symalloc.report.pool_use import replays_as_json, replays_as_text
 
 MIB = 2**20
 

@@ -1,5 +1,5 @@
 // The value of each formula at a binding, exactly: integers are BigInt, `//` and `%` round towards minus
-// infinity as Python's do.  plan_data.py says what a node is.  null: not known there (a division by zero).
+// infinity as Python's do.  page.py says what a node is.  null: not known there (a division by zero).
 
 function floorDivided(a, b) {
   const quotient = a / b;

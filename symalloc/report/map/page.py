@@ -1,18 +1,288 @@
-"""One self-contained page: template, style and script in one file, which loads nothing."""
+"""The page of a plan or a trace: its data, and one file with template, style and script that loads nothing."""
 
 from __future__ import annotations
 
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib import import_module, resources
-from typing import Any
+from typing import Any, TypeAlias
 
+import msgspec
+
+from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
+from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.planner.memory_report.function_report import FunctionReport, TvmPlan
+from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
+from symalloc.report.plan_json import function_document
+from symalloc.report.quantities import binding_text
+from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.size.condition import Condition
+from symalloc.size.expr import Expr
+
+SAFE = 2**53 - 1  # a larger integer is no number of JavaScript's: it is written as text
+Node: TypeAlias = list[Any]
+
+
+def exact(number: int) -> int | str:
+    """Return `number` as JSON that a browser reads without loss."""
+    return number if -SAFE <= number <= SAFE else str(number)
+
+
+class FormulaTable(Algebra[int, int]):
+    """Sizes and conditions as a table of nodes, which the page evaluates for any binding, in one pass.
+
+    A node is a list: its kind, then numbers of nodes before it.  Kinds are `["s", name]`, `["+", term, …]`
+    with terms `[coefficient, node, power, node, power, …]`, `["//", a, b]`, `["%", a, b]`, `["min", …]`,
+    `["max", …]`, `["if", condition, a, b]`, `["0", a]` (zero, once `a` is evaluated), `["<=", a]`,
+    `["==", a]`, `["!=", a]` (compared with 0), `["and", …]` and `["or", …]`.  Nothing in a table is code,
+    whatever symbols are called.  Each distinct node is in `nodes` once.
+
+    `formulas` holds the text and the node of each formula, by the numbers that `add` returns; `symbols` the
+    names in the formulas added since it was last emptied.
+    """
+
+    ordered = True
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.formulas: list[tuple[str, int]] = []
+        self.symbols: set[str] = set()
+        self.memo = {}
+        self._numbers: dict[Expr | Condition, int] = {}
+        self._known: dict[str, int] = {}
+
+    def add(self, formula: Expr | Condition) -> int:
+        """Return the number of `formula`, which is added where it is new."""
+        self.symbols |= formula.symbols
+        number = self._numbers.get(formula)
+        if number is None:
+            number = self._numbers[formula] = len(self.formulas)
+            self.formulas.append((str(formula), formula.fold(self)))
+        return number
+
+    def _node(self, *node: Any) -> int:
+        number = self._known.setdefault(repr(node), len(self.nodes))
+        if number == len(self.nodes):
+            self.nodes.append(list(node))
+        return number
+
+    def symbol(self, name: str) -> int:
+        return self._node("s", name)
+
+    def total(self, terms: Sequence[Term[int]]) -> int:
+        return self._node("+", *([exact(c), *(part for f in factors for part in f)] for c, factors in terms))
+
+    def floordiv(self, numerator: int, denominator: int) -> int:
+        return self._node("//", numerator, denominator)
+
+    def mod(self, numerator: int, denominator: int) -> int:
+        return self._node("%", numerator, denominator)
+
+    def minimum(self, operands: Sequence[int]) -> int:
+        return self._node("min", *operands)
+
+    def maximum(self, operands: Sequence[int]) -> int:
+        return self._node("max", *operands)
+
+    def select(self, condition: int, then: int, otherwise: int) -> int:
+        return self._node("if", condition, then, otherwise)
+
+    def discarded(self, operand: int) -> int:
+        return self._node("0", operand)
+
+    def relation(self, operator: Operator, terms: Sequence[Term[int]]) -> int:
+        return self._node(operator, self.total(terms))
+
+    def conjunction(self, operands: Sequence[int]) -> int:
+        return self._node("and", *operands)
+
+    def disjunction(self, operands: Sequence[int]) -> int:
+        return self._node("or", *operands)
+
+
+MOST_BLOCKS = 20_000  # the largest in bytes times their time
+MOST_MOMENTS = 20_000  # of more, each stands for several with the most that they had
+
+
+def trace_data(timeline: PoolTimeline, *, title: str, capacity: int) -> dict[str, Any]:
+    """`{"kind": "trace", "title", "timed", "end", "ranges", "blocks", "moments", ...}`.
+
+    Times are nanoseconds since the first event, or numbers of events where the trace has no times.  A block
+    is `[name, begin, end, range, offset, bytes, call]`, `end` null where it is never freed; a moment
+    `[time, live, used, reserved]`.  `capacity` is the bytes of addresses of one range.
+    """
+    clock = _Clock(timeline)
+    blocks = sorted(timeline.blocks.values(), key=lambda b: -b.nbytes * (clock.end_of(b) - b.begin))
+    shown = sorted(blocks[:MOST_BLOCKS], key=lambda b: b.number)
+    statistics = timeline.statistics
+    moments = timeline.moments
+    return {
+        "kind": "trace",
+        "title": title,
+        "name": timeline.trace.name,
+        "timed": bool(timeline.trace.times),
+        "end": clock.at(timeline.end),
+        "blocks": [_block(timeline, clock, block, capacity) for block in shown],
+        "all_blocks": len(blocks),
+        "moments": [[clock.at(t), *map(exact, sizes)] for t, *sizes in _moments(moments)],
+        "all_moments": len(moments),
+        "peak": {
+            "live": exact(max((m.live for m in moments), default=0)),
+            "used": exact(statistics.peak_used),
+            "reserved": exact(statistics.peak_reserved),
+        },
+        "commits": statistics.commits,
+        "decommits": statistics.decommits,
+        "given_back": exact(statistics.decommitted),
+        "failed": timeline.failed,
+    }
+
+
+class _Clock:
+    """Times as the page has them: small enough for a browser's numbers."""
+
+    def __init__(self, timeline: PoolTimeline) -> None:
+        times = timeline.trace.times
+        self.first = times[0] if times else 0
+        self.step = 1 if times else 1000  # events are a microsecond apart
+        self.last = timeline.end
+
+    def at(self, time: int) -> int:
+        return (time - self.first) // self.step
+
+    def end_of(self, block: Lifespan) -> int:
+        return self.last if block.end is None else block.end
+
+
+def _block(timeline: PoolTimeline, clock: _Clock, block: Lifespan, capacity: int) -> list[Any]:
+    which, offset = divmod(block.address, capacity)
+    end = None if block.end is None else clock.at(block.end)
+    name = timeline.name(block.number)
+    return [name, clock.at(block.begin), end, which, exact(offset), exact(block.nbytes), block.call]
+
+
+def _moments(moments: Sequence[TimelinePoint]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield time, live, used and reserved; where there are many, the most of several events in a row."""
+    each = -(-len(moments) // MOST_MOMENTS) or 1
+    for first in range(0, len(moments), each):
+        some = moments[first : first + each]
+        yield (
+            some[0].time,
+            max(m.live for m in some),
+            max(m.used for m in some),
+            max(m.reserved for m in some),
+        )
+
+
+def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) -> dict[str, Any]:
+    """`{"kind": "plan", "title", "nodes", "formulas", "findings", "functions"}`.
+
+    A function is as in the plan's JSON, with formulas as `{"f": number}`, and has besides: `reserved`, the
+    sums of arenas that are reserved together; `returned` in its buffers; `calls`, what a call holds, by who
+    planned; `symbols`, with the bounds that are declared; and `start`, the binding that is shown first.
+    """
+    table = FormulaTable()
+    functions = [_function(report, table) for report in reports]
+    return {
+        "kind": "plan",
+        "title": title,
+        "functions": functions,
+        "findings": [_finding(d) for d in lint],
+        "nodes": table.nodes,
+        "formulas": table.formulas,
+    }
+
+
+def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
+    table.symbols.clear()
+    plain = msgspec.to_builtins(function_document(report), enc_hook=lambda size: {"f": table.add(size)})
+    for sample in plain["samples"]:
+        del sample["peak"]  # the page finds it at any binding
+    for guard, written in zip(report.plan.guards, plain["guards"], strict=True):
+        written |= {"condition": guard.condition, "check": guard.check}
+    document: dict[str, Any] = _encoded(plain, table)
+    for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
+        for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
+            buffer["returned"] = placement.buffer.returned
+    document["reserved"] = document["reserved"] or []
+    document["calls"] = _calls(report, table)
+    names = sorted(table.symbols)
+    document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]
+    start = {**dict.fromkeys(names, 1), **_shown_first(report)}
+    document["start"] = {name: str(start[name]) for name in names}
+    return document
+
+
+def _shown_first(report: FunctionReport) -> Mapping[str, int]:
+    bound = [s for s in report.samples if s.label == "bound"]
+    samples = bound or report.samples
+    return samples[-1].binding if samples else {}
+
+
+def _encoded(value: Any, table: FormulaTable) -> Any:
+    """Return plain JSON: formulas by number, integers that a browser would round as text."""
+    match value:
+        case Expr() | Condition():
+            return {"f": table.add(value)}
+        case bool():
+            return value
+        case int():
+            return exact(value)
+        case Mapping():
+            return {str(key): _encoded(item, table) for key, item in value.items()}
+        case list() | tuple():
+            return [_encoded(item, table) for item in value]
+    return value
+
+
+# -- what a call holds -------------------------------------------------------------------------------------
+
+
+def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
+    """Return what a call holds, by who planned it; null where nobody did, or a function calls itself."""
+    outcome, compared = report.outcome, report.comparison
+    timelines = {
+        "ours": outcome.planned,
+        "unplanned": outcome.unplanned,
+        "tvm_bounded": None if compared is None else _timeline_of(compared.bounded),
+        "tvm_unbounded": None if compared is None else _timeline_of(compared.unbounded),
+    }
+    found = {
+        who: None if one is None or one.problem is not None else _held(one) for who, one in timelines.items()
+    }
+    return {**_encoded(found, table), "fallback": outcome.fallback}
+
+
+def _timeline_of(plan: TvmPlan | None) -> Timeline | None:
+    return None if plan is None or plan.problem is not None else plan.memory
+
+
+def _held(timeline: Timeline) -> dict[str, Any]:
+    """`{"steps": count, "held": [[bytes, begin, end, why], …]}`; see `Reservation`."""
+    held = [[one.size, one.begin, one.end, one.why] for one in timeline.reservations]
+    return {"steps": len(timeline.steps), "held": held}
+
+
+# -- findings ----------------------------------------------------------------------------------------------
+
+
+def _finding(found: Diagnostic) -> dict[str, Any]:
+    """Return a finding; `binds` is the variable of the instruction at fault, or empty."""
+    return {
+        "rule": found.rule,
+        "severity": found.severity.value,
+        "message": " ".join(found.message.split()),
+        "function": found.function,
+        "binds": found.binds,
+        "at": binding_text(found.counterexample or {}),
+    }
+
 
 SCALE = 2  # pixels for one of the SVG
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from symalloc.report.map.plan_data import FormulaTable, exact
+from symalloc.report.map.page import FormulaTable, exact
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, eq, le, ne
 from symalloc.size.defined import Discarded

@@ -14,8 +14,7 @@ import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.report.map.page import map_page
-from symalloc.report.map.plan_data import exact, plan_data
+from symalloc.report.map.page import exact, map_page, plan_data
 from symalloc.report.plan_json import plans_as_json
 from symalloc.report.quantities import human_bytes
 from tests.report import plan_samples
