@@ -112,6 +112,7 @@ class FitEntry(Document, frozen=True, kw_only=True):
     condition: str | None
     counterexample: Binding | None
     largest: tuple[LargestValue, ...]
+    unknown: Annotated[str | None, about("Why there may be more memory, beyond all that is told here.")]
 
 
 class Fits(Document, frozen=True, kw_only=True):

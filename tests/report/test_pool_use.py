@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from symalloc.pool.instrumented_pool import Holding
+from symalloc.pool import statistics
+from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.statistics_scope import ScopeStatistics, TagCount
 from symalloc.report.pool_use import pool_report, use_as_json, use_as_text
@@ -69,11 +70,7 @@ def test_json() -> None:
     assert json.loads(use_as_json(NOW, None, ()))["counted"] is None
 
 
-@pytest.mark.usefixtures("native_core")
 def test_of_a_pool() -> None:
-    from symalloc.pool import statistics
-    from symalloc.pool.instrumented_pool import InstrumentedPool
-
     with InstrumentedPool(limit=MIB) as pool:
         with statistics(pool) as counted:
             kept = pool.alloc(1000, tag="kept")
@@ -84,11 +81,7 @@ def test_of_a_pool() -> None:
         pool.free(kept)
 
 
-@pytest.mark.usefixtures("native_core")
 def test_a_report_over_one_pool_counts_that_pool() -> None:
-    from symalloc.pool import statistics
-    from symalloc.pool.instrumented_pool import InstrumentedPool
-
     with InstrumentedPool(limit=MIB) as pool, InstrumentedPool(limit=MIB) as other:
         with statistics() as counted:
             kept, others = pool.alloc(1000, tag="kept"), other.alloc(3000, tag="others")
@@ -99,10 +92,3 @@ def test_a_report_over_one_pool_counts_that_pool() -> None:
         assert counted.peak_live >= 4000
         pool.free(kept)
         other.free(others)
-
-
-@pytest.fixture
-def native_core() -> None:
-    from tests.pool.library import need_native
-
-    need_native()

@@ -1,4 +1,4 @@
-"""The page of a plan or a trace: its data, and one file with template, style and script that loads nothing."""
+"""The page of a plan or a trace: its data, and one file with style and script that loads nothing."""
 
 from __future__ import annotations
 
