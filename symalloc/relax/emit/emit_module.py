@@ -52,7 +52,7 @@ from symalloc.relax.rewrite import (
     with_body,
     without,
 )
-from symalloc.size.condition import eq
+from symalloc.size.condition import conjunction, eq
 from symalloc.size.expr import Expr
 
 # what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
@@ -187,7 +187,7 @@ class _FunctionWriter(BindingRewriter):
         """An If whose else-branch calls the function as it was."""
         call = self.bind("unplanned", Call(self.context.unplanned, list(self.function.params)))
         fallback = self.builder.normalize(relax.SeqExpr([relax.BindingBlock([call])], call.var))
-        condition = self.context.guards.condition(guards, self.prims)
+        condition = self.prims.condition(conjunction(g.check for g in guards))
         result = self.bind("result", relax.If(condition, planned, fallback))
         return self.builder.normalize(relax.SeqExpr([relax.BindingBlock([result])], result.var))
 

@@ -44,11 +44,6 @@ class GuardWriter:
     kind: GuardKind
     taken: set[str]
     kernels: dict[str, tirx.PrimFunc] = field(default_factory=dict)
-    _limits: dict[Condition, tuple[_Limits, ...]] = field(default_factory=dict)
-
-    def condition(self, guards: Sequence[Guard], prims: PrimBuilder) -> Node:
-        """All `guards` as one scalar condition."""
-        return prims.condition(conjunction(g.check for g in guards))
 
     def call(
         self, guards: Sequence[Guard], function: str, prims: PrimBuilder, beside: Sequence[VarNode] = ()
@@ -67,16 +62,14 @@ class GuardWriter:
         if guards[0].declared:
             complaint = f"{function}: these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
-        limits = self._limits.get(check)
-        if limits is None:  # functions that are alike have equal checks
-            limits = self._limits[check] = _limits(check)
+        limits = _limits(check)
         if not limits or self.kind == "native":
             return self._raise(check, check.conjuncts, complaint, function, prims, beside)
         shown = ", ".join(limit.template for limit in limits)
         named = ", ".join(limit.fixed for limit in limits)
         values = [v for it in limits for v in (prims.variables[it.symbol], *map(prims, it.evaluated))]
-        text = _Message(f"{complaint}: got {shown}", f"{complaint}: got {named}")
-        return _assertion(prims.condition(check), text, values, beside)
+        texts = f"{complaint}: got {shown}", f"{complaint}: got {named}"
+        return _assertion(prims.condition(check), texts, values, beside)
 
     def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
@@ -110,8 +103,8 @@ class GuardWriter:
                 tests = {f"{complaint}; need {claim}": claim for claim in claims}
             return self._kernel_call(tests, names, f"{function}_guard", prims, beside)
         values = ", ".join(f"{name} = {{}}" for name in names)
-        text = _Message(f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}")
-        return _assertion(prims.condition(test), text, [prims.variables[name] for name in names], beside)
+        texts = f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}"
+        return _assertion(prims.condition(test), texts, [prims.variables[name] for name in names], beside)
 
     def _kernel_call(
         self,
@@ -161,17 +154,12 @@ def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """The texts of an assertion: a format for its values, and one without them."""
-
-    template: str
-    fixed: str
-
-
-def _assertion(condition: Node, text: _Message, values: Sequence[Node], beside: Sequence[VarNode]) -> Node:
-    arguments = [condition, StringImm(text.template), *values, StringImm(text.fixed), *beside]
-    return typed_call(_ASSERT, arguments, NOTHING, [NOTHING])
+def _assertion(
+    condition: Node, texts: tuple[str, str], values: Sequence[Node], beside: Sequence[VarNode]
+) -> Node:
+    """An assertion with two texts: a format for the values, and one without them."""
+    template, fixed = map(StringImm, texts)
+    return typed_call(_ASSERT, [condition, template, *values, fixed, *beside], NOTHING, [NOTHING])
 
 
 class _Limits(NamedTuple):

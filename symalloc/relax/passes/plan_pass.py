@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 import tvm
@@ -74,15 +74,10 @@ def device_memory(module: tvm.IRModule, target: Target | None) -> DeviceMemory:
         if "texture" in str(device.memory_scope):
             why = "a texture is no stretch of bytes; only TVM's own planner knows how much it takes"
             raise DeviceMemoryError(f"tensors in {device.memory_scope} cannot be planned: {why}")
-    kinds = frozenset(int(each.get_target_device_type()) for each in _targets(module, target))
+    targets = [device.target for device in module.global_infos.get("vdevice", ())]
+    targets += [] if target is None else [target]
+    kinds = frozenset(int(each.get_target_device_type()) for each in targets)
     return DeviceMemory(addresses=kinds <= _ADDRESSES, shared=kinds.isdisjoint(_BINDS_WHOLE))
-
-
-def _targets(module: tvm.IRModule, target: Target | None) -> Iterator[Target]:
-    if target is not None:
-        yield target
-    for device in module.global_infos.get("vdevice", ()):
-        yield device.target
 
 
 tvm_ffi.register_error(PlanRefusedError)  # or it leaves TVM's pass runner as a RuntimeError
@@ -197,11 +192,8 @@ def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) ->
 
 
 def _seen(module: tvm.IRModule) -> Program:
-    return _plannable(module, extract(module, name="module", stage="CallTIRRewrite", handles=True))
-
-
-def _plannable(module: tvm.IRModule, program: Program) -> Program:
-    """`program` with every dimension that no variable of TVM's defines counted as undefined."""
+    """`module` extracted, with every dimension that no variable of TVM's defines counted as undefined."""
+    program = extract(module, name="module", stage="CallTIRRewrite", handles=True)
     functions = {
         name: _only(seen, entry_symbols(module[name], seen)) for name, seen in program.functions.items()
     }

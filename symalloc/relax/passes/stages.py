@@ -151,15 +151,11 @@ class _Keeper:
     def should_run(self, mod: tvm.IRModule, info: Node) -> bool:
         """Leave out what executes code, and what comes behind the last pass that is wanted."""
         name = str(info.name)
-        if self._done:
+        if self._wanted.names and set(self._wanted.names).issubset(self.seen):
             return False
         if name in self._skip and self._depth == 0:
             self._reached(name, mod)  # selected, it stands for the place that it has in the pipeline
         return name not in self._skip
-
-    @property
-    def _done(self) -> bool:
-        return bool(self._wanted.names) and set(self._wanted.names).issubset(self.seen)
 
     def run_before_pass(self, mod: tvm.IRModule, info: Node) -> None:
         """Note which pass is running."""

@@ -91,12 +91,6 @@ def test_auto_plans_what_is_not_planned() -> None:
     kept = stages("auto", module())
     assert [lowered.stage for lowered in kept] == ["StaticPlanBlockMemory", "KillAfterLastUse"]
     assert [has_memory_operations(lowered.mod) for lowered in kept] == [True, True]
-    assert wanted_stages("auto", False)[0] is True
-
-
-def test_auto_leaves_what_is_planned_as_it_is() -> None:
-    planned = stages("auto", module())[0].mod
-    assert wanted_stages("auto", has_memory_operations(planned)) == (True, None)
 
 
 def test_a_module_lowered_to_allocations_is_planned() -> None:
@@ -107,10 +101,21 @@ def test_a_module_lowered_to_allocations_is_planned() -> None:
     assert has_memory_operations(stages("planned", allocated.mod)[-1].mod)
 
 
-def test_planned_alone_leaves_the_module_out() -> None:
-    assert wanted_stages("planned", False)[0] is False
-    assert wanted_stages("planned", True) == (True, None)
-    assert wanted_stages("as-is", False) == (True, None)
+@pytest.mark.parametrize(
+    ("stage", "planned", "as_it_stands", "lowered"),
+    [
+        ("auto", False, True, True),
+        ("auto", True, True, False),
+        ("planned", False, False, True),
+        ("planned", True, True, False),
+        ("as-is", False, True, False),
+    ],
+)
+def test_what_is_read_and_what_is_lowered(
+    stage: str, planned: bool, as_it_stands: bool, lowered: bool
+) -> None:
+    found, wanted = wanted_stages(stage, planned)
+    assert (found, wanted is not None) == (as_it_stands, lowered)
 
 
 def test_each_pass_is_announced() -> None:
