@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NotRequired, TypeAlias, TypedDict
+
+import msgspec
 
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -40,6 +41,16 @@ class ProofRow(TypedDict):
 ProofRows: TypeAlias = ProofRow | list[ProofRow]
 
 
+class QuestionEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A constraint to be proved; a symbol without a lower bound is at least 1, `label` is expected."""
+
+    constraint: str
+    id: str | int | None = None
+    assume: tuple[str, ...] = ()
+    lower_bounds: dict[str, int] = {}
+    label: str | None = None
+
+
 class BatchError(ValueError):
     """The questions cannot be read; the text says which and why."""
 
@@ -65,14 +76,12 @@ def read_questions(text: str) -> list[Question]:
     Only `constraint` is required.  A symbol without a lower bound is at least 1.  Raises BatchError.
     """
     try:
-        rows = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BatchError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    except RecursionError:
-        raise BatchError("not JSON: nested too deeply") from None
-    if not isinstance(rows, list):
-        raise BatchError('expected a JSON list of {"id", "constraint", "assume", "lower_bounds"}')
-    return [_question(row, index) for index, row in enumerate(rows)]
+        entries = msgspec.json.decode(text, type=list[QuestionEntry])
+    except msgspec.ValidationError as error:
+        raise BatchError(f"not a list of constraints: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BatchError(f"not JSON: {error}") from None
+    return [_question(entry, index) for index, entry in enumerate(entries)]
 
 
 def answer(question: Question, prover: Prover) -> tuple[ProofRow, Proof]:
@@ -121,28 +130,20 @@ def summary(questions: Sequence[Question], rows: Sequence[ProofRow], asked: int)
     return "; ".join(parts)
 
 
-def _question(row: object, index: int) -> Question:
-    if not isinstance(row, dict) or not isinstance(row.get("constraint"), str):
-        raise BatchError(f'entry {index} has no "constraint" text')
-    name = str(row.get("id", index))
-    assume, lower = row.get("assume", []), row.get("lower_bounds", {})
-    if not isinstance(assume, list) or not all(isinstance(a, str) for a in assume):
-        raise BatchError(f'entry `{name}`: "assume" must be a list of texts')
-    if not isinstance(lower, dict) or not all(type(v) is int for v in lower.values()):
-        raise BatchError(f'entry `{name}`: "lower_bounds" must map symbols to integers')
-    texts = (row["constraint"], *assume)
+def _question(entry: QuestionEntry, index: int) -> Question:
+    name = str(index if entry.id is None else entry.id)
+    texts = (entry.constraint, *entry.assume)
     try:
         conditions = [parse_condition(t) for t in texts]
         names = frozenset().union(*map(symbols_in, texts))
     except SizeSyntaxError as error:
         raise BatchError(f"entry `{name}`: {error}") from None
-    label = row.get("label")
     return Question(
         id=name,
         constraint=conditions[0],
-        domain=Domain(lower=lower, default_lower=1, assumptions=tuple(conditions[1:])),
+        domain=Domain(lower=entry.lower_bounds, default_lower=1, assumptions=tuple(conditions[1:])),
         names=names,
-        label=label if isinstance(label, str) else None,
+        label=entry.label,
     )
 
 

@@ -113,12 +113,18 @@ def test_batch_is_answered_row_by_row() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "not JSON"),
-        ("{}", "expected a JSON list"),
-        ('[{"id": "x"}]', 'entry 0 has no "constraint"'),
+        ("[", "not JSON"),
+        ("{}", "not a list of constraints: Expected `array`"),
+        ('[{"id": "x"}]', r"Object missing required field `constraint` - at `\$\[0\]`"),
         ('[{"id": "x", "constraint": "4*"}]', "entry `x`: syntax error"),
-        ('[{"id": "x", "constraint": "n <= 1", "assume": "n"}]', '"assume" must be a list'),
-        ('[{"id": "x", "constraint": "n <= 1", "lower_bounds": {"n": 1.5}}]', '"lower_bounds" must map'),
+        (
+            '[{"id": "x", "constraint": "n <= 1", "assume": "n"}]',
+            r"Expected `array`, got `str` - at `\$\[0\].assume`",
+        ),
+        (
+            '[{"id": "x", "constraint": "n <= 1", "lower_bounds": {"n": 1.5}}]',
+            r"Expected `int`, got `float` - at `\$\[0\].lower_bounds",
+        ),
     ],
 )
 def test_bad_batch(text: str, problem: str) -> None:
