@@ -88,14 +88,6 @@ def test_results_of_call_tir_are_held_against_the_kernel_too() -> None:
     assert found.verdict is Verdict.ALWAYS_INVALID
 
 
-def test_a_view_lies_in_its_source() -> None:
-    body = Body(param("x", "n"))
-    body.view(body.params[0], "n")
-    assert not findings(body.program(), "SYM107")
-    body.view(body.params[0], "n", offset=1)
-    assert verdicts(body.program(), "SYM107") == [Verdict.ALWAYS_INVALID]
-
-
 def test_a_misaligned_view_matters_where_it_is_folded() -> None:
     def program(*, settle: bool) -> Program:
         body = Body()
@@ -230,14 +222,6 @@ def test_offsets_of_views_of_views_add_up() -> None:
     inner = body.view(body.view(arena, 256, offset=32), 64, offset=32)
     body.settle(inner)
     assert not findings(body.program(), "SYM108")
-
-
-def test_a_reshape_keeps_the_number_of_elements() -> None:
-    body = Body(param("x", "n", 4))
-    body.reshape(body.params[0], "2*n", 2)
-    assert not findings(body.program(), "SYM302")
-    body.reshape(body.params[0], "n // 2", 8)
-    assert verdicts(body.program(), "SYM302") == [Verdict.RUNTIME_CHECK]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The text that `symalloc pack` writes reads back, by Python itself, as the same values."""
+"""Sizes as scripts of TVM write them, and as `symalloc pack` does, which Python reads as the same values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from symalloc.size.choice import maximum, select
 from symalloc.size.condition import FALSE, TRUE, Condition, le
 from symalloc.size.expr import Expr, round_up, symbol
-from symalloc.size.notation import PIECEWISE
+from symalloc.size.notation import PIECEWISE, TVMSCRIPT
+from symalloc.size.parse import parse_condition, parse_expr
 from tests.prover.brute import conditions, sizes
 
 N, M = symbol("n"), symbol("m")
@@ -59,3 +60,49 @@ def test_the_text_is_what_a_person_would_write(expr: Expr, text: str) -> None:
 
 def test_constant_conditions() -> None:
     assert (TRUE.text(PIECEWISE), FALSE.text(PIECEWISE)) == ("True", "False")
+
+
+@pytest.mark.parametrize(
+    ("size", "script"),
+    [
+        ("4*m", "m * 4"),
+        ("16", "16"),
+        ("0", "0"),
+        ("m*n*4 + 64", "m * n * 4 + 64"),
+        ("m - 1", "m - 1"),
+        ("1 - m", "1 - m"),
+        ("-m", "0 - m"),
+        ("m**2", "m * m"),
+        ("(m + 15) // 16 * 64", "((m + 15) // 16) * 64"),
+        ("n % 8", "(n % 8)"),
+        ("min(m, n, 8)", "T.min(m, T.min(n, 8))"),
+        ("max(4*m, 16)", "T.max(16, m * 4)"),
+        ("m if m <= 4 else 4", "T.if_then_else(m <= 4, m, 4)"),
+    ],
+)
+def test_sizes_in_scripts(size: str, script: str) -> None:
+    assert parse_expr(size).text(TVMSCRIPT) == script
+
+
+@pytest.mark.parametrize(
+    ("condition", "script"),
+    [
+        ("m <= 4", "m <= 4"),
+        ("m >= 3", "m >= 3"),
+        ("m < n", "m <= n - 1"),
+        ("m == n", "m == n"),
+        ("n % 16 == 0", "(n % 16) == 0"),
+        ("m != 4", "m != 4"),
+        ("m <= 4 and n <= 2", "T.And(m <= 4, n <= 2)"),
+        ("m <= 4 or n <= 2 or k <= 1", "T.Or(m <= 4, T.Or(n <= 2, k <= 1))"),
+        ("m + n <= 2*k + 8", "m + n <= k * 2 + 8"),
+    ],
+)
+def test_conditions_in_scripts(condition: str, script: str) -> None:
+    assert parse_condition(condition).text(TVMSCRIPT) == script
+
+
+@pytest.mark.parametrize("text", ["4*m <= 16", "m - n >= 3", "a*b + 2 == c", "1 <= m", "3 - m <= 0"])
+def test_what_scripts_write_means_the_same(text: str) -> None:
+    condition = parse_condition(text)
+    assert parse_condition(condition.text(TVMSCRIPT)) == condition
