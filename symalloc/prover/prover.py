@@ -67,7 +67,6 @@ class Prover:
         self.budget = budget
         self.solver = Solver(budget)
         self._decided: Counter[str] = Counter()
-        self._caches: dict[int, tuple[Domain, DomainCache]] = {}  # holds the domain, and so its id, alive
         self._by_content: dict[tuple[object, ...], DomainCache] = {}
         self._shared: dict[tuple[object, ...], Proof] = {}
 
@@ -82,8 +81,7 @@ class Prover:
         With `explain` also the smallest counterexample and a precondition where one is found; without,
         whatever points the decision came by.
         """
-        entry = self._caches.get(id(domain))
-        cache = entry[1] if entry is not None else self._cache(domain)
+        cache = self._cache(domain)
         known = cache.proofs.get((constraint, explain))
         return known if known is not None else self._prove(constraint, cache, explain)
 
@@ -131,9 +129,6 @@ class Prover:
             if len(self._by_content) >= MAX_DOMAINS:
                 self._by_content.clear()
             cache = self._by_content[key] = DomainCache(domain)
-        if len(self._caches) >= MAX_DOMAINS:
-            self._caches.clear()
-        self._caches[id(domain)] = (domain, cache)
         return cache
 
     def _prove(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
