@@ -18,16 +18,15 @@ from symalloc.size.condition import TRUE, Condition
 
 
 class DomainCache:
-    """A domain with its assumptions grouped, its normal forms, and the proofs already given over it."""
+    """A domain with its assumptions grouped, and its normal forms."""
 
-    __slots__ = ("by_symbols", "domain", "empty", "groups", "proofs")
+    __slots__ = ("by_symbols", "domain", "empty", "groups")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self.empty = any(domain.lower_of(n) > domain.upper_of(n) for n in {**domain.lower, **domain.upper})
         self.groups = components(domain.assumptions) if domain.assumptions else []
         self.by_symbols: dict[frozenset[str], tuple[NormalizedDomain, str]] = {}
-        self.proofs: dict[tuple[Condition, bool], Proof] = {}
 
     def normalized(self, symbols: frozenset[str]) -> tuple[NormalizedDomain, str]:
         """The part of the domain that matters for `symbols`, and the text of its assumptions."""
@@ -68,7 +67,7 @@ class Prover:
         self.solver = Solver(budget)
         self._decided: Counter[str] = Counter()
         self._by_content: dict[tuple[object, ...], DomainCache] = {}
-        self._shared: dict[tuple[object, ...], Proof] = {}
+        self._proofs: dict[tuple[object, ...], Proof] = {}
 
     @property
     def decided(self) -> Mapping[str, int]:
@@ -81,9 +80,17 @@ class Prover:
         With `explain` also the smallest counterexample and a precondition where one is found; without,
         whatever points the decision came by.
         """
-        cache = self._cache(domain)
-        known = cache.proofs.get((constraint, explain))
-        return known if known is not None else self._prove(constraint, cache, explain)
+        start, cache = perf_counter(), self._cache(domain)
+        key = self._key(constraint, cache, explain)
+        proof = self._proofs.get(key)
+        if proof is None:
+            proof = self._decide(constraint, cache, explain)
+            proof = replace(proof, seconds=perf_counter() - start, domain=cache.domain)
+            self._decided[proof.decided_by] += 1
+            if len(self._proofs) >= MAX_PROOFS:
+                self._proofs.clear()
+            self._proofs[key] = proof
+        return proof if proof.domain is cache.domain else replace(proof, domain=cache.domain)
 
     def implies(
         self, premises: Iterable[Condition], conclusion: Condition, domain: Domain = _EVERYTHING
@@ -131,23 +138,7 @@ class Prover:
             cache = self._by_content[key] = DomainCache(domain)
         return cache
 
-    def _prove(self, constraint: Condition, cache: DomainCache, explain: bool) -> Proof:
-        start = perf_counter()
-        key = self._shared_key(constraint, cache, explain)
-        proof = self._shared.get(key)
-        if proof is None:
-            proof = self._decide(constraint, cache, explain)
-            proof = replace(proof, seconds=perf_counter() - start, domain=cache.domain)
-            self._decided[proof.decided_by] += 1
-            if len(self._shared) >= MAX_PROOFS:
-                self._shared.clear()
-            self._shared[key] = proof
-        elif proof.domain is not cache.domain:
-            proof = replace(proof, domain=cache.domain)
-        cache.proofs[constraint, explain] = proof
-        return proof
-
-    def _shared_key(self, constraint: Condition, cache: DomainCache, explain: bool) -> tuple[object, ...]:
+    def _key(self, constraint: Condition, cache: DomainCache, explain: bool) -> tuple[object, ...]:
         """The question by that part of the domain which has to do with it."""
         normalized, text = cache.normalized(constraint.symbols)
         domain = cache.domain
