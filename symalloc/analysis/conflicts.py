@@ -287,8 +287,7 @@ def stale_uses(
 ) -> Iterator[StaleUse]:
     """The uses behind in-place calls of what these have overwritten; the first certain one goes first."""
     if points_to.consumed:
-        parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
-        versions = find_points_to(points_to.cfg, summaries, parameters, versions=True)
+        versions = find_points_to(program, points_to.cfg, summaries, versions=True)
         conflicts = ReuseConflicts(versions, find_effects(program, versions, summaries), paths)
         yield from sorted(
             _StaleUses(conflicts, program.kernels).find(), key=lambda use: (not use.certain, use.reader)

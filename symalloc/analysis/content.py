@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.effects import Effect
 from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
@@ -24,7 +23,7 @@ from symalloc.analysis.regions import (
     leaves_of,
     pointees_of,
 )
-from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, contains, members, only_member
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import tensor_type
@@ -282,23 +281,6 @@ _NEEDS: dict[type, Callable[[Content, Any], RequiredContents]] = {
 
 
 # -- for the summary of a function -------------------------------------------------------------------------
-
-
-def needed_parameters(
-    points_to: PointsTo, effects: Sequence[Effect], needs: Sequence[RequiredContents]
-) -> LeafSet:
-    """The leaves of the parameters that some point reads before any point has written to them."""
-    early = written = NO_REGIONS
-    for effect, need in zip(effects, needs, strict=True):
-        early |= points_to.resolve(need.must) & ~written
-        made = effect.written | need.assumed
-        if made & ~written:
-            written |= points_to.family(made)
-    found = NO_LEAVES
-    for number, leaf in enumerate(points_to.parameters):
-        if early & points_to.family(leaf.must):
-            found |= LeafSet(1 << number)
-    return found
 
 
 def unwritten_leaf(points_to: PointsTo, leaf: Pointees, written: RegionSet) -> bool:

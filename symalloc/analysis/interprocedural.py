@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import Content, KernelCoverages, needed_parameters, unwritten_leaf
+from symalloc.analysis.content import Content, KernelCoverages, unwritten_leaf
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
@@ -40,20 +40,18 @@ from symalloc.program.control_flow import (
 )
 from symalloc.program.ir import AllocFresh, Function, Program, Var
 from symalloc.program.record import from_fields
-from symalloc.program.types import Type
 from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Surroundings:
-    """The program that functions stand in, with what is known of all of them: `parameters` are their types.
+    """The program that functions stand in, with what is known of all of them.
 
     `summaries` may still change as long as functions are analysed that others call.
     """
 
     program: Program
     summaries: Mapping[str, FunctionSummary]
-    parameters: Mapping[str, tuple[Type, ...]]
     coverages: KernelCoverages
 
 
@@ -88,7 +86,7 @@ class FunctionAnalysis:
     def points_to(self) -> PointsTo:
         """The regions that each variable points to."""
         known = self.surroundings
-        return find_points_to(self.cfg, known.summaries, known.parameters, unsure=self.unsure)
+        return find_points_to(known.program, self.cfg, known.summaries, unsure=self.unsure)
 
     @cached_property
     def effects(self) -> Sequence[Effect]:
@@ -145,15 +143,12 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     """
     graphs = {name: control_flow_graph(function) for name, function in program.functions.items()}
     callees = call_graph(graphs)
-    parameters = {name: tuple(p.type for p in f.params) for name, f in program.functions.items()}
     order = callees_first(callees)
     called = frozenset().union(*callees.values())
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
-    surroundings = _Surroundings(
-        program=program, summaries=summaries, parameters=parameters, coverages=KernelCoverages(program)
-    )
+    surroundings = _Surroundings(program=program, summaries=summaries, coverages=KernelCoverages(program))
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:
@@ -199,11 +194,14 @@ def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
     points_to, effects, content = analysis.points_to, analysis.effects, analysis.content
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
-    reads = writes = may_writes = captures = ignores = consumed = written = NO_REGIONS
+    reads = writes = may_writes = captures = ignores = consumed = written = early = NO_REGIONS
     for effect in effects[:-1]:  # the last point returns
         reads |= effect.reads | effect.may_reads
     for effect, need in zip(effects, content.needs, strict=True):
-        written |= effect.written | need.assumed
+        early |= points_to.resolve(need.must) & ~written
+        made = effect.written | need.assumed
+        if made & ~written:
+            written |= points_to.family(made)
         writes |= effect.writes
         may_writes |= effect.may_writes
         captures |= effect.captures
@@ -212,7 +210,6 @@ def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
         consumed |= one.leaf.must | one.leaf.may
     must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
     results = align(points_to.result, points_to.cfg.function.result_type)
-    written = points_to.family(written)
     return FunctionSummary(
         results=tuple(_result(points_to, leaf_of, leaf, written) for leaf in results),
         reads=_leaves(points_to, leaf_of, Pointees(reads))[0],
@@ -221,7 +218,7 @@ def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
         captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
         consumes=_leaves(points_to, leaf_of, Pointees(consumed))[0],
         ignores_offset=_parameters_in(points_to, ignores),
-        needs=needed_parameters(points_to, effects, content.needs),
+        needs=_parameters_in(points_to, points_to.family(early)),
     )
 
 

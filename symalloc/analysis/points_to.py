@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from symalloc.analysis.argument_binding import bind_parameters
+from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import (
     CONSTANTS,
@@ -53,20 +53,20 @@ _CONSTANT = ir.Var("constant", OpaqueType())
 
 
 def find_points_to(
+    program: ir.Program,
     cfg: ControlFlowGraph,
     summaries: Mapping[str, FunctionSummary],
-    parameters: Mapping[str, tuple[Type, ...]],
     *,
     versions: bool = False,
     unsure: frozenset[ir.Var] = frozenset(),
 ) -> PointsTo:
-    """Analyse one function, given the summaries of its callees and the types of their parameters.
+    """Analyse one function, given the program that it stands in and the summaries of its callees.
 
     `versions`: what an in-place call makes of its operand counts as other memory than the operand, so that
     handles of before the call and of after it are told apart.  What calls that bind a variable of `unsure`
     return of their arguments, they return on some paths only.
     """
-    return _PointsToBuilder(PointsTo(cfg=cfg), summaries, parameters, versions, unsure).build()
+    return _PointsToBuilder(program, PointsTo(cfg=cfg), summaries, versions, unsure).build()
 
 
 class _PointsToBuilder:
@@ -78,14 +78,14 @@ class _PointsToBuilder:
 
     def __init__(
         self,
+        program: ir.Program,
         known: PointsTo,
         summaries: Mapping[str, FunctionSummary],
-        parameters: Mapping[str, tuple[Type, ...]],
         versions: bool,
         unsure: frozenset[ir.Var],
     ) -> None:
         self.known, self.value = known, known.value_of
-        self.summaries, self.parameters, self.versions = summaries, parameters, versions
+        self.program, self.summaries, self.versions = program, summaries, versions
         self.unsure = unsure
         self.storage_vars = _storage_variables(known.cfg)
         self.defs = NO_REGIONS
@@ -350,11 +350,10 @@ class _PointsToBuilder:
         return self.may_return(construct, construct.what, construct.reads)
 
     def call_function(self, call: ir.CallFunction) -> AbstractValue:
-        summary, kinds = self.summaries.get(call.name), self.parameters.get(call.name)
-        if summary is None or kinds is None:
+        summary, callee = self.summaries.get(call.name), self.program.functions.get(call.name)
+        if summary is None or callee is None:
             return self.may_return(call, call.name, call.arguments)
-        pairs = zip(call.arguments, kinds, strict=False)
-        named = [(argument, leaf) for argument, kind in pairs for leaf in align(self.value(argument), kind)]
+        named = [*self.known.argument_leaves(call.arguments, callee)]
         leaves = [leaf for _, leaf in named]
         for number in members(summary.consumes):
             if number < len(named):
@@ -364,7 +363,7 @@ class _PointsToBuilder:
         made = self.fresh(call.var.type, call.var, call)
         results = summary.updated_results if self.versions else summary.results
         entries = iter(results)
-        return _mapped(made, lambda leaf: self.returned_at(leaf, next(entries, None), leaves, call, kinds))
+        return _mapped(made, lambda leaf: self.returned_at(leaf, next(entries, None), leaves, call, callee))
 
     def returned_at(
         self,
@@ -372,13 +371,13 @@ class _PointsToBuilder:
         entry: ResultSummary | None,
         leaves: list[Pointees],
         call: ir.CallFunction,
-        kinds: Sequence[Type],
+        callee: ir.Function,
     ) -> Pointees:
         """One leaf of a callee's result, with the byte offset that its handle carries."""
         found = self.returned(made, entry, leaves, call)
         if entry is None or found is NO_POINTEES or entry.offset == ZERO == found.offset:
             return found
-        return found._replace(offset=self.offset_of(entry, leaves, bind_parameters(kinds, call.arguments)))
+        return found._replace(offset=self.offset_of(entry, leaves, bind_function(callee, call.arguments)))
 
     def offset_of(
         self, entry: ResultSummary, leaves: Sequence[Pointees], bound: Mapping[str, Expr]

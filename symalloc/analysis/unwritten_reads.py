@@ -111,7 +111,9 @@ class UnwrittenReads:
         """The regions that hold content before the function writes any: those of memory from outside."""
         found = NO_REGIONS
         for region in self.points_to.regions:
-            if _is_given(self.points_to.regions[region.root]):
+            root = self.points_to.regions[region.root]
+            made = root.instruction
+            if root.external and not (isinstance(made, ir.CallFunction) and made.kept):
                 found |= RegionSet(1 << region.number)
         return found
 
@@ -283,9 +285,3 @@ class _Filled(DataflowProblem[RegionSet]):
                 if not any((source.must | source.may) & ~filled for source, filled in sides):
                     both |= RegionSet(1 << number)
         return both
-
-
-def _is_given(root: Region) -> bool:
-    """True if memory may hold content when the function first sees it."""
-    made = root.instruction
-    return root.external and not (isinstance(made, ir.CallFunction) and made.kept)
