@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
@@ -26,8 +26,9 @@ from symalloc.size.condition import eq
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
 
 AccessKind: TypeAlias = Literal["load", "store"]
-_BOTH: tuple[AccessKind, ...] = ("load", "store")
-_CONTRACTS: Mapping[int, tuple[AccessKind, ...]] = {1: ("load",), 2: ("store",)}
+Kinds: TypeAlias = tuple[AccessKind, ...]
+_BOTH: Kinds = ("load", "store")
+_CONTRACTS: Mapping[int, Kinds] = {1: ("load",), 2: ("store",)}
 """The kinds of accesses by the mask of `tvm_access_ptr`."""
 _SIDE_BY_SIDE = frozenset({tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.THREAD_BINDING})
 _THREADS = frozenset({"thread_extent", "virtual_thread"})
@@ -236,37 +237,13 @@ class _KernelWalk:
         for part in parts or ():
             self.read(getattr(node, part), scope)
 
-    def mention(self, node: Node, scope: KernelScope) -> None:
-        """A variable: one that is a buffer is handed to somebody here."""
-        self._handed(self.places.of(node), scope, _BOTH)
-
-    def _handed(
-        self, place: Place | None, scope: KernelScope, kinds: tuple[AccessKind, ...], *, exact: bool = False
-    ) -> None:
+    def _handed(self, place: Place | None, scope: KernelScope, kinds: Kinds, exact: bool = False) -> None:
         """Note that a callee may do `kinds` to any element, or does so to some if it is `exact`."""
-        if place is None or self.places.is_own(place.parameter):
-            return
-        self.found += (
-            KernelAccess(
-                parameter=place.parameter,
-                kind=kind,
-                indices=(None,) * place.rank,
-                domain=scope.domain,
-                exact=exact and scope.exact,
-                loops=scope.loops,
-                handed=True,
-            )
-            for kind in kinds
-        )
+        if place is not None and not self.places.is_own(place.parameter):
+            nowhere, within = (None,) * place.rank, scope._replace(exact=exact and scope.exact)
+            self.found += (_accessed(kind, place, nowhere, within, handed=True) for kind in kinds)
 
-    def anything(
-        self,
-        node: Node,
-        scope: KernelScope,
-        kinds: tuple[AccessKind, ...] = _BOTH,
-        *,
-        exact: bool = False,
-    ) -> None:
+    def anything(self, node: Node, scope: KernelScope, kinds: Kinds = _BOTH, exact: bool = False) -> None:
         """Take a construct that may do `kinds` to what it mentions, as far as is known."""
         seen: dict[int, Place] = {}
 
@@ -277,7 +254,7 @@ class _KernelWalk:
 
         visit(node, (ir.Var, note))
         for place in seen.values():
-            self._handed(place, scope, kinds, exact=exact)
+            self._handed(place, scope, kinds, exact)
 
     def call(self, node: Node, scope: KernelScope) -> None:
         name = getattr(node.op, "name", None)
@@ -304,13 +281,13 @@ class _KernelWalk:
         """A call of a packed function, whose effects are known, or it may do anything to its arguments."""
         known = packed_function(arguments[0].value) if type(arguments[0]) is ir.StringImm else None
         for number, argument in enumerate(arguments[1:]):
-            kinds = _BOTH
+            kinds: Kinds = _BOTH
             if known is not None and (known.writes or known.reads_only):
                 kinds = ("store",) if number in known.fills else () if number in known.writes else ("load",)
             if kinds is _BOTH or type(argument) is not ir.Call:
                 self.read(argument, scope)
             else:
-                self.anything(argument, scope, kinds or _BOTH, exact=kinds == ("load",))
+                self.anything(argument, scope, kinds or _BOTH, kinds == ("load",))
 
     # -- what is loaded on a condition ---------------------------------------------------------------------
 
@@ -358,7 +335,7 @@ class _KernelWalk:
             if type(index) is prim.Ramp:
                 scope, value = self._lanes(index, scope)
             indices.append(value)
-        self.found.append(_accessed(kind, place, indices, scope, copies))
+        self.found.append(_accessed(kind, place, indices, scope, copies=copies))
 
     def _copied(self, value: Node, scope: KernelScope) -> Iterator[KernelAccess]:
         """The loads that a stored value is, unchanged, each with the conditions of the choices before it."""
@@ -384,11 +361,7 @@ class _KernelWalk:
 
 
 def _accessed(
-    kind: AccessKind,
-    place: Place,
-    indices: Sequence[Expr | None],
-    scope: KernelScope,
-    copies: tuple[KernelAccess, ...] = (),
+    kind: AccessKind, place: Place, indices: Sequence[Expr | None], scope: KernelScope, **more: Any
 ) -> KernelAccess:
     return KernelAccess(
         parameter=place.parameter,
@@ -397,7 +370,7 @@ def _accessed(
         domain=scope.domain,
         exact=scope.exact,
         loops=scope.loops,
-        copies=copies,
+        **more,
     )
 
 
@@ -410,7 +383,8 @@ _PARTS: Mapping[type, tuple[str, ...]] = {
 }
 """The expressions within an expression that does nothing to buffers itself."""
 _EXPRESSIONS: Mapping[type, Callable[[_KernelWalk, Node, KernelScope], None]] = {
-    ir.Var: _KernelWalk.mention,
+    # a buffer is handed to somebody here
+    ir.Var: lambda walk, node, scope: walk._handed(walk.places.of(node), scope, _BOTH),
     ir.TensorLoad: _KernelWalk.load,
     ir.Call: _KernelWalk.call,
     prim.Select: _KernelWalk.chosen,
