@@ -251,15 +251,13 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
         """`expr` with `span` on each operator call in it that has none."""
         if isinstance(expr, Tuple):
             return relax.Tuple([self._placed(field, span) for field in expr.fields])
-        if not _is_operator_call(expr) or expr.span is not None:
+        # sizes are calls as well
+        if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.span is not None:
+            return expr
+        if not expr.op.name.startswith("relax."):
             return expr
         known = self._renewed.get(expr.__chandle__())
         if known is None:
             renewed = at_place(expr, span, [self._placed(each, span) for each in expr.args])
             known = self._renewed[expr.__chandle__()] = (expr, renewed)
         return known[1]
-
-
-def _is_operator_call(expr: Node) -> bool:
-    """Return whether `expr` is a call of a Relax operator; sizes are calls as well."""
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name.startswith("relax.")

@@ -55,13 +55,19 @@ def load_onnx(path: Path, data: bytes) -> Node:
 
 def import_onnx(model: onnx.ModelProto) -> Node:
     """The IRModule of an ONNX model in memory.  Raises UnreadableError."""
+    from onnx import inliner
+
     if not model.graph.node and not model.graph.output:
         raise UnreadableError("it is no ONNX model: its graph is empty")
     opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 1)
     _require_version(model.ir_version, opset)
     with quietly(), refusal("the graph"):
-        graph = _inlined(model).graph
-        _require_one_maker(graph)
+        # the bodies of its own functions in the place of their calls
+        graph = (inliner.inline_local_functions(model) if model.functions else model).graph
+        made = Counter(name for node in graph.node for name in node.output if name)
+        twice = next((name for name, count in made.items() if count > 1), None)
+        if twice is not None:  # TVM would take the last
+            raise ImportRefusedError(f"it is no valid ONNX model: more than one node makes `{twice}`")
         importer = _importer(graph)
         return importer.bb.placed(importer.from_onnx(graph, opset))
 
@@ -75,21 +81,6 @@ def _require_version(ir_version: int, opset: int) -> None:
         raise ImportRefusedError(f"its operators are of opset {opset}, and {known}")
     if ir_version < _LEAST_IR:
         raise ImportRefusedError(f"its IR version {ir_version} is too old: TVM reads 3 and later")
-
-
-def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` with the bodies of its own functions in the place of their calls."""
-    from onnx import inliner
-
-    return inliner.inline_local_functions(model) if model.functions else model
-
-
-def _require_one_maker(graph: onnx.GraphProto) -> None:
-    """Raise ImportRefusedError where two nodes make a value of one name: TVM would take the last."""
-    made = Counter(name for node in graph.node for name in node.output if name)
-    twice = [name for name, count in made.items() if count > 1]
-    if twice:
-        raise ImportRefusedError(f"it is no valid ONNX model: more than one node makes `{twice[0]}`")
 
 
 def _importer(graph: onnx.GraphProto) -> Any:
@@ -106,8 +97,13 @@ def _importer(graph: onnx.GraphProto) -> Any:
 
         def _construct_nodes(self, graph: Any) -> None:
             for node in graph.node:
-                with refusal(_described(node.op_type, node)), self.bb.at(place_span(_place(node))):
-                    _require_inputs(node, self._nodes)
+                with (
+                    refusal(_described(node.op_type, node)),
+                    self.bb.at(place_span(node.name or f"{node.op_type} {_makes(node)}".rstrip())),
+                ):
+                    missing = next((name for name in node.input if name and name not in self._nodes), None)
+                    if missing is not None:
+                        raise ValueError(f"nothing defines its input `{missing}` before it")
                     super()._construct_nodes(SimpleNamespace(node=[node]))
 
         def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Node:
@@ -122,19 +118,8 @@ def _importer(graph: onnx.GraphProto) -> Any:
     return OnnxImporter(_shapes([each for each in graph.input if each.name not in constants]), "float32")
 
 
-def _require_inputs(node: onnx.NodeProto, known: Mapping[str, Node]) -> None:
-    missing = next((name for name in node.input if name and name not in known), None)
-    if missing is not None:
-        raise ValueError(f"nothing defines its input `{missing}` before it")
-
-
 def _described(operator: str, node: onnx.NodeProto) -> str:
     return _operator(operator, node.name or _makes(node))
-
-
-def _place(node: onnx.NodeProto) -> str:
-    """The name of a node; without one its operator and what it makes."""
-    return node.name or f"{node.op_type} {_makes(node)}".rstrip()
 
 
 def _makes(node: onnx.NodeProto) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import tvm
 
@@ -38,21 +38,6 @@ class ModuleEntry:
     checked: bool = True
 
 
-class ModelFile(Protocol):
-    """An opened file.  `source` is its text where that is a script, `entries` its modules."""
-
-    @property
-    def source(self) -> Source | None:
-        """The user's own text; None for what is no script."""
-
-    @property
-    def entries(self) -> Sequence[ModuleEntry]:
-        """The modules of the file, at least one.  Raises UnreadableError."""
-
-    def read(self, index: int) -> ModuleRead:
-        """The module with that index.  Raises UnreadableError."""
-
-
 def open_model(path: Path, *, trust: bool = False, data: bytes | None = None) -> ModelFile:
     """Open what `path` names: a file, or `file.py:function`.
 
@@ -62,14 +47,14 @@ def open_model(path: Path, *, trust: bool = False, data: bytes | None = None) ->
     """
     function = model_function(path) if data is None else None
     if function is not None:
-        return _SingleModel(function.name, lambda: load_function(function, trust=trust))
+        return SingleModel(function.name, lambda: load_function(function, trust=trust))
     content = read_bytes(path) if data is None else data
     kind = kind_of(path, content)
     if kind == "script":
         return ScriptModel(str(path), content, trust=trust)
     suffix = max((s for s in SUFFIXES if path.name.endswith(s)), key=len, default="")
     load = _LOADERS[kind]
-    return _SingleModel(path.name.removesuffix(suffix).strip("<>"), lambda: load(path, content, trust))
+    return SingleModel(path.name.removesuffix(suffix).strip("<>"), lambda: load(path, content, trust))
 
 
 class ScriptModel:
@@ -109,7 +94,7 @@ class ScriptModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _SingleModel:
+class SingleModel:
     """A file that is one module."""
 
     name: str
@@ -118,10 +103,16 @@ class _SingleModel:
 
     @property
     def entries(self) -> Sequence[ModuleEntry]:
+        """The one module."""
         return [ModuleEntry(name=self.name)]
 
     def read(self, index: int) -> ModuleRead:
+        """The module.  Raises UnreadableError."""
         return ModuleRead(mod=self.load())
+
+
+ModelFile: TypeAlias = ScriptModel | SingleModel
+"""An opened file: its modules, and its text where it is a script."""
 
 
 # -- kinds of files ------------------------------------------------------------------------------------------

@@ -389,11 +389,19 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
 
 def _names(script: Script) -> dict[str, object]:
     """The values of the file's module-level names, as far as scripts may use them."""
+    entry_points = ("tvm.script.ir_module", "tvm.script.ir.ir_module")
+    imports = {path: faces()[face] for path, face in FACES.items()}
+    known = {
+        "tvm": tvm,
+        "tvm.script": tvm.script,
+        **dict.fromkeys(entry_points, tvm.script.ir_module),
+        **imports,
+    }
     names: dict[str, object] = dict(faces())
     for name, binding in script.bindings.items():
         match binding:
-            case Imported(path=path) if (value := _imported(path)) is not None:
-                names[name] = value
+            case Imported(path=path) if path in known:
+                names[name] = known[path]
             case Constant(value=value):
                 names[name] = value
             case ModuleSymbol(name=symbol):
@@ -403,18 +411,6 @@ def _names(script: Script) -> dict[str, object]:
             case _:
                 names.pop(name, None)
     return names
-
-
-def _imported(path: str) -> object | None:
-    """The object behind an import of the dialect; None for any other import."""
-    if path in FACES:
-        return faces()[FACES[path]]
-    return {
-        "tvm": tvm,
-        "tvm.script": tvm.script,
-        "tvm.script.ir_module": tvm.script.ir_module,
-        "tvm.script.ir.ir_module": tvm.script.ir_module,
-    }.get(path)
 
 
 def _parse_problem(script: Script, module: ScriptModule, error: Exception) -> ReadProblem:
@@ -470,11 +466,10 @@ def _needs_running(script: Script) -> bool:
 
 
 def _is_known(binding: object) -> bool:
-    if isinstance(binding, Imported):
-        return (
-            binding.path.split(".")[0] == "tvm" and binding.path.count(".") <= 2 and "script" in binding.path
-        )
-    return isinstance(binding, Constant | ModuleSymbol | Metadata)
+    if not isinstance(binding, Imported):
+        return isinstance(binding, Constant | ModuleSymbol | Metadata)
+    parts = binding.path.split(".")
+    return parts[0] == "tvm" and len(parts) <= 3 and "script" in binding.path
 
 
 class _Undecorated(ast.NodeTransformer):

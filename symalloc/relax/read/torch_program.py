@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import itertools
 import json
 import math
 import os
@@ -100,20 +99,17 @@ def import_torch(program: ExportedProgram) -> Node:
 
 
 def _imported(program: ExportedProgram, names: Mapping[str, str]) -> Node:
+    import torch
+
     with quietly():
         with refusal("torch cannot decompose it"):
-            decomposed = program if _is_sparse(program) else program.run_decompositions()
+            tensors = (*program.state_dict.values(), *program.constants.values())
+            sparse = any(isinstance(t, torch.Tensor) and t.layout != torch.strided for t in tensors)
+            decomposed = program if sparse else program.run_decompositions()
         with refusal("the program"):
             importer = _importer(names)
             module = importer.from_exported_program(decomposed, False, False, False, None)
             return importer.block_builder.placed(module)
-
-
-def _is_sparse(program: ExportedProgram) -> bool:
-    import torch
-
-    tensors = itertools.chain(program.state_dict.values(), program.constants.values())
-    return any(isinstance(each, torch.Tensor) and each.layout != torch.strided for each in tensors)
 
 
 def _importer(names: Mapping[str, str]) -> Any:
