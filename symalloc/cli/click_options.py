@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from symalloc.cli.output import Command
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import FLAG, Kind, Option, choice, options_of
@@ -20,8 +21,6 @@ from symalloc.program.reading import ModuleOptions
 if TYPE_CHECKING:
     from symalloc.pool.pool_options import PoolOptions
     from symalloc.relax.files.requests import PlanRequest
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
 PLANNER_OPTIONS = ("flavour", "guards", "bounds", "effort", "alias")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.click_options import PathName, Word, file_option, from_table
-from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width, wrote
+from symalloc.cli.output import colour_wanted, keep_apart, printing_option, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import choice
@@ -91,12 +91,10 @@ class _Output:
         return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
 
 
-def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        from symalloc.report.document import schema_text
+def _schema() -> str:
+    from symalloc.report.document import schema_text
 
-        click.echo(schema_text("lint"), nl=False)
-        ctx.exit()
+    return schema_text("lint")
 
 
 @click.command(epilog=EPILOG)
@@ -129,14 +127,7 @@ def _print_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     is_flag=True,
     help="Count findings by rule, and constraints by the layer of the prover that decided them.",
 )
-@click.option(
-    "--print-schema",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_schema,
-    help="Print the JSON Schema of --format json and exit.",
-)
+@printing_option("--print-schema", _schema, help="Print the JSON Schema of --format json and exit.")
 @click.option(
     "--cache",
     "cache_folder",

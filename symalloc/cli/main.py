@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -10,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module, metadata
 from time import monotonic
 from types import FrameType
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
+from symalloc.cli.output import printing_option
 from symalloc.errors import SymallocError, nearest
 from symalloc.native.library import cmake_dir
 
@@ -117,23 +117,15 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        try:
-            tvm = metadata.version("apache-tvm")
-        except metadata.PackageNotFoundError:
-            tvm = "not installed"
-        click.echo(f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})")
-        ctx.exit()
+def _versions() -> str:
+    try:
+        tvm = metadata.version("apache-tvm")
+    except metadata.PackageNotFoundError:
+        tvm = "not installed"
+    return f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})\n"
 
 
-def _print_cmake_dir(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        click.echo(cmake_dir())
-        ctx.exit()
-
-
-@contextlib.contextmanager
+@contextmanager
 def _logged() -> Iterator[None]:
     """Show what the logger "symalloc" is told on standard error."""
     logger, handler = logging.getLogger("symalloc"), logging.StreamHandler(sys.stderr)
@@ -155,20 +147,10 @@ def _logged() -> Iterator[None]:
     "input, or an internal error, 128 and its number for a signal (130 after Ctrl-C).  `symalloc VERB "
     "--help` describes each verb.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_version,
-    help="Show the versions of symalloc and TVM.",
-)
-@click.option(
+@printing_option("--version", _versions, help="Show the versions of symalloc and TVM.")
+@printing_option(
     "--cmake-dir",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_cmake_dir,
+    lambda: f"{cmake_dir()}\n",
     help="Show the folder of the CMake package of the pool, for find_package(symalloc).",
 )
 @click.option(
@@ -202,7 +184,7 @@ def _run(arguments: list[str], interruption: Interruption) -> int:
         if sys.stdout is not None:  # closed by whoever started it
             sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
-        sys.unraisablehook = _pass_over  # z3 complains in destructors of what it had half made
+        sys.unraisablehook = lambda _: None  # z3 complains in destructors of what it had half made
         _complain(interruption.word)
         return interruption.status
     except click.exceptions.Exit as stop:
@@ -223,7 +205,7 @@ def _run(arguments: list[str], interruption: Interruption) -> int:
 
 
 def _complain(text: str) -> int:
-    with contextlib.suppress(OSError):  # there may be nowhere to complain to
+    with suppress(OSError):  # there may be nowhere to complain to
         click.echo(text, err=True)
     return TROUBLE
 
@@ -243,11 +225,7 @@ def _internal(error: Exception, *, debug: bool) -> int:
     return _complain(f"internal error, please report it: {line}{hint}")
 
 
-def _pass_over(_: object) -> None:
-    """Ignore an exception that nobody can handle."""
-
-
 def _close_quietly() -> None:
     """Keep the interpreter from complaining at exit about output that nobody reads any more."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
 from symalloc.errors import UsageError
 from symalloc.session.files import write_file
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def printing_option(
+    name: str,
+    text: Callable[[], str],
+    help: str,  # noqa: A002
+) -> Callable[[Command], Command]:
+    """An option that prints a text and ends the run."""
+
+    def show_text(context: click.Context, _: click.Parameter, asked: bool) -> None:
+        if asked and not context.resilient_parsing:
+            click.echo(text(), nl=False)
+            context.exit()
+
+    return click.option(name, is_flag=True, expose_value=False, is_eager=True, callback=show_text, help=help)
 
 
 def colour_wanted(choice: str, stream: TextIO | None) -> bool:
