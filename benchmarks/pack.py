@@ -26,7 +26,7 @@ from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import PackingProblem
 from symalloc.planner.planner_options import EffortName
 from symalloc.planner.stack import SearchBudget
-from symalloc.session.packing import read_problem
+from symalloc.session.planning import read_problem
 
 WORST, MEAN = 1.02, 1.005
 CHECKED = 6  # random bindings for each problem

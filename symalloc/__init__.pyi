@@ -42,7 +42,7 @@ from symalloc.session.api import prove as prove
 from symalloc.session.api import run as run
 from symalloc.session.api import save_program as save_program
 from symalloc.session.linting import VerifyMemory as VerifyMemory
-from symalloc.session.packing import pack as pack
+from symalloc.session.planning import pack as pack
 from symalloc.size.sympy_terms import symbols as symbols
 
 __version__: str

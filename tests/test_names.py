@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.structure import importers
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "symalloc"
 LONGEST = 600  # lines of a file
+MOST_ALONE = 40  # modules that one other imports
 RIDDLES = ("What", "Where", "Whether", "How")  # a summary line says what a thing is or does
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -109,6 +112,11 @@ CHECKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "private docstrings that begin with a question word": lambda: _riddles_of(False),
     f"files over {LONGEST} lines": _long_files,
 }
+
+
+def test_few_modules_have_one_importer() -> None:
+    alone = [module for module, by in importers().items() if len(by) == 1]
+    assert len(alone) <= MOST_ALONE, f"merge some of {sorted(alone)} into the one that imports them"
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -66,7 +66,7 @@ def pack_command(
 
     A FILE is JSON or MiniMalloc's CSV.
     """
-    from symalloc.session.packing import pack, read_problem
+    from symalloc.session.planning import pack, read_problem
 
     problems = [read_problem(file) for file in files]
     outputs = _outputs(files, problems, form, output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
@@ -23,7 +24,6 @@ from pygls.uris import to_fs_path
 from symalloc.editor.checker import CheckedText, OutdatedError, TextChecker
 from symalloc.editor.hovers import hover_text
 from symalloc.editor.server_options import ServerOptions, read_options
-from symalloc.editor.text_positions import TextPositions
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, parse_user_script
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
@@ -58,6 +58,49 @@ class EndableInput(io.RawIOBase):
     def end(self) -> None:
         """Have whoever reads, or will, meet the end."""
         os.write(self._waker, b".")
+
+
+PositionEncoding: TypeAlias = Literal["utf-8", "utf-16", "utf-32"]
+_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class TextPositions:
+    """The lines of one text; spans count characters from 1, positions of the protocol code units from 0.
+
+    Units are those of UTF-16, where client and server do not agree on others.  Places behind the end of a
+    line or of the text move there.
+    """
+
+    def __init__(self, text: str, encoding: PositionEncoding = "utf-16") -> None:
+        self.lines = _LINE_END.split(text)
+        self._codec, self._unit = _CODECS[encoding]
+
+    def range_of(self, span: Span) -> types.Range:
+        """The start and the end of `span`."""
+        start, end = self.position(span.line, span.column), self.position(span.end_line, span.end_column)
+        return types.Range(start=start, end=max(start, end))
+
+    def position(self, line: int, column: int) -> types.Position:
+        """The position in front of the character at `line` and `column`, both from 1."""
+        if line > len(self.lines):
+            line, column = len(self.lines), len(self.lines[-1]) + 1
+        return types.Position(line=line - 1, character=self._units(self.lines[line - 1][: column - 1]))
+
+    def place(self, position: types.Position) -> tuple[int, int]:
+        """The line and column, both from 1, of the character behind `position`, or that it lies in."""
+        if position.line >= len(self.lines):
+            return len(self.lines), len(self.lines[-1]) + 1
+        text, units = self.lines[position.line], 0
+        for column, character in enumerate(text, 1):
+            units += self._units(character)
+            if units > position.character:
+                return position.line + 1, column
+        return position.line + 1, len(text) + 1
+
+    def _units(self, text: str) -> int:
+        """The number of code units of `text`."""
+        return len(text.encode(self._codec, "surrogatepass")) // self._unit
 
 
 SOURCE = "symalloc"

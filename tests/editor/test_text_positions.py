@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lsprotocol.types import Position, Range
 
-from symalloc.editor.text_positions import PositionEncoding, TextPositions
+from symalloc.editor.language_server import PositionEncoding, TextPositions
 from symalloc.program.span import Span
 
 TEXT = "x = 1\n\té = '🧮🧮' # ∀n\r\nlast 🧮\rend\x0c of\u2028it"
