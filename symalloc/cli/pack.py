@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.click_options import PathName, Word, from_table, given_as
+from symalloc.cli.click_options import PathName, Word, from_table
 from symalloc.cli.output import show, wrote
 from symalloc.errors import UsageError
-from symalloc.options import amount, choice
-from symalloc.planner.planner_options import EffortName, PlanOptions
+from symalloc.options import choice
+from symalloc.planner.planner_options import EffortName, PackOptions
 from symalloc.session.files import explained
 
 if TYPE_CHECKING:
@@ -30,15 +30,7 @@ invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` desc
 
 @click.command(epilog=EPILOG)
 @click.argument("files", nargs=-1, required=True, type=PathName(path_type=Path), metavar="FILE...")
-@given_as("--capacity", amount(), help="Find a packing that needs at most so many bytes, such as 2GiB.")
-@given_as(
-    "--effort",
-    choice(EffortName),
-    default="normal",
-    show_default=True,
-    help="The time spent on the search, if the floor is not reached at once.",
-)
-@from_table(PlanOptions, "seed")
+@from_table(PackOptions, "capacity", "effort", "seed")
 @click.option(
     "--format",
     "form",
@@ -52,7 +44,7 @@ invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` desc
     metavar="OUT",
     help="Write the answer to this file, or, for several problems, to this folder as NAME.json or NAME.csv.",
 )
-@from_table(PlanOptions, "certificate")
+@from_table(PackOptions, "certificate")
 def pack_command(
     files: tuple[Path, ...],
     capacity: int | None,

@@ -13,6 +13,7 @@ from symalloc.cli.click_options import (
     PathName,
     file_argument,
     format_option,
+    from_table,
     given_as,
     module_options,
     planner_options,
@@ -21,8 +22,8 @@ from symalloc.cli.click_options import (
 )
 from symalloc.cli.output import keep_apart, show
 from symalloc.errors import UsageError
-from symalloc.options import amount, choice, whole
-from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind
+from symalloc.options import amount, choice
+from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.planner.planner_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -50,21 +51,7 @@ read, planned, built or run.
     help="Run at each of these values: n=1..512, n=16..512:16, n=1,8,64..128; may be repeated, for all "
     "combinations.",
 )
-@given_as(
-    "--repeat",
-    whole(1, MOST_REPEATS),
-    default=1,
-    show_default=True,
-    help="Go through all values so many times.",
-)
-@given_as(
-    "--plan",
-    choice(PlanKind),
-    default="symalloc",
-    show_default=True,
-    help="The planner: symalloc, TVM's StaticPlanBlockMemory, or none.",
-)
-@click.option("--check", is_flag=True, help="Compare with the unplanned module, bit for bit.")
+@from_table(RunOptions, "repeat", "plan", "check", "function", "seed")
 @given_as(
     "--compare",
     choice(("tvm",)),
@@ -87,8 +74,6 @@ read, planned, built or run.
     metavar="FILE",
     help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )
-@click.option("--function", help="The function to run, if there are several.")
-@given_as("--seed", whole(0), default=0, show_default=True, help="The seed of the random arguments.")
 @format_option("the figures")
 @planner_options
 @module_options

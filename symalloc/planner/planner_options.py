@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, TypedDict
 from symalloc.analysis.donation import Donation, parse_donation
 from symalloc.arguments import require_texts
 from symalloc.errors import UsageError
-from symalloc.options import PATH, Kind, choice, option, read_fields, whole
+from symalloc.options import PATH, Kind, amount, choice, option, read_fields, whole
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
@@ -36,7 +36,36 @@ def _donations(name: str, value: object) -> tuple[Donation, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
+class SearchOptions:
+    """Options of a search for offsets, and of the proof of what is found."""
+
+    seed: int = option(0, whole(0), "The seed of the search; the same seed gives the same answer.")
+    certificate: Path | None = option(
+        None,
+        PATH,
+        "Write the proofs to this folder as SMT-LIB2, so that another solver can check them.",
+        metavar="DIR",
+    )
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value that there is not."""
+        read_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackOptions(SearchOptions):
+    """The options of packing a problem."""
+
+    capacity: int | None = option(
+        None, amount(), "Find a packing that needs at most so many bytes, such as 2GiB."
+    )
+    effort: EffortName = option(
+        "normal", choice(EffortName), "The time spent on the search, if the floor is not reached at once."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions(SearchOptions):
     """The options of the planner: one record for the command line, Python, the pipeline and the pass.
 
     `graphs`: kernels are captured in CUDA graphs, which takes storages of constant size.
@@ -70,13 +99,6 @@ class PlanOptions:
         "The caller donates the input IN, and the output OUT is written into its memory; may be "
         "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`. IN is a parameter or "
         "a field of one (caches.0).",
-    )
-    seed: int = option(0, whole(0), "The seed of the search; the same seed gives the same answer.")
-    certificate: Path | None = option(
-        None,
-        PATH,
-        "Write the proofs to this folder as SMT-LIB2, so that another solver can check them.",
-        metavar="DIR",
     )
     graphs: bool = False
 

@@ -7,22 +7,19 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, Unpack, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, Unpack
 
 from symalloc.arguments import (
     require_binding,
-    require_choice,
-    require_flag,
     require_path,
     require_text,
-    require_whole,
     shown,
 )
 from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
 from symalloc.options import made
-from symalloc.planner.memory_report.runs import MOST_REPEATS, PlanKind, RunResult
+from symalloc.planner.memory_report.runs import PlanKind, RunOptions, RunResult
 from symalloc.planner.planner_options import PlanChoices, PlanOptions
 from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableError
 from symalloc.prover.domain import Domain
@@ -215,24 +212,20 @@ def run(
     from symalloc.relax.run.runner import Runner
 
     at = require_binding("binding", binding)
-    require_choice("plan", plan, get_args(PlanKind))
-    require_flag("check", check)
+    how = RunOptions(plan=plan, check=check, function=function, seed=seed, repeat=repeat)
     _require_pool(pool)
-    if function is not None:
-        require_text("function", function)
-    seed, repeat = require_whole("seed", seed, 0), require_whole("repeat", repeat, 1, MOST_REPEATS)
     lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)
     loaded = _loaded(module, "run", trust=lowering.trust, module_name=module_name)
     runner = Runner(
         loaded,
-        function=function,
+        function=how.function,
         target=lowering.target,
         pipeline=lowering.pipeline,
         options=chosen,
-        plan=plan,
+        plan=how.plan,
         pool=pool,
     )
-    return runner.run(at, check=check, seed=seed, repeat=repeat)
+    return runner.run(at, check=how.check, seed=how.seed, repeat=how.repeat)
 
 
 def save_program(program: ExportedProgram, path: str | Path) -> None:

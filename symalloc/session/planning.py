@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from symalloc.arguments import require_bytes, require_choice, require_path, require_whole
+from symalloc.arguments import require_path
 from symalloc.errors import RunError, SymallocError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
@@ -25,7 +25,7 @@ from symalloc.planner.packing.packing_problem import (
     read_json,
 )
 from symalloc.planner.plan_diff.compare_plans import FunctionRecord, PlanDiff, compare_plans
-from symalloc.planner.planner_options import EffortName, PlanOptions
+from symalloc.planner.planner_options import EffortName, PackOptions, PlanOptions
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
@@ -257,13 +257,12 @@ def pack(
     long to search; `certificate` a folder for the proof as SMT-LIB2.  Raises UsageError for a
     problem that makes no sense, SymallocError where the packing cannot be proved.
     """
-    room = None if capacity is None else require_bytes("capacity", capacity)
-    require_choice("effort", effort, get_args(EffortName))
-    folder = None if certificate is None else require_path("certificate", certificate)
-    known = _known(problem)
-    budget = SearchBudget.of(effort, seed=require_whole("seed", seed, 0))
+    given: dict[str, Any] = {"capacity": capacity, "effort": effort, "seed": seed, "certificate": certificate}
+    options = PackOptions(**given)
+    known, folder = _known(problem), options.certificate
+    budget = SearchBudget.of(options.effort, seed=options.seed)
     try:
-        packing = pack_problem(known, budget=budget, capacity=room, certify=folder is not None)
+        packing = pack_problem(known, budget=budget, capacity=options.capacity, certify=folder is not None)
     except ProblemError as error:
         raise UsageError(f"{known.source}: {error}") from None
     except OverflowError:

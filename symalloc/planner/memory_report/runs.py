@@ -8,11 +8,28 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from symalloc.options import FLAG, TEXT, choice, option, read_fields, whole
+
 # who plans: PlanMemory, StaticPlanBlockMemory, or nobody, so that every tensor has a storage of its own
 PlanKind: TypeAlias = Literal["symalloc", "tvm", "none"]
 
-MOST_REPEATS = 1_000_000
-"""The most calls at one binding."""
+_MOST_REPEATS = 1_000_000  # calls at one binding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of a run.  Raises UsageError for values that make no sense."""
+
+    repeat: int = option(1, whole(1, _MOST_REPEATS), "Go through all values so many times.")
+    plan: PlanKind = option(
+        "symalloc", choice(PlanKind), "The planner: symalloc, TVM's StaticPlanBlockMemory, or none."
+    )
+    check: bool = option(False, FLAG, "Compare with the unplanned module, bit for bit.")
+    function: str | None = option(None, TEXT, "The function to run, if there are several.")
+    seed: int = option(0, whole(0), "The seed of the random arguments.")
+
+    def __post_init__(self) -> None:
+        read_fields(self)
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
