@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.regions import Region, RegionKind
@@ -19,6 +19,7 @@ from symalloc.report.quantities import human_bytes
 from symalloc.session.linting import LintedText
 from symalloc.size.expr import Expr
 
+Thing = TypeVar("Thing")
 _SAMPLES = (1, 16, 128, 1024)  # each symbol takes these values, where no binding is given
 
 
@@ -59,7 +60,8 @@ def hover_text(linted: LintedText, line: int, column: int, bind: Mapping[str, in
 
 
 def _target(script: UserScript, programs: Sequence[Program], place: tuple[int, int]) -> _Target | None:
-    definition = _definition_around(script, place)
+    nodes = list(ast.walk(script.tree))
+    definition = _innermost((n for n in nodes if isinstance(n, ast.FunctionDef)), script.span, place)
     found = (
         (program, function)
         for program in programs
@@ -69,15 +71,27 @@ def _target(script: UserScript, programs: Sequence[Program], place: tuple[int, i
     program, function = next(found, (None, None))
     if program is None or function is None or definition is None:
         return None
-    name = _name_at(script, place)
-    if name is not None:
-        target = _named(script, definition, program, function, name)
-        if target is not None:
-            return target
-    bound = _bound_around(function, place)
+    name = _innermost((n for n in nodes if isinstance(n, ast.Name | ast.arg)), script.span, place)
+    target = _named(script, definition, program, function, name) if name is not None else None
+    if target is not None:
+        return target
+    bound = _innermost(instructions_of(function.body), lambda instruction: instruction.span, place)
     if bound is None or bound.span is None or bound.var.name == "_":
         return None
     return _Target(program, function, bound.var, bound, bound.span)
+
+
+def _innermost(
+    found: Iterable[Thing], span_of: Callable[[Thing], Span | None], place: tuple[int, int]
+) -> Thing | None:
+    """The one whose text stands around `place`, or ends at it; of several the one that begins last."""
+    spans = ((span_of(one), one) for one in found)
+    around = [
+        ((span.line, span.column), one)
+        for span, one in spans
+        if span and (span.line, span.column) <= place <= (span.end_line, span.end_column)
+    ]
+    return max(around, key=lambda each: each[0])[1] if around else None
 
 
 def _named(
@@ -132,30 +146,6 @@ def _blocks(definition: ast.FunctionDef) -> Iterator[tuple[ast.stmt | None, tupl
                 pending += [(s, (*around, (id(statement), False))) for s in statement.orelse]
             case ast.With():
                 pending += [(s, around) for s in statement.body]
-
-
-def _bound_around(function: Function, place: tuple[int, int]) -> Instruction | None:
-    """The instruction whose value stands around `place`; the innermost of several."""
-    around = [i for i in instructions_of(function.body) if i.span and _holds(i.span, place)]
-    return max(around, key=lambda i: (i.span.line, i.span.column) if i.span else (0, 0), default=None)
-
-
-def _definition_around(script: UserScript, place: tuple[int, int]) -> ast.FunctionDef | None:
-    nodes = (n for n in ast.walk(script.tree) if isinstance(n, ast.FunctionDef))
-    around = [node for node in nodes if _holds(script.span(node), place)]
-    return max(around, key=lambda node: node.lineno, default=None)
-
-
-def _name_at(script: UserScript, place: tuple[int, int]) -> ast.Name | ast.arg | None:
-    """The name at `place`; between two the one that begins there."""
-    nodes = (n for n in ast.walk(script.tree) if isinstance(n, ast.Name | ast.arg))
-    around = [node for node in nodes if _holds(script.span(node), place)]
-    return max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
-
-
-def _holds(span: Span, place: tuple[int, int]) -> bool:
-    """True where `place` is in `span`, or right behind it, as a cursor may be."""
-    return (span.line, span.column) <= place <= (span.end_line, span.end_column)
 
 
 # -- its description -----------------------------------------------------------------------------------------
