@@ -13,12 +13,14 @@ from symalloc.cli.lint import lint_command
 from symalloc.cli.main import main
 from symalloc.cli.pack import pack_command
 from symalloc.cli.plan import plan_command
+from symalloc.cli.replay import replay_command
 from symalloc.cli.run import run_command
 from symalloc.editor.server_options import ServerOptions, read_options
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.options import options_of
 from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.planner.planner_options import PackOptions, PlanChoices, PlanOptions
+from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
 from symalloc.session.api import PlanKeywords
 from symalloc.session.config import load_config
@@ -38,6 +40,12 @@ SECTIONS = (
     ("Planning", f"`symalloc plan`, `run`, `diff` and `report`, {CALLED} take", PlanOptions, plan_command),
     ("Running", "`symalloc run` and `symalloc.run` take", RunOptions, run_command),
     ("Packing", "`symalloc pack` and `symalloc.pack` take", PackOptions, pack_command),
+    (
+        "Pools",
+        "`symalloc.Pool` takes, `symalloc replay` and `report` some of",
+        PoolOptions,
+        replay_command,
+    ),
     ("Lowering", "The same verbs, and `symalloc lint`, take", ModuleOptions, plan_command),
     ("Editors", "As `initializationOptions` the language server takes", ServerOptions, None),
 )

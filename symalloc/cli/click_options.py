@@ -16,10 +16,10 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import FLAG, Kind, Option, choice, options_of
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
 
 if TYPE_CHECKING:
-    from symalloc.pool.pool_options import PoolOptions
     from symalloc.relax.files.requests import PlanRequest
 
 MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
@@ -98,6 +98,7 @@ def _joined(_: click.Context, __: click.Parameter, values: Iterable[tuple[Any, .
 
 rules_option = from_table(LintOptions, "rules")
 planner_options = from_table(PlanOptions, *PLANNER_OPTIONS)
+replay_options = from_table(PoolOptions, *REPLAY_OPTIONS)
 lowering_options = from_table(ModuleOptions, *MODULE_OPTIONS[1:])
 
 
@@ -126,35 +127,8 @@ def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
     return PlanRequest(path=file, **wanted)
 
 
-def replay_options(command: Command) -> Command:
-    """--soft-limit, --limit and --page: the pool that traces are replayed on."""
-    for name, metavar, default, text in reversed(_POOL):
-        command = click.option(name, metavar=metavar, default=default, show_default=True, help=text)(command)
-    return command
-
-
-_POOL = (
-    (
-        "--soft-limit",
-        "RATIO|BYTES|none",
-        "1.1",
-        "Above it, symalloc's pool gives free pages back before it takes more: a ratio to the most "
-        "bytes used so far (a number below 100), or an amount such as 512MiB.",
-    ),
-    (
-        "--limit",
-        "BYTES",
-        None,
-        "The most bytes that symalloc's pool may reserve; past it, allocations fail.",
-    ),
-    ("--page", "BYTES", "64KiB", "The unit in which memory is given back."),
-)
-
-
 def pool_options_of(options: dict[str, Any]) -> PoolOptions:
     """Take the values of `replay_options` out of `options`; raises PoolUsageError."""
-    from symalloc.pool.pool_options import PoolOptions
-
     return PoolOptions(**{name: options.pop(name) for name in REPLAY_OPTIONS})
 
 

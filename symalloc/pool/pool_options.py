@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import isfinite
 
 from symalloc.arguments import AMOUNT, MOST_BYTES, require_bytes, shown
 from symalloc.errors import UsageError
+from symalloc.options import FLAG, Kind, option, read_fields
 from symalloc.pool.pool_errors import PoolUsageError
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
@@ -25,38 +27,77 @@ MOST_SECONDS = 10**9
 LEAST_DECAY = 0.001  # seconds
 
 
+def _soft_limit(name: str, value: object) -> Fraction | int | None:
+    soft = parse_soft_limit(value) if isinstance(value, str) else value
+    if isinstance(soft, float) and soft < RATIOS_BELOW and isfinite(soft):
+        soft = Fraction(str(soft))
+    if soft is None:
+        return None
+    if not isinstance(soft, Fraction):
+        return require_bytes(name, soft)
+    if soft < 1:
+        raise PoolUsageError(f"a soft limit of {float(soft)} times what is in use cannot be held")
+    if max(soft.numerator, soft.denominator) > MOST:
+        raise PoolUsageError(f"a soft limit of {soft} times what is in use is beyond 64 bits")
+    return soft
+
+
+def parse_soft_limit(text: str) -> Fraction | int | None:
+    """A ratio (a number below 100 without a unit), bytes, or None for `none`; raises PoolUsageError."""
+    if text.strip().lower() == "none":
+        return None
+    match = AMOUNT.fullmatch(text.strip())
+    if match is not None and not match[2] and Fraction(match[1]) < RATIOS_BELOW:
+        return Fraction(match[1])
+    return read_bytes(text, "soft_limit")
+
+
+def _bytes(least: int, most: int) -> Kind:
+    return Kind(read=partial(require_bytes, least=least, most=most), metavar="BYTES")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """The options of a pool; sizes in bytes.  Raises PoolUsageError for values that make no sense.
+    """The options of a pool; sizes in bytes, or text such as "2GiB".
 
-    `soft_limit` is a ratio to the largest sum of bytes in use so far (a Fraction, or a float below 100), yet
-    at least 2 MiB, or bytes (an int), or None: free pages are never given back by themselves.  `limit` bounds
-    the bytes backed; None: what memory there is.  `page` is the unit that is backed and given back;
-    `capacity` the address space of one range, None: enough.  `separate_escaping` places blocks that outlive
-    their call in a second range.  Of each range a thread caches `bin_capacity` bytes in bins, and twice as
-    many in its large-block cache.  Free pages that nobody needed for `decay` seconds are
-    given back; None: never.  Amounts may be whole floats (1e9), and text such as "2GiB", too.
+    Raises PoolUsageError for values that make no sense.
     """
 
-    soft_limit: Fraction | int | None = Fraction(11, 10)
-    limit: int | None = None
-    page: int = 64 * KIB
-    separate_escaping: bool = False
-    bin_largest: int = MOST_BINNED
-    bin_capacity: int = 2048 * KIB
-    capacity: int | None = None
-    decay: float | None = None
+    soft_limit: Fraction | int | None = option(
+        "1.1",
+        Kind(read=_soft_limit, metavar="RATIO|BYTES|none"),
+        "Above it, symalloc's pool gives free pages back before it takes more: a ratio to the most "
+        "bytes used so far (a number below 100), or an amount such as 512MiB.",
+    )
+    limit: int | None = option(
+        None, _bytes(0, MOST), "The most bytes that symalloc's pool may reserve; past it, allocations fail."
+    )
+    page: int = option(
+        "64KiB", _bytes(LEAST_PAGE, MOST_PAGE), "The unit in which memory is taken and given back."
+    )
+    separate_escaping: bool = option(False, FLAG, "A second range for blocks that outlive their call.")
+    bin_largest: int = option(
+        MOST_BINNED, _bytes(0, MOST_BINNED), "The largest block that a thread caches in bins."
+    )
+    bin_capacity: int = option(
+        "2MiB",
+        _bytes(0, MOST_CACHED),
+        "The bytes of each range that a thread caches in bins; twice as many in its large-block cache.",
+    )
+    capacity: int | None = option(
+        None, _bytes(1, MOST_CAPACITY), "The address space of one range; by default enough."
+    )
+    decay: float | None = option(
+        None,
+        Kind(read=lambda name, value: read_seconds(value, name, least=LEAST_DECAY), metavar="SECONDS"),
+        "Free pages that nobody needed for so many seconds are given back; by default never.",
+    )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "soft_limit", read_soft_limit(self.soft_limit))
-        for name, (least, most) in _BOUNDS.items():
-            value = getattr(self, name)
-            if value is not None or name not in {"limit", "capacity"}:
-                amount = read_bytes(value, name, least=least, most=most)
-                object.__setattr__(self, name, amount)
-        read_flag(self.separate_escaping, "separate_escaping")
-        if self.decay is not None:
-            object.__setattr__(self, "decay", read_seconds(self.decay, "decay", least=LEAST_DECAY))
+        try:
+            read_fields(self)
+        except UsageError as error:
+            raise PoolUsageError(str(error)) from None
         if self.page & (self.page - 1):
             raise PoolUsageError(f"the page size must be a power of two, not {self.page}")
         if self.capacity is not None and self.capacity % self.page:
@@ -68,15 +109,6 @@ class PoolOptions:
     def range_capacity(self) -> int:
         """Bytes of address space of one range, where no system bounds it."""
         return RANGE_CAPACITY if self.capacity is None else self.capacity
-
-
-_BOUNDS = {
-    "limit": (0, MOST),
-    "page": (LEAST_PAGE, MOST_PAGE),
-    "bin_largest": (0, MOST_BINNED),
-    "bin_capacity": (0, MOST_CACHED),
-    "capacity": (1, MOST_CAPACITY),
-}
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -117,29 +149,3 @@ def read_seconds(value: object, name: str, *, least: float = 0) -> float:
             f"`{name}` is a number of seconds from {least} to {MOST_SECONDS}, not {shown(value)}"
         )
     return float(value)  # type: ignore[arg-type]
-
-
-def read_soft_limit(value: object) -> Fraction | int | None:
-    """A soft limit as `PoolOptions` holds it; raises PoolUsageError."""
-    soft = parse_soft_limit(value) if isinstance(value, str) else value
-    if isinstance(soft, float) and soft < RATIOS_BELOW and isfinite(soft):
-        soft = Fraction(str(soft))
-    if soft is None:
-        return None
-    if not isinstance(soft, Fraction):
-        return read_bytes(soft, "soft_limit")
-    if soft < 1:
-        raise PoolUsageError(f"a soft limit of {float(soft)} times what is in use cannot be held")
-    if max(soft.numerator, soft.denominator) > MOST:
-        raise PoolUsageError(f"a soft limit of {soft} times what is in use is beyond 64 bits")
-    return soft
-
-
-def parse_soft_limit(text: str) -> Fraction | int | None:
-    """A ratio (a number below 100 without a unit), bytes, or None for `none`; raises PoolUsageError."""
-    if text.strip().lower() == "none":
-        return None
-    match = AMOUNT.fullmatch(text.strip())
-    if match is not None and not match[2] and Fraction(match[1]) < RATIOS_BELOW:
-        return Fraction(match[1])
-    return read_bytes(text, "soft_limit")
