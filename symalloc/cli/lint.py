@@ -91,12 +91,6 @@ class _Output:
         return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
 
 
-def _schema() -> str:
-    from symalloc.report.document import schema_text
-
-    return schema_text("lint")
-
-
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1)
 @click.option("--format", "form", type=Word(choice(FORMATS)), default="text", help="How to show findings.")
@@ -127,7 +121,6 @@ def _schema() -> str:
     is_flag=True,
     help="Count findings by rule, and constraints by the layer of the prover that decided them.",
 )
-@printing_option("--print-schema", _schema, help="Print the JSON Schema of --format json and exit.")
 @click.option(
     "--cache",
     "cache_folder",

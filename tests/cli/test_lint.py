@@ -128,10 +128,6 @@ def test_one_unreadable_file_costs_one_finding(run: Run, model: Path) -> None:
     assert not Path("owned").exists()
 
 
-def test_the_schema_can_be_asked_for(run: Run) -> None:
-    assert run("--print-schema") == (0, schema_text("lint"), "")
-
-
 def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
     Path("pyproject.toml").write_text('[tool.symalloc]\nselect = ["SYM9"]\nassume = ["m >= 7"]\n')
     status, out, _ = run(str(model), "--select", "SYM101", "--format", "json")
