@@ -204,11 +204,12 @@ class _Excerpt:
         return Row(number=None, text=row)
 
     def _underlines(self, number: int, line: CellLine) -> Iterator[Row]:
-        placed = [
-            _PlacedUnderline.of(mark, line, self.window)
-            for mark in self.marks
-            if not mark.is_block and mark.span.line == number
-        ]
+        placed = []
+        for mark in self.marks:
+            if not mark.is_block and mark.span.line == number:
+                start = self.window.clip(line.cell(mark.span.column))
+                end = max(self.window.clip(line.cell(mark.span.end_column)), start + 1)
+                placed.append(_PlacedUnderline(mark=mark, start=start, end=end))
         for row in _underline_rows(placed, self.room):
             margin = self._margin(number + 1, opening=False)
             margin.append_text(row)
@@ -222,12 +223,6 @@ class _PlacedUnderline:
     mark: Underline
     start: int
     end: int
-
-    @classmethod
-    def of(cls, mark: Underline, line: CellLine, window: Window) -> _PlacedUnderline:
-        start = window.clip(line.cell(mark.span.column))
-        end = window.clip(line.cell(mark.span.end_column))
-        return cls(mark=mark, start=start, end=max(end, start + 1))
 
 
 def _shown_lines(marks: Sequence[Underline]) -> list[int]:
@@ -413,14 +408,10 @@ class _DiagnosticText:
         files = dict.fromkeys([span.file, *(label.span.file for label in self.diagnostic.labels)])
         for file in files:
             marks = [m for m in self.marks() if m.span.file == file]
-            yield self.arrow(
-                "-->" if file == span.file else ":::", span if file == span.file else marks[0].span
-            )
+            sign, at = ("-->", span) if file == span.file else (":::", marks[0].span)
+            line = Text().append(f"{' ' * self.gutter}{sign} ", FRAME)
+            yield line.append(visible(f"{file}:{at.line}:{at.column}"))
             yield from self.source(file, marks)
-
-    def arrow(self, sign: str, span: Span) -> Text:
-        line = Text().append(f"{' ' * self.gutter}{sign} ", FRAME)
-        return line.append(visible(f"{span.file}:{span.line}:{span.column}"))
 
     def marks(self) -> list[Underline]:
         """The labels and the main mark; the main one last, so that carets win where they overlap."""
@@ -433,24 +424,15 @@ class _DiagnosticText:
     def source(self, file: str, marks: Sequence[Underline]) -> Iterator[Text]:
         source = self.report.sources.get(file)
         rows = excerpt(source.text, marks, self.room) if source else []
-        if rows:
-            yield self.bar(None, Text(""))
-        for row in rows:
-            yield self.row(row)
+        yield from map(self.row, [Row(number=None, text=Text()), *rows] if rows else [])
 
     def row(self, row: Row) -> Text:
-        if row.gap:
-            gap = Text().append(f"{'...':<{self.gutter + 3}}", FRAME).append_text(row.text)
-            gap.rstrip()
-            return gap
-        return self.bar(row.number, row.text)
-
-    def bar(self, number: int | None, text: Text) -> Text:
-        left = Text().append(f"{number or '':>{self.gutter}} |", FRAME)
-        if text.plain.strip():
-            left.append(" ").append_text(text)
-        left.rstrip()
-        return left
+        number = f"{'...':<{self.gutter + 2}}" if row.gap else f"{row.number or '':>{self.gutter}} |"
+        line = Text().append(number, FRAME)
+        if row.text.plain.strip():
+            line.append(" ").append_text(row.text)
+        line.rstrip()
+        return line
 
     def outside(self) -> str:
         """The file, the module and the function, for a finding that has no place in a text."""
