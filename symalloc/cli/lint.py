@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.click_options import PathName, Word, file_option, from_table
-from symalloc.cli.output import colour_wanted, keep_apart, printing_option, show, terminal_width, wrote
+from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import choice
