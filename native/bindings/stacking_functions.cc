@@ -13,6 +13,7 @@
 #include "bindings/translated.h"
 #include "packer/local_search.h"
 #include "packer/stackings.h"
+#include "packer/strips.h"
 
 namespace symalloc::packer {
 
@@ -86,6 +87,20 @@ ffi::Bytes Improve(GraphRef graph, ffi::Bytes order, ffi::Bytes columns, double 
   return Translated(improve, kWhat);
 }
 
+ffi::Bytes Strips(ffi::Bytes begins, ffi::Bytes ends, ffi::Bytes allowed, ffi::Bytes kinds, ffi::Bytes sizes,
+                  ffi::Bytes rooms, ffi::Bytes untils, ffi::Bytes heights, ffi::Bytes fixed, ffi::Bytes weights,
+                  int64_t most) {
+  const auto divide = [&] {
+    const Column weighed = Numbers<double>(weights);
+    const StripProblem problem{weighed.size(),           Numbers<int32_t>(begins), Numbers<int32_t>(ends),
+                               Numbers<int32_t>(allowed), Numbers<int32_t>(kinds),  Numbers<double>(sizes),
+                               Numbers<double>(rooms),    Numbers<int32_t>(untils), Numbers<double>(heights),
+                               Numbers<int32_t>(fixed),   weighed};
+    return BytesOf(DivideAmongStrips(problem, static_cast<size_t>(most)));
+  };
+  return Translated(divide, kWhat);
+}
+
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
@@ -94,7 +109,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.packer.graph", MakeGraph)
       .def("symalloc.packer.place", Place)
       .def("symalloc.packer.pile", Pile)
-      .def("symalloc.packer.improve", Improve);
+      .def("symalloc.packer.improve", Improve)
+      .def("symalloc.packer.strips", Strips);
 }
 
 }  // namespace symalloc::packer

@@ -210,6 +210,25 @@ class _PackerFunctions:
         int64: the steps taken, the work, an order.
         """
 
+    def strips(
+        self,
+        begins: bytes,
+        ends: bytes,
+        allowed: bytes,
+        kinds: bytes,
+        sizes: bytes,
+        rooms: bytes,
+        untils: bytes,
+        heights: bytes,
+        fixed: bytes,
+        weights: bytes,
+        most: int,
+        /,
+    ) -> bytes:
+        """Bytes are float64, a column for each binding; all else is int32.  The strip of each buffer, or
+        nothing: see native/packer/strips.h.
+        """
+
 pool_functions: _PoolFunctions
 packer_functions: _PackerFunctions
 

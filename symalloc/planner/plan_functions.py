@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.planner.buffers.assignment import UNRESTRICTED, Assignment, Restrictions, assign
+from symalloc.planner.buffers.assignment import ONE_BY_ONE, UNRESTRICTED, Assignment, Restrictions, assign
 from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
 from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
@@ -25,8 +25,7 @@ from symalloc.prover.prover import Prover
 
 _LOG = logging.getLogger("symalloc")
 
-LOOSE = 1.02  # times its floor, from which another choice of arenas may take less
-MOST_ASSIGNMENTS, ALL = 3, 1000  # that are tried one after the other; the last has many arenas
+MOST_ASSIGNMENTS = 3  # that are tried one after the other
 NEGLIGIBLE = 1e-9
 SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
@@ -148,7 +147,7 @@ def _layouts(
 ) -> Iterator[tuple[Assignment, Layout]]:
     """Yield assignments with their layouts, none of which makes the memory of a result larger than that is.
 
-    Those that are not packed tight come last, the tightest of them first.
+    Those with which a call takes more than it may come last, of them first the one that takes least.
     """
     restrictions, loose = UNRESTRICTED, []
     for left in reversed(range(MOST_ASSIGNMENTS)):
@@ -158,14 +157,15 @@ def _layouts(
             outgrown |= layout.outgrown
             if layout.outgrown:
                 continue
-            if layout.ratio <= LOOSE or search.options.graphs:
+            excess = found.excess([arena.size for arena in layout.arenas])
+            if excess <= 1 or search.options.graphs:
                 yield found, layout
             else:
-                loose.append((found, layout))
-        skip = restrictions.skip + (not outgrown) if left > 1 else ALL
+                loose.append((excess, found, layout))
+        first = restrictions.first if outgrown else found.attempt + 1 if left > 1 else ONE_BY_ONE
         excluded = restrictions.excluded_results | outgrown
-        restrictions = Restrictions(excluded_results=excluded, skip=skip)
-    yield from sorted(loose, key=lambda one: one[1].ratio)
+        restrictions = Restrictions(excluded_results=excluded, first=first)
+    yield from (one[1:] for one in sorted(loose, key=lambda one: one[0]))
 
 
 def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSearch) -> Plan:

@@ -1,33 +1,31 @@
 """Assign each buffer to an arena: few of them, and a call takes little more than it would without a plan.
 
 One arena for all, held from its first use to its last, takes the most that is live at one moment; but results
-are made while it is held, sizes become known, one branch needs less than the other, and memory is taken that
-no plan places.  So assignments are tried in this order, until one keeps to the limit of `CallTimeline` with
-what it allows beyond, and its arenas together to their floor:
+are made while it is held, sizes become known, and memory is taken that no plan places.  So assignments are
+tried in this order, until one keeps the limit of `CallTimeline` with what it allows beyond, and its arenas
+together their floor, about:
 
 1. one arena for all that may share one;
-2. one arena, and what ends before a result is made lies in the memory of that;
-3. one for each block of an If, joined again where that keeps the limit; in a function without Ifs one that
-   ends at a cut through time, with little that lives across it, and one or two for the rest;
-4. each buffer joins the first arena that may grow by it, or opens one;
-5. each buffer by itself.
+2. two, three and more, of which some end before results are made, with buffers in the memory of a result and
+   without: found by a search through time;
+3. each buffer joins the first arena that has room for it, or opens one.
 
 They are judged at sample bindings.  Others at which the chosen one takes too much are looked for, and the
-choice is made again with those among the samples.
+choice goes on with those among the samples.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from symalloc.native.native_functions import packer_functions
 from symalloc.planner.buffers.call_timeline import (
-    SHARE,
     CallColumns,
     CallProfile,
     CallTimeline,
@@ -36,26 +34,56 @@ from symalloc.planner.buffers.call_timeline import (
     sizes_of,
 )
 from symalloc.planner.buffers.candidates import Candidates
-from symalloc.planner.grid import Grid, Truths, Values
+from symalloc.planner.grid import Grid, Values
 from symalloc.planner.memory_plan import Buffer, FurtherArena
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, symbols_of, worst_shapes
 from symalloc.program.ir import Var
+from symalloc.size.expr import ZERO, Expr
 
 MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # columns and shapes, multiplied, that a search starts from
-EXACT = 1e-9  # of a ratio, which is an error of rounding
-FEW = 3  # arenas, which may take little more than their floor
 MOST_CHOICES = 4  # each made where the one before takes too much at some shape
-LASTING = 0.001  # what a column counts at which not too much is left: what lasts is better off in a host
-MOST_CHAINS = 8  # of buffers that lie beside each other in one host
-MOST_CUTS = 5  # through time, that are tried
+MOST_STATES, FEWEST_STATES = 512, 16  # of a search through time
+MOST_SEARCHED = 2_000_000  # sums of bytes in all of them
 MOST_JOINED = 24  # arenas of which every pair is tried
-MOST_ALONE = 64  # buffers that may lie each by itself
 MOST_TRIED = 24  # arenas that one buffer is tried in
-MOST_WORK, TRIAL = (
-    100_000_000,
-    2000,
-)  # sums of bytes that are worth it to group one by one; one trial counts so many
+MOST_WORK = 100_000_000  # sums of bytes that are worth it to group buffers one by one
+TRIAL = 2000  # what one trial counts besides
+
+
+class Division(NamedTuple):
+    """A way to divide the buffers of a function without Ifs: among arenas that end at a cut through time, or
+    last, with those that a result hosts or without.
+
+    They may be `loose`, and take a little more than their floor together.
+    """
+
+    loose: bool
+    ended: int
+    lasting: int
+    cut: int
+    hosted: bool
+
+
+_FEW = [
+    Division(loose, ended, lasting, cut, hosted)
+    for loose in (False, True)
+    for ended, lasting in ((0, 1), (1, 1), (1, 2), (2, 1))
+    for cut in range(2 if ended else 1)
+    for hosted in (False, True)
+    if ended or hosted
+]
+_MORE = [Division(True, ended, lasting, 0, False) for ended, lasting in ((2, 2), (2, 3), (3, 3))]
+DIVISIONS = (*_FEW, *_MORE)
+ONE_BY_ONE = len(DIVISIONS) + 1
+
+
+class Judged(NamedTuple):
+    """The arenas `groups` on one device and scope, and their numbers in an assignment, None for a result."""
+
+    timeline: CallTimeline
+    groups: Groups
+    numbers: Sequence[int | None]
 
 
 class Assignment(NamedTuple):
@@ -64,7 +92,7 @@ class Assignment(NamedTuple):
 
     `further` says of each arena why it is not one with others, where it could be.  `profile` tells what a
     call takes of the function, where others call it; `spread` is how many times their floor all arenas take
-    together at the worst of the sample bindings.
+    together at the worst of the sample bindings.  `attempt` is the number of the attempt that it is.
     """
 
     arenas: Sequence[Sequence[Buffer]]
@@ -72,16 +100,27 @@ class Assignment(NamedTuple):
     lone: Sequence[Buffer]
     profile: CallProfile | None
     spread: float
+    attempt: int
+    judged: Sequence[Judged]
+
+    def excess(self, sizes: Sequence[Expr]) -> float:
+        """The bytes beyond the limit where arenas have these sizes, in units of what is allowed."""
+        found = 0.0
+        for timeline, groups, numbers in self.judged:
+            values = timeline.table.grid.values([ZERO if n is None else sizes[n] for n in numbers])
+            heights = {i: values[i] for i, number in enumerate(numbers) if number is not None}
+            found = max(found, timeline.excess(groups, heights=heights))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restrictions:
     """The things that an assignment must do without, as a plan of another was no good: in the memory of
-    `excluded_results` nothing else lies, and the first `skip` assignments that would do are passed over.
+    `excluded_results` nothing else lies, and attempts in front of the `first` are not made.
     """
 
     excluded_results: frozenset[Var] = frozenset()
-    skip: int = 0
+    first: int = 0
 
 
 UNRESTRICTED = Restrictions()
@@ -116,26 +155,34 @@ class _Assigning:
 
     def run(self) -> Assignment:
         buffers = self.candidates.buffers
-        groups: list[tuple[list[int], FurtherArena | None]] = []
-        spread = 1.0
+        groups: list[tuple[Sequence[int], FurtherArena | None]] = []
+        chosen: list[tuple[Sequence[int], _Chosen]] = []
         for place in dict.fromkeys((b.device, b.scope) for b in buffers):
             members = [b.id for b in buffers if (b.device, b.scope) == place]
-            chosen, reasons, ratio = self.chosen(self.columns([buffers[i] for i in members]))
-            spread = max(spread, ratio)
-            groups += zip(([members[i] for i in group] for group in chosen), reasons, strict=True)
+            one = self.chosen(self.columns([buffers[i] for i in members]))
+            chosen.append((members, one))
+            groups += zip(([members[i] for i in group] for group in one.groups), one.further, strict=True)
         groups.sort(key=lambda one: self.reserved_at(one[0]))
         profile = self.profile([group for group, _ in groups]) if self.candidates.called else None
         arenas: list[Sequence[Buffer]] = []
         further: list[FurtherArena | None] = []
         lone: list[Buffer] = []
+        numbers: dict[int, int] = {}
         for number, (group, why) in enumerate(groups):
             if len(group) == 1 and buffers[group[0]].returned:
                 lone.append(buffers[group[0]])
                 continue
             lendable = self.options.graphs or profile is None or number in profile.lent
+            numbers[group[0]] = len(arenas)
             arenas.append(_arena([buffers[i] for i in sorted(group)], len(arenas), lendable=lendable))
             further.append(why)
-        return Assignment(_renumbered(arenas), further, lone, profile, spread)
+        judged = [
+            Judged(one.timeline, one.groups, [numbers.get(members[group[0]]) for group in one.groups])
+            for members, one in chosen
+        ]
+        spread = max((one.timeline.spread(one.groups) for _, one in chosen), default=1.0)
+        attempt = max((one.attempt for _, one in chosen), default=0)
+        return Assignment(_renumbered(arenas), further, lone, profile, spread, attempt, judged)
 
     def columns(self, buffers: Sequence[Buffer]) -> CallColumns:
         """Return the moments of a call at which `buffers` are there."""
@@ -153,27 +200,28 @@ class _Assigning:
         point = self.candidates.nesting.reservation(b.made for b in buffers).point
         return buffers[0].device, buffers[0].scope, point, group[0]
 
-    def chosen(self, columns: CallColumns) -> tuple[Groups, Sequence[FurtherArena | None], float]:
-        """Return the arenas of the buffers of `columns`, why there is each, and their ratio to the floor."""
+    def chosen(self, columns: CallColumns) -> _Chosen:
+        """Return the arenas of the buffers of `columns`."""
         results = [[i] for i, b in enumerate(columns.buffers) if b.returned]
-        planned = [i for i, b in enumerate(columns.buffers) if not b.returned]
-        hosts = [[i] for (i,) in results if self.lends(columns.buffers[i])]
+        hosts = [result for result in results if self.lends(columns.buffers[result[0]])]
         timeline = self.timeline(columns)
-        whole = [*results, *_whole(timeline, planned)]
-        if self.options.graphs or len(whole) == len(columns.buffers):
-            return whole, [None] * len(whole), timeline.spread(whole)
-        groups: Groups = whole
-        for left in reversed(range(MOST_CHOICES)):
-            stages = _few(timeline, planned, results, hosts), _one_by_one(timeline, planned, results)
-            groups = _best(timeline, stages, self.restrictions.skip)
-            shapes = self.worst(columns, groups) if left else ()
-            if not shapes:
-                break
+        planned = [i for i, b in enumerate(columns.buffers) if not b.returned]
+        whole = _whole(timeline, planned)
+        if self.options.graphs or not planned:
+            groups = [*results, *whole]
+            return _Chosen(timeline, groups, [None] * len(groups), 0)
+        attempts = _Attempts(timeline, planned, whole, results, hosts)
+        groups, attempt = attempts.best(self.restrictions.first)
+        for _ in range(MOST_CHOICES - 1):
+            shapes = self.worst(columns, groups)
             before, self.more = len(timeline.table.grid), [*self.more, *shapes]
-            timeline = self.timeline(columns)
+            if shapes:
+                timeline = self.timeline(columns)
             if len(timeline.table.grid) == before:  # nothing better is known for these
                 break
-        return groups, _further(timeline, whole, groups), timeline.spread(groups)
+            attempts = replace(attempts, timeline=timeline)
+            groups, attempt = attempts.best(attempt)
+        return _Chosen(timeline, groups, _further(timeline, [*results, *whole], groups), attempt)
 
     def lends(self, result: Buffer) -> bool:
         """Return whether others may lie in the memory of a result."""
@@ -217,58 +265,80 @@ def _renumbered(arenas: Sequence[Sequence[Buffer]]) -> Sequence[Sequence[Buffer]
     return [[replace(b, id=next(ids)) for b in arena] for arena in arenas]
 
 
-def _best(timeline: CallTimeline, stages: Iterable[Iterator[Groups]], skip: int) -> Groups:
-    """Return the first attempt of few arenas that keeps the limit and whose arenas take no more than their
-    floor, `skip` of those aside; else one that takes little more than the floor, of these one with fewest
-    arenas.
+class _Chosen(NamedTuple):
+    """The arenas `groups` that were chosen, why there is each, and the number of the attempt."""
 
-    A later stage of attempts is looked at where none of few arenas is found in those before.
+    timeline: CallTimeline
+    groups: Groups
+    further: Sequence[FurtherArena | None]
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """Assignments of `planned` buffers by number, those to few arenas first: `whole` are as few as can be,
+    `hosts` those of `results` in whose memory others may lie.
     """
-    buffers = timeline.columns.buffers
-    seen: set[frozenset[tuple[int, ...]]] = set()
-    others: list[tuple[float, int, Groups]] = []
-    found: Groups = ()
-    for stage in stages:
-        if skip < len(seen) and any(excess <= 1 and count <= FEW for excess, count, _ in others):
-            break
-        for groups in stage:
-            key = frozenset(map(tuple, groups))
-            if key in seen:
+
+    timeline: CallTimeline
+    planned: Sequence[int]
+    whole: Groups
+    results: Groups
+    hosts: Groups
+
+    def best(self, first: int) -> tuple[Groups, int]:
+        """Return the first attempt, from the number `first` on, that keeps the limits of the call and of the
+        floor, and its number; else the one that comes nearest.
+        """
+        nearest: tuple[float, int] = np.inf, 0
+        found: Groups = ()
+        for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + 1):
+            groups = self.made(number)
+            if not groups:
                 continue
-            seen.add(key)
-            excess, spread = timeline.excess(groups), timeline.spread(groups)
-            count = sum(not buffers[group[0]].returned for group in groups)
-            if count <= FEW and excess <= 1 and spread <= 1 + EXACT:
-                found, skip = groups, skip - 1
-                if skip < 0:
-                    return found
-            else:
-                others.append((max(excess, (spread - 1) / SHARE, 1.0), count, groups))
-    return min(others, key=lambda one: one[:2])[2] if others else found
+            beyond = max(self.timeline.excess(groups), self.timeline.beyond_floor(groups))
+            if beyond <= 1:
+                return groups, number
+            if (beyond, len(groups)) < nearest:
+                nearest, found = (beyond, len(groups)), groups
+        return found, ONE_BY_ONE
 
+    def made(self, number: int) -> Groups:
+        """Return the attempt of a number, none where it is no other than one before."""
+        if number == 0:
+            return [*self.results, *self.whole]
+        if number < ONE_BY_ONE:
+            return self.divided(DIVISIONS[number - 1]) if self.timeline.columns.straight else ()
+        fitted = _FirstFit(self.timeline, self.results).run(self.planned)
+        if fitted is None:
+            return [*self.results, *([i] for i in self.planned)]
+        return [*self.results, *_joined(self.timeline, fitted, self.results)]
 
-def _few(timeline: CallTimeline, planned: Sequence[int], results: Groups, hosts: Groups) -> Iterator[Groups]:
-    """Yield assignments of `planned` buffers to few arenas; `hosts` are those of `results` in whose memory
-    others may lie.
-    """
-    whole = _whole(timeline, planned)
-    yield [*results, *whole]
-    if len(whole) == 1:
-        others = [result for result in results if result not in hosts]
-        yield [*others, *_hosted(timeline, whole[0], hosts, others)]
-    if timeline.columns.straight:
-        yield from _cut(timeline, planned, whole, results, hosts)
-    else:
-        yield [*results, *_joined(timeline, _by_block(timeline.columns, whole), results)]
+    def divided(self, way: Division) -> Groups:
+        """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
 
-
-def _one_by_one(timeline: CallTimeline, planned: Sequence[int], results: Groups) -> Iterator[Groups]:
-    """Yield assignments that look at each of `planned` buffers by itself."""
-    fitted = _FirstFit(timeline, results).run(planned)
-    if fitted is not None:
-        yield [*results, *_joined(timeline, fitted, results)]
-    elif len(planned) <= MOST_ALONE:
-        yield [*results, *([i] for i in planned)]
+        An arena ends at the first column at which one for all takes too much, or where a result is made.
+        """
+        timeline, columns = self.timeline, self.timeline.columns
+        members, *others = sorted(self.whole, key=len, reverse=True)
+        crowded = np.any(timeline.over([*self.results, *self.whole]) > 1, axis=1)
+        made = sorted((columns.held[r][0].begin for (r,) in self.results), reverse=True)
+        cuts = [cut for cut in dict.fromkeys((int(np.argmax(crowded)), *made)) if cut]
+        host = max(self.hosts, key=lambda one: float(timeline.bytes[one[0]].sum()), default=[])
+        if way.cut >= len(cuts) or (way.hosted and not host):
+            return ()
+        host = host if way.hosted else []
+        untils = [*[cuts[way.cut]] * way.ended, *[len(columns)] * way.lasting]
+        rooms = timeline.limit + timeline.allowed - timeline.unplanned
+        rooms -= timeline.arenas([*self.results, *others])
+        own = timeline.floor - timeline.arenas(others) + timeline.bytes[host].sum(axis=0)
+        rooms = np.minimum(rooms, own + way.loose * timeline.spare)
+        found = _divided(timeline, members, untils, host, rooms)
+        if found is None:
+            return ()
+        rest = [result for result in self.results if result != host]
+        hosted = [[*host, *found.pop()]] if host else []
+        return [*rest, *hosted, *others, *filter(None, found)]
 
 
 # -- one arena ---------------------------------------------------------------------------------------------
@@ -318,174 +388,47 @@ def _storage_slots(timeline: CallTimeline, grounded: Sequence[int]) -> Groups:
     return sorted(map(sorted, found))
 
 
-# -- in the memory of others ---------------------------------------------------------------------------------
+# -- arenas that end before results are made ---------------------------------------------------------------
 
 
-def _hosted(timeline: CallTimeline, members: Sequence[int], hosts: Groups, besides: Groups) -> Groups:
-    """Return `hosts` with buffers that moved from an arena of `members` into the memory of each, and what is
-    left: they move until the rest keeps the limit beside the groups `besides`, or as long as that helps.
+def _divided(
+    timeline: CallTimeline, members: Sequence[int], untils: Sequence[int], host: Sequence[int], rooms: Values
+) -> list[list[int]] | None:
+    """Return the members of arenas that are held until the columns `untils`, and of the memory of `host`;
+    None where none are found that are within `rooms`.
     """
-    hosting = _Hosting(timeline, members, hosts)
-    hosting.run(besides)
-    return [*hosting.groups, *([hosting.left] if hosting.left else [])]
+    columns, bindings = timeline.columns, timeline.floor.size
+    strips = [*untils, *(columns.held[r][0].begin for r in host)]
+    order = sorted((i for i in members if columns.held[i]), key=lambda i: (columns.held[i][0].begin, i))
+    others = [*strips[: len(untils) - 1], *strips[len(untils) :]]
+    late = [i for i in order if columns.held[i][-1].end > max(others)]
+    heights = np.zeros((len(strips), bindings))
+    if late:
+        heights[len(untils) - 1] = timeline.height(late)
+    heights[len(untils) :] = timeline.bytes[list(host)]
+    own = (1 << len(untils)) - 1
+    allowed = [own | (bool(host) and columns.may_share([*host, i])) << len(untils) for i in order]
+    kinds, sizes = timeline.distinct(order)
+    most = MOST_SEARCHED // (bindings * max(len(order), 1) << len(strips) - 1)
+    answer = packer_functions.strips(
+        _numbers(columns.held[i][0].begin for i in order),
+        _numbers(columns.held[i][-1].end for i in order),
+        _numbers(allowed),
+        _numbers(kinds),
+        sizes.tobytes(),
+        rooms.tobytes(),
+        _numbers(strips),
+        heights.tobytes(),
+        _numbers(k >= len(untils) for k in range(len(strips))),
+        (1 / np.maximum(timeline.limit.max(axis=0, initial=1.0), 1.0)).tobytes(),
+        max(min(MOST_STATES, most), FEWEST_STATES),
+    )
+    chosen = dict(zip(order, memoryview(answer).cast("i").tolist(), strict=False))
+    return [[i for i in members if chosen.get(i, 0) == k] for k in range(len(strips))] if chosen else None
 
 
-class _Hosting:
-    """An arena of the buffers that are `left`, beside `groups` in whose memory others may lie.
-
-    `load` is what is left at each column, `loads` what lies in each of the groups, which hold `rooms` bytes.
-    """
-
-    def __init__(self, timeline: CallTimeline, members: Sequence[int], hosts: Groups) -> None:
-        self.timeline, self.columns = timeline, timeline.columns
-        self.left, self.groups = list(members), [list(host) for host in hosts]
-        self.load, self.loads = timeline.load(members), [timeline.load(host) for host in hosts]
-        self.rooms = [timeline.height(host) for host in hosts]
-        self.scale = np.maximum(timeline.limit.max(axis=0, initial=1.0), 1.0)
-
-    def room(self, besides: Groups) -> Values:
-        """The bytes that the arena may have at each binding beside the groups, held all the while."""
-        timeline, buffers = self.timeline, self.columns.buffers
-        pairs = list(zip(self.groups, self.rooms, strict=True))
-        none = np.zeros_like(self.load[0])
-        others = timeline.unplanned + timeline.arenas(besides) + sum((room for _, room in pairs), none)
-        room = timeline.floor - sum((room for host, room in pairs if not buffers[host[0]].returned), none)
-        for _, begin, end in self.columns.reserved(self.left):
-            room = np.minimum(room, (timeline.limit - others)[begin:end].min(axis=0, initial=np.inf))
-        return room
-
-    def run(self, besides: Groups) -> None:
-        """Move buffers until the rest keeps the limit, or as long as that helps."""
-        room = self.room(besides) + 0.5
-        for number in range(len(self.groups)):
-            for _ in range(MOST_CHAINS):
-                crowded = self.load > room
-                chain = self.chain(number, crowded) if crowded.any() else []
-                if not chain:
-                    break
-                self.move(chain, number)
-
-    def chain(self, number: int, crowded: Truths) -> list[int]:
-        """The buffers one behind the other, each of which fits into a group, that take most off where too
-        much is left: the heaviest set of disjoint intervals, found from left to right.
-        """
-        before = np.concatenate((np.zeros_like(self.load[:1]), crowded.cumsum(axis=0)))
-        best: list[tuple[float, int, int]] = [(0.0, -1, 0)]  # what is gained, by which last, behind which
-        until = [0]
-        for i in sorted(self.left, key=lambda i: self.columns.held[i][-1].end if self.columns.held[i] else 0):
-            if not self.fits(i, number):
-                continue
-            begin, end = self.columns.held[i][0].begin, self.columns.held[i][-1].end
-            share = self.timeline.bytes[i] / self.scale
-            gain = float((before[end] - before[begin] + LASTING * (end - begin)) @ share)
-            behind = bisect_right(until, begin) - 1
-            if best[behind][0] + gain > best[-1][0]:
-                best.append((best[behind][0] + gain, i, behind))
-                until.append(end)
-        found, at = [], len(best) - 1
-        while at:
-            found.append(best[at][1])
-            at = best[at][2]
-        return found
-
-    def fits(self, i: int, number: int) -> bool:
-        """Return whether there is room for a buffer in the memory of a group."""
-        size, load, room = self.timeline.bytes[i], self.loads[number], self.rooms[number]
-        if (
-            not self.columns.held[i]
-            or (size > room).any()
-            or not self.columns.may_join(self.groups[number], i)
-        ):
-            return False
-        return all((load[begin:end] + size <= room).all() for _, begin, end in self.columns.held[i])
-
-    def move(self, members: Sequence[int], number: int) -> None:
-        """Move buffers into the memory of a group."""
-        self.groups[number] += members
-        moved = set(members)
-        self.left = [i for i in self.left if i not in moved]
-        self.load -= (load := self.timeline.load(members))
-        self.loads[number] += load
-
-
-# -- one for each block ------------------------------------------------------------------------------------
-
-
-def _by_block(columns: CallColumns, whole: Groups) -> Groups:
-    """Return the groups of `whole`, each parted by the blocks of Ifs in which buffers are made."""
-    found: dict[object, list[int]] = {}
-    for number, group in enumerate(whole):
-        for i in group:
-            blocks = tuple(columns.nesting.around(columns.buffers[i].made))
-            found.setdefault((number, blocks), []).append(i)
-    return list(found.values())
-
-
-def _joined(timeline: CallTimeline, groups: Groups, results: Groups) -> Groups:
-    """Return `groups` with pairs joined as long as that keeps the limit, and about the floor."""
-
-    def kept(groups: Groups) -> bool:
-        return timeline.excess([*results, *groups]) <= 1 and timeline.spread(groups) <= 1 + SHARE
-
-    found = [list(group) for group in groups]
-    pairs = list(combinations(range(len(found)), 2)) if 1 < len(found) <= MOST_JOINED and kept(found) else []
-    while pairs:
-        first, second = pairs.pop(0)
-        both = sorted([*found[first], *found[second]])
-        rest = [group for number, group in enumerate(found) if number not in (first, second)]
-        if timeline.columns.may_share(both) and kept([*rest, both]):
-            found = [*rest, both]
-            pairs = list(combinations(range(len(found)), 2))
-    return found
-
-
-# -- a cut through time ------------------------------------------------------------------------------------
-
-
-def _cut(
-    timeline: CallTimeline, planned: Sequence[int], whole: Groups, results: Groups, hosts: Groups
-) -> Iterator[Groups]:
-    """Yield two or three arenas: of the buffers that end before a column, those that live across it, and
-    those that begin there or later; with buffers of the first in the memory of the second, and of the last in
-    that of results, and without.
-    """
-    others = [result for result in results if result not in hosts]
-    for before, across, behind in _parts(timeline, planned, [*results, *whole]):
-        if not before or not all(map(timeline.columns.may_share, (before, sorted(across + behind)))):
-            continue
-        rest = sorted(across + behind)
-        yield [*results, before, rest]
-        yield [*results, *_hosted(timeline, before, [rest], results)]
-        if across and behind:
-            for early in ([before, across], _hosted(timeline, before, [across], [behind, *results])):
-                yield [*results, *early, behind]
-                yield [*others, *early, *_hosted(timeline, behind, hosts, [*others, *early])]
-
-
-def _parts(
-    timeline: CallTimeline, planned: Sequence[int], whole: Groups
-) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Yield the buffers of a straight function that end before a column, that live across it, and that begin
-    there or later: columns with little across come first, of these the latest.
-
-    No column lies behind the first at which the arenas `whole` take too much.
-    """
-    crowded = np.any(timeline.over(whole) > 1, axis=1)
-    first, columns = int(np.argmax(crowded)), timeline.columns
-    held = {i: columns.held[i][0] for i in planned if columns.held[i]}
-    scale = np.maximum(timeline.limit.max(axis=0, initial=1.0), 1.0)
-    begun = np.zeros(len(columns))
-    for i, (_, begin, _) in held.items():
-        begun[begin] += float((timeline.bytes[i] / scale).sum())
-    load = (timeline.load(list(held)) / scale).sum(axis=1)
-    across = (load - begun)[1 : first + 1]  # live in front of a column and at it
-    for place in np.lexsort((-np.arange(first), across.round(9)))[:MOST_CUTS].tolist():
-        column = place + 1
-        yield (
-            [i for i in planned if i not in held or held[i].end <= column],
-            [i for i in held if held[i].begin < column < held[i].end],
-            [i for i in held if held[i].begin >= column],
-        )
+def _numbers(of: Iterable[int]) -> bytes:
+    return array("i", of).tobytes()
 
 
 # -- one by one --------------------------------------------------------------------------------------------
@@ -505,7 +448,8 @@ class _FirstFit:
         self.spans: list[tuple[Held, ...]] = []
         own = timeline.load([i for i, b in enumerate(self.columns.buffers) if not b.returned])
         taken = own + timeline.load([i for (i,) in results]) + timeline.unplanned
-        self.room = np.minimum(timeline.limit - taken, timeline.floor - own)
+        room = timeline.limit + timeline.allowed - taken
+        self.room = np.minimum(room, timeline.floor + timeline.spare - own)
         self.scale = np.maximum(timeline.limit.max(axis=0, initial=1.0), 1.0)
         self.work = 0
 
@@ -558,6 +502,24 @@ class _FirstFit:
 def _add(table: Values, held: Sequence[Held], size: Values) -> None:
     for _, begin, end in held:
         table[begin:end] += size
+
+
+def _joined(timeline: CallTimeline, groups: Groups, results: Groups) -> Groups:
+    """Return `groups` with pairs joined as long as that keeps the limit, and about the floor."""
+
+    def kept(groups: Groups) -> bool:
+        return timeline.excess([*results, *groups]) <= 1 and timeline.beyond_floor(groups) <= 1
+
+    found = [list(group) for group in groups]
+    pairs = list(combinations(range(len(found)), 2)) if 1 < len(found) <= MOST_JOINED and kept(found) else []
+    while pairs:
+        first, second = pairs.pop(0)
+        both = sorted([*found[first], *found[second]])
+        rest = [group for number, group in enumerate(found) if number not in (first, second)]
+        if timeline.columns.may_share(both) and kept([*rest, both]):
+            found = [*rest, both]
+            pairs = list(combinations(range(len(found)), 2))
+    return found
 
 
 # -- why there are several ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -446,6 +447,11 @@ class CallTimeline:
         owners, begins, ends = self.columns.spans_of(members)
         return held_sums(begins, ends, self._kinds[owners], self.table.values, len(self.columns))
 
+    def distinct(self, members: Sequence[int]) -> tuple[Sequence[int], Values]:
+        """The row of the size of each member, and a row for each size."""
+        rows, kinds = np.unique(self._kinds[list(members)], return_inverse=True)
+        return kinds.tolist(), self.table.values[rows]
+
     def height(self, members: Sequence[int]) -> Values:
         """The size of an arena of the given buffers at each binding: as much as is live at one column."""
         if len(members) == 1:
@@ -454,30 +460,38 @@ class CallTimeline:
         found: Values = self.load(members).max(axis=0, initial=0.0)
         return found
 
-    def arenas(self, groups: Groups, lent: Collection[int] = ()) -> Values:
-        """The bytes at each column of an arena for each of `groups`; those `lent`, by index, are held all the
-        while.
+    def arenas(
+        self, groups: Groups, lent: Collection[int] = (), heights: Mapping[int, Values] = MappingProxyType({})
+    ) -> Values:
+        """The bytes at each column of an arena for each of `groups`, by index: those `lent` are held all the
+        while, and those of `heights` are as large as these say.
         """
         columns = self.columns
         always = [Held(path, *columns.offsets[path : path + 2]) for path in columns.paths if lent]
-        found = self.load([group[0] for i, group in enumerate(groups) if len(group) == 1 and i not in lent])
+        lone = [len(group) == 1 and not {i} & {*lent, *heights} for i, group in enumerate(groups)]
+        found = self.load([group[0] for group, alone in zip(groups, lone, strict=True) if alone])
         for i, group in enumerate(groups):
-            if len(group) > 1 or i in lent:
+            if not lone[i]:
+                height = heights[i] if i in heights else self.height(group)
                 for _, begin, end in always if i in lent else columns.reserved(group):
-                    found[begin:end] += self.height(group)
+                    found[begin:end] += height
         return found
 
-    def over(self, groups: Groups, lent: Collection[int] = ()) -> Values:
+    def over(
+        self, groups: Groups, lent: Collection[int] = (), heights: Mapping[int, Values] = MappingProxyType({})
+    ) -> Values:
         """The bytes that are taken beyond the limit at each column, in units of what is allowed."""
-        found = self.arenas(groups, lent)
+        found = self.arenas(groups, lent, heights)
         found += self.unplanned
         found -= self.limit
         found /= self.allowed
         return found
 
-    def excess(self, groups: Groups, lent: Collection[int] = ()) -> float:
+    def excess(
+        self, groups: Groups, lent: Collection[int] = (), heights: Mapping[int, Values] = MappingProxyType({})
+    ) -> float:
         """The largest of `over`: above 1 more is taken than is allowed."""
-        return float(self.over(groups, lent).max(initial=0.0))
+        return float(self.over(groups, lent, heights).max(initial=0.0))
 
     @cached_property
     def floor(self) -> Values:
@@ -486,15 +500,24 @@ class CallTimeline:
         found: Values = self.load(planned).max(axis=0, initial=0.0)
         return found
 
-    def spreads(self, groups: Groups) -> Values:
-        """The most that arenas take together, in multiples of the floor, at each binding."""
+    @cached_property
+    def spare(self) -> Values:
+        """The bytes that several arenas may take beyond the floor, at each binding."""
+        return np.maximum(SHARE * self.floor, SPARE)
+
+    def together(self, groups: Groups) -> Values:
+        """The most bytes that arenas take together, results left out, at each binding."""
         own = [group for group in groups if not self.columns.buffers[group[0]].returned]
-        found: Values = self.arenas(own).max(axis=0, initial=0.0) / np.maximum(self.floor, 1.0)
+        found: Values = self.arenas(own).max(axis=0, initial=0.0)
         return found
 
+    def beyond_floor(self, groups: Groups) -> float:
+        """The most bytes that arenas take together beyond the floor, in units of what is allowed."""
+        return float(((self.together(groups) - self.floor) / self.spare).max(initial=0.0))
+
     def spread(self, groups: Groups) -> float:
-        """The largest of `spreads`, at least 1."""
-        return float(self.spreads(groups).max(initial=1.0))
+        """How many times their floor arenas take together at most, at least 1."""
+        return float((self.together(groups) / np.maximum(self.floor, 1.0)).max(initial=1.0))
 
     def largest(self, bytes_at: Values) -> Values:
         """The most bytes at the columns of each path: a row for each path."""
