@@ -33,6 +33,8 @@ from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
 from symalloc.linter.engine import check
+from symalloc.planner.buffers.assignment import Division, _Attempts
+from symalloc.planner.buffers.call_timeline import Groups
 from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
@@ -93,19 +95,27 @@ def _none(*_args: object, **_options: object) -> None:
     return None
 
 
+FEW = 3
+
+
+def _without(left_out: Callable[[Division], bool]) -> Mechanism:
+    """The search through time without some ways to divide buffers."""
+    divided = _Attempts.divided
+
+    def stand_in(attempts: _Attempts, way: Division) -> Groups:
+        return () if left_out(way) else divided(attempts, way)
+
+    return Mechanism(stand_ins={f"{_ASSIGNMENT}._Attempts.divided": stand_in})
+
+
 PLANNER: Mapping[str, Mechanism] = {
-    "an arena that ends at a cut": Mechanism(
-        stand_ins={f"{_ASSIGNMENT}._cut": lambda *_: iter(())},
-        code=[f"{_ASSIGNMENT}._cut", f"{_ASSIGNMENT}._parts"],
+    "a search through time": Mechanism(
+        stand_ins={f"{_ASSIGNMENT}._Attempts.divided": lambda *_: ()},
+        code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
-    "memory of others": Mechanism(
-        stand_ins={f"{_ASSIGNMENT}._hosted": lambda _timeline, members, hosts, _besides: [*hosts, members]},
-        code=[f"{_ASSIGNMENT}._hosted", f"{_ASSIGNMENT}._Hosting"],
-    ),
-    "an arena for each block": Mechanism(
-        stand_ins={f"{_ASSIGNMENT}._by_block": lambda _columns, whole: whole},
-        code=[f"{_ASSIGNMENT}._by_block"],
-    ),
+    "memory of results": _without(lambda way: way.hosted),
+    "arenas within their floor first": _without(lambda way: not way.loose),
+    "four arenas to six": _without(lambda way: way.ended + way.lasting > FEW),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
     ),

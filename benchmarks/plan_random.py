@@ -28,7 +28,7 @@ from tests.models.measure import compiler, load
 from tests.models.planned import Variants, calls, difference
 
 BATCH = 50
-SPARE, SHARE = 4096, 1.02  # what a call may hold more than the unplanned one: either
+SPARE, SHARE = 65536, 1.02  # what a call may hold more than the unplanned one: either
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 
 
