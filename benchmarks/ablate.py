@@ -95,7 +95,7 @@ def _none(*_args: object, **_options: object) -> None:
     return None
 
 
-FEW = 3
+TWO = 2
 
 
 def _without(left_out: Callable[[Division], bool]) -> Mechanism:
@@ -115,7 +115,7 @@ PLANNER: Mapping[str, Mechanism] = {
     ),
     "memory of results": _without(lambda way: way.hosted),
     "arenas within their floor first": _without(lambda way: not way.loose),
-    "four arenas to six": _without(lambda way: way.ended + way.lasting > FEW),
+    "three arenas": _without(lambda way: way.ended + way.lasting > TWO),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
     ),

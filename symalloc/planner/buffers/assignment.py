@@ -6,7 +6,7 @@ tried in this order, until one keeps the limit of `CallTimeline` with what it al
 together their floor, about:
 
 1. one arena for all that may share one;
-2. two, three and more, of which some end before results are made, with buffers in the memory of a result and
+2. two and three, of which some end before results are made, with buffers in the memory of a result and
    without: found by a search through time;
 3. each buffer joins the first arena that has room for it, or opens one.
 
@@ -65,7 +65,7 @@ class Division(NamedTuple):
     hosted: bool
 
 
-_FEW = [
+DIVISIONS = [
     Division(loose, ended, lasting, cut, hosted)
     for loose in (False, True)
     for ended, lasting in ((0, 1), (1, 1), (1, 2), (2, 1))
@@ -73,8 +73,6 @@ _FEW = [
     for hosted in (False, True)
     if ended or hosted
 ]
-_MORE = [Division(True, ended, lasting, 0, False) for ended, lasting in ((2, 2), (2, 3), (3, 3))]
-DIVISIONS = (*_FEW, *_MORE)
 ONE_BY_ONE = len(DIVISIONS) + 1
 
 
