@@ -158,7 +158,7 @@ def _layouts(
             if layout.outgrown:
                 continue
             excess = found.excess([arena.size for arena in layout.arenas])
-            if excess <= 1 or search.options.graphs:
+            if excess <= max(1.0, found.beyond) or search.options.graphs:
                 yield found, layout
             else:
                 loose.append((excess, found, layout))

@@ -47,7 +47,7 @@ MOST_STATES, FEWEST_STATES = 512, 16  # of a search through time
 MOST_SEARCHED = 2_000_000  # sums of bytes in all of them
 MOST_JOINED = 24  # arenas of which every pair is tried
 MOST_TRIED = 24  # arenas that one buffer is tried in
-MOST_WORK = 100_000_000  # sums of bytes that are worth it to group buffers one by one
+MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one by one
 TRIAL = 2000  # what one trial counts besides
 
 
@@ -55,10 +55,10 @@ class Division(NamedTuple):
     """A way to divide the buffers of a function without Ifs: among arenas that end at a cut through time, or
     last, with those that a result hosts or without.
 
-    They may be `loose`, and take a little more than their floor together.
+    They may take `spare` times what several arenas may beyond their floor.
     """
 
-    loose: bool
+    spare: int
     ended: int
     lasting: int
     cut: int
@@ -66,14 +66,16 @@ class Division(NamedTuple):
 
 
 DIVISIONS = [
-    Division(loose, ended, lasting, cut, hosted)
-    for loose in (False, True)
+    Division(spare, ended, lasting, cut, hosted)
+    for spare in (0, 1)
     for ended, lasting in ((0, 1), (1, 1), (1, 2), (2, 1))
     for cut in range(2 if ended else 1)
     for hosted in (False, True)
     if ended or hosted
 ]
 ONE_BY_ONE = len(DIVISIONS) + 1
+BEYOND = [Division(spare, 1, lasting, 0, True) for spare in (2, 4, 8, 16) for lasting in (1, 2)]
+"""Ways in which a call may take more than it should: of many buffers, one of these is better than none."""
 
 
 class Judged(NamedTuple):
@@ -91,6 +93,7 @@ class Assignment(NamedTuple):
     `further` says of each arena why it is not one with others, where it could be.  `profile` tells what a
     call takes of the function, where others call it; `spread` is how many times their floor all arenas take
     together at the worst of the sample bindings.  `attempt` is the number of the attempt that it is.
+    `beyond`: what a call takes beyond its limit, in units of what is allowed.
     """
 
     arenas: Sequence[Sequence[Buffer]]
@@ -99,6 +102,7 @@ class Assignment(NamedTuple):
     profile: CallProfile | None
     spread: float
     attempt: int
+    beyond: float
     judged: Sequence[Judged]
 
     def excess(self, sizes: Sequence[Expr]) -> float:
@@ -180,7 +184,8 @@ class _Assigning:
         ]
         spread = max((one.timeline.spread(one.groups) for _, one in chosen), default=1.0)
         attempt = max((one.attempt for _, one in chosen), default=0)
-        return Assignment(_renumbered(arenas), further, lone, profile, spread, attempt, judged)
+        beyond = max((one.timeline.excess(one.groups) for _, one in chosen), default=0.0)
+        return Assignment(_renumbered(arenas), further, lone, profile, spread, attempt, beyond, judged)
 
     def columns(self, buffers: Sequence[Buffer]) -> CallColumns:
         """Return the moments of a call at which `buffers` are there."""
@@ -289,8 +294,8 @@ class _Attempts:
         floor, and its number; else the one that comes nearest.
         """
         nearest: tuple[float, int] = np.inf, 0
-        found: Groups = ()
-        for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + 1):
+        found: tuple[Groups, int] = [*self.results, *self.whole], 0
+        for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + len(BEYOND) + 1):
             groups = self.made(number)
             if not groups:
                 continue
@@ -298,19 +303,19 @@ class _Attempts:
             if beyond <= 1:
                 return groups, number
             if (beyond, len(groups)) < nearest:
-                nearest, found = (beyond, len(groups)), groups
-        return found, ONE_BY_ONE
+                nearest, found = (beyond, len(groups)), (groups, number)
+        return found
 
     def made(self, number: int) -> Groups:
         """Return the attempt of a number, none where it is no other than one before."""
         if number == 0:
             return [*self.results, *self.whole]
-        if number < ONE_BY_ONE:
-            return self.divided(DIVISIONS[number - 1]) if self.timeline.columns.straight else ()
-        fitted = _FirstFit(self.timeline, self.results).run(self.planned)
-        if fitted is None:
-            return [*self.results, *([i] for i in self.planned)]
-        return [*self.results, *_joined(self.timeline, fitted, self.results)]
+        if number == ONE_BY_ONE:
+            fitted = _FirstFit(self.timeline, self.results).run(self.planned)
+            return () if fitted is None else [*self.results, *_joined(self.timeline, fitted, self.results)]
+        if not self.timeline.columns.straight:
+            return ()
+        return self.divided(DIVISIONS[number - 1] if number < ONE_BY_ONE else BEYOND[number - ONE_BY_ONE - 1])
 
     def divided(self, way: Division) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
@@ -327,10 +332,10 @@ class _Attempts:
             return ()
         host = host if way.hosted else []
         untils = [*[cuts[way.cut]] * way.ended, *[len(columns)] * way.lasting]
-        rooms = timeline.limit + timeline.allowed - timeline.unplanned
+        rooms = timeline.limit + max(way.spare, 1) * timeline.allowed - timeline.unplanned
         rooms -= timeline.arenas([*self.results, *others])
         own = timeline.floor - timeline.arenas(others) + timeline.bytes[host].sum(axis=0)
-        rooms = np.minimum(rooms, own + way.loose * timeline.spare)
+        rooms = np.minimum(rooms, own + way.spare * timeline.spare)
         found = _divided(timeline, members, untils, host, rooms)
         if found is None:
             return ()
