@@ -211,8 +211,8 @@ class _Assigning:
         planned = [i for i, b in enumerate(columns.buffers) if not b.returned]
         whole = _whole(timeline, planned)
         if self.options.graphs or not planned:
-            groups = [*results, *whole]
-            return _Chosen(timeline, groups, [None] * len(groups), 0)
+            everything = [*results, *whole]
+            return _Chosen(timeline, everything, [None] * len(everything), 0)
         attempts = _Attempts(timeline, planned, whole, results, hosts)
         groups, attempt = attempts.best(self.restrictions.first)
         for _ in range(MOST_CHOICES - 1):
