@@ -33,7 +33,7 @@ from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
 from symalloc.linter.engine import check
-from symalloc.planner.buffers.assignment import Division, _Attempts
+from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_timeline import Groups
 from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.prover.prover import Prover
@@ -98,11 +98,11 @@ def _none(*_args: object, **_options: object) -> None:
 TWO = 2
 
 
-def _without(left_out: Callable[[Division], bool]) -> Mechanism:
+def _without(left_out: Callable[[Partition], bool]) -> Mechanism:
     """The search through time without some ways to divide buffers."""
     divided = _Attempts.divided
 
-    def stand_in(attempts: _Attempts, way: Division) -> Groups:
+    def stand_in(attempts: _Attempts, way: Partition) -> Groups:
         return () if left_out(way) else divided(attempts, way)
 
     return Mechanism(stand_ins={f"{_ASSIGNMENT}._Attempts.divided": stand_in})

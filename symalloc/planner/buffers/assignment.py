@@ -51,7 +51,7 @@ MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one b
 TRIAL = 2000  # what one trial counts besides
 
 
-class Division(NamedTuple):
+class Partition(NamedTuple):
     """A way to divide the buffers of a function without Ifs: among arenas that end at a cut through time, or
     last, with those that a result hosts or without.
 
@@ -65,16 +65,16 @@ class Division(NamedTuple):
     hosted: bool
 
 
-DIVISIONS = [
-    Division(spare, ended, lasting, cut, hosted)
+PARTITIONS = [
+    Partition(spare, ended, lasting, cut, hosted)
     for spare in (0, 1)
     for ended, lasting in ((0, 1), (1, 1), (1, 2), (2, 1))
     for cut in range(2 if ended else 1)
     for hosted in (False, True)
     if ended or hosted
 ]
-ONE_BY_ONE = len(DIVISIONS) + 1
-BEYOND = [Division(spare, 1, lasting, 0, True) for spare in (2, 4, 8, 16) for lasting in (1, 2)]
+ONE_BY_ONE = len(PARTITIONS) + 1
+BEYOND = [Partition(spare, 1, lasting, 0, True) for spare in (2, 4, 8, 16) for lasting in (1, 2)]
 """Ways in which a call may take more than it should: of many buffers, one of these is better than none."""
 
 
@@ -315,9 +315,11 @@ class _Attempts:
             return () if fitted is None else [*self.results, *_joined(self.timeline, fitted, self.results)]
         if not self.timeline.columns.straight:
             return ()
-        return self.divided(DIVISIONS[number - 1] if number < ONE_BY_ONE else BEYOND[number - ONE_BY_ONE - 1])
+        return self.divided(
+            PARTITIONS[number - 1] if number < ONE_BY_ONE else BEYOND[number - ONE_BY_ONE - 1]
+        )
 
-    def divided(self, way: Division) -> Groups:
+    def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
 
         An arena ends at the first column at which one for all takes too much, or where a result is made.
