@@ -516,7 +516,7 @@ class CallTimeline:
         return float(((self.together(groups) - self.floor) / self.spare).max(initial=0.0))
 
     def spread(self, groups: Groups) -> float:
-        """How many times their floor arenas take together at most, at least 1."""
+        """The most that arenas take together, in multiples of the floor, at least 1."""
         return float((self.together(groups) / np.maximum(self.floor, 1.0)).max(initial=1.0))
 
     def largest(self, bytes_at: Values) -> Values:
