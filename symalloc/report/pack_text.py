@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from symalloc.planner.packing.pack_problem import Packing
-from symalloc.report.document import Binding, Document, about, as_json, record
+from symalloc.planner.packing.pack_problem import FloorRatio, Packing
+from symalloc.report.document import Document, about, as_json, record
 from symalloc.report.quantities import at_binding, columns, cut
 from symalloc.size.notation import PIECEWISE
 
@@ -24,15 +24,6 @@ def packings_as_text(packings: Sequence[Packing]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-class Ratio(Document, frozen=True, kw_only=True):
-    """The arena beside the floor, the most bytes live at one position, at sample values."""
-
-    binding: Binding
-    bytes: int
-    floor: int
-    ratio: float
-
-
 class PackDocument(Document, frozen=True, kw_only=True):
     """A packing; the arena and the offset of each buffer by its id are expressions in sympy's syntax.
 
@@ -42,7 +33,7 @@ class PackDocument(Document, frozen=True, kw_only=True):
     name: str | msgspec.UnsetType = msgspec.UNSET
     arena: str
     offsets: dict[str, str]
-    ratios: tuple[Ratio, ...]
+    ratios: tuple[FloorRatio, ...]
     worst_ratio: float
     mean_ratio: float
     proved: Annotated[bool, about("No two buffers that are live together overlap, at any values.")]

@@ -12,6 +12,7 @@ from operator import add
 from random import Random
 from time import perf_counter
 
+import msgspec
 import numpy as np
 
 from symalloc.native.flat_lists import lists_of
@@ -358,18 +359,13 @@ CLOSE = 64  # for two symbols, all values up to this one, then a geometric seque
 STEPS = 96
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FloorRatio:
-    """Bytes of the arena and of the floor at one binding; without a live byte the ratio is 1."""
+class FloorRatio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bytes of the arena and of the floor at one binding, and their ratio, 1 without a live byte."""
 
     binding: Mapping[str, int]
     bytes: int
     floor: int
-
-    @property
-    def ratio(self) -> float:
-        """Arena over floor."""
-        return self.bytes / self.floor if self.floor else 1.0
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -563,9 +559,11 @@ def _ratios_of(arena: Expr, sums: Sequence[Expr], ranges: Ranges) -> tuple[Floor
         worst = dense.binding(int((dense.values([arena])[0] / floors).argmax()))
         if worst not in bindings:
             bindings.append(worst)
+    ordered = sorted(bindings, key=lambda b: tuple(b.values()))
+    both = [(b, arena.evaluate(b), floor_bytes(sums, b)) for b in ordered]
     return tuple(
-        FloorRatio(binding=b, bytes=arena.evaluate(b), floor=floor_bytes(sums, b))
-        for b in sorted(bindings, key=lambda b: tuple(b.values()))
+        FloorRatio(binding=b, bytes=taken, floor=least, ratio=taken / least if least else 1.0)
+        for b, taken, least in both
     )
 
 
