@@ -68,43 +68,42 @@ def _merged(ranges: Sequence[WrittenRange]) -> list[WrittenRange]:
         found.append((one[0], one[1] | other[1], one[2]))
 
 
+_ALL = Elements(())
+
+
 class MemoryRange(NamedTuple):
     """A part of a region that a point reads or writes: `elements` of a tensor of type `type` that is it.
 
-    All of the region where `elements` is None.
+    All of the region where neither is given.
     """
 
     region: Region
     type: TensorType | None = None
-    elements: Elements | None = None
+    elements: Elements = _ALL
 
     @property
     def is_whole(self) -> bool:
         """True if it is all of the region."""
-        return self.elements is None or (self.elements.is_whole and self.elements.exact)
+        return self.elements.is_whole and self.elements.exact
 
     @property
     def is_all_if_run(self) -> bool:
         """True if it is all of the region but for loops that may not be run."""
-        elements = self.elements
-        return elements is not None and bool(elements.runs) and elements._replace(runs=()).is_whole
+        return bool(self.elements.runs) and self.elements._replace(runs=()).is_whole
 
     @property
     def is_scattered(self) -> bool:
         """True if it is no box of elements."""
-        return self.elements is not None and self.elements.is_scattered
+        return self.elements.is_scattered
 
     @property
     def axes(self) -> tuple[int, ...]:
         """The dimensions of which it is a part only."""
-        ranges = () if self.elements is None else self.elements.ranges
-        return tuple(axis for axis, found in enumerate(ranges) if found is not None)
+        return tuple(axis for axis, found in enumerate(self.elements.ranges) if found is not None)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions on sizes under which it is read or written at all."""
-        if self.elements is None:
-            return ()
         parts = (r for r in self.elements.ranges if r is not None)
         runs = (ge(r.end - r.begin, 1) for r in parts)
         return tuple(c for c in (*self.elements.conditions, *runs) if c.as_bool is not True)
@@ -150,15 +149,11 @@ def uninitialized_ranges(
     found = _gap(wanted, parts, apart)
     if found is not None:
         yield _if_wanted(found, wanted, parts)
-    if any(_is_by_data(part) for part in parts):
-        others = [part for part in parts if not _is_by_data(part)]
+    others = [part for part in parts if not part.elements.by_data]
+    if len(others) < len(parts):
         without = _gap(wanted, others, apart)
         if without is not None:
             yield _if_wanted(without, wanted, others)._replace(by_data=True)
-
-
-def _is_by_data(part: MemoryRange) -> bool:
-    return part.elements is not None and part.elements.by_data
 
 
 def _if_wanted(
@@ -173,7 +168,7 @@ def _gap(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> Uni
         return None
     if not parts:
         return UninitializedRange(_nbytes(wanted))
-    if wanted.elements is not None and not wanted.elements.exact:
+    if not wanted.elements.exact:
         return None
     if any(part.is_scattered for part in parts):
         return _at_elements(wanted, parts)
@@ -182,15 +177,14 @@ def _gap(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> Uni
 
 def _fits(stretch: MemoryRange) -> bool:
     """False where a kernel indexes other dimensions than its argument has: it stops when it is called."""
-    elements, kind = stretch.elements, stretch.type
-    known = elements is not None and kind is not None and kind.shape is not None
-    return not known or len(elements.ranges) == len(kind.shape)  # type: ignore[union-attr,arg-type]
+    kind = stretch.type
+    return kind is None or kind.shape is None or len(stretch.elements.ranges) == len(kind.shape)
 
 
 def _nbytes(stretch: MemoryRange) -> Expr:
     """The bytes of a stretch; 1 where they are not known, for there are some."""
     elements, kind = stretch.elements, stretch.type
-    if elements is None or not elements.exact or kind is None or kind.shape is None or kind.dtype is None:
+    if not elements.exact or kind is None or kind.shape is None or kind.dtype is None:
         return ONE if stretch.region.nbytes is None else stretch.region.nbytes
     pairs = zip(elements.ranges, kind.shape, strict=True)
     return product(e if r is None else r.end - r.begin for r, e in pairs) * kind.dtype.itemsize
@@ -221,13 +215,12 @@ def _along_axis(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Uninitiali
 
 
 def _range(stretch: MemoryRange, axis: int, extent: Expr) -> Range:
-    found = stretch.elements.ranges[axis] if stretch.axes and stretch.elements is not None else None
+    found = stretch.elements.ranges[axis] if stretch.axes else None
     return Range(ZERO, extent) if found is None else found
 
 
 def _written(part: MemoryRange, axis: int, extent: Expr) -> WrittenRange:
-    conditions = () if part.elements is None else part.elements.conditions
-    return WrittenRange(*_range(part, axis, extent), conjunction(conditions))
+    return WrittenRange(*_range(part, axis, extent), conjunction(part.elements.conditions))
 
 
 # -- element by element --------------------------------------------------------------------------------------
@@ -250,7 +243,7 @@ def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Uninitial
     if any(one.type is not None and one.type.shape != shape for one in (wanted, *parts) if not one.is_whole):
         return None
     conditions = tuple(lt(element_index(axis), extent) for axis, extent in enumerate(shape))
-    exact = all(part.elements is None or part.elements.exact for part in parts)
+    exact = all(part.elements.exact for part in parts)
     written = disjunction(_elements(part) for part in parts)
     among = AtElements(shape, (*conditions, *_elements(wanted).conjuncts), exact)
     return UninitializedRange(
@@ -260,8 +253,6 @@ def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Uninitial
 
 def _elements(stretch: MemoryRange) -> Condition:
     """The condition that an element is one of a stretch."""
-    if stretch.elements is None:
-        return TRUE
     inside = [
         condition
         for axis, found in enumerate(stretch.elements.ranges)
@@ -284,7 +275,7 @@ def _in_bytes(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -
     target = bytes_of(wanted)
     ranges = [bytes_of(part) for part in parts]
     known = [
-        WrittenRange(*found, conjunction(() if part.elements is None else part.elements.conditions))
+        WrittenRange(*found, conjunction(part.elements.conditions))
         for found, part in zip(ranges, parts, strict=True)
         if found is not None
     ]
@@ -317,7 +308,7 @@ def bytes_of(stretch: MemoryRange) -> Range | None:
     if not stretch.axes:
         return Range(begin, end)
     kind, axis, elements = stretch.type, stretch.axes[0], stretch.elements
-    if kind is None or kind.shape is None or kind.dtype is None or elements is None or len(stretch.axes) > 1:
+    if kind is None or kind.shape is None or kind.dtype is None or len(stretch.axes) > 1:
         return None
     if any(extent != ONE for extent in kind.shape[:axis]):
         return None
@@ -334,7 +325,7 @@ def ends_of(stretch: MemoryRange) -> tuple[Range, Range, Range] | None:
     All are empty where it has no elements; None where they are not known.
     """
     kind, elements, start = stretch.type, stretch.elements, stretch.region.offset
-    if kind is None or kind.shape is None or kind.dtype is None or elements is None or start is None:
+    if kind is None or kind.shape is None or kind.dtype is None or start is None:
         return None
     first = last = start
     step, item = constant(kind.dtype.itemsize), constant(kind.dtype.itemsize)

@@ -111,7 +111,7 @@ def _ranges(parts: Iterable[MemoryRange]) -> Iterator[tuple[Range | None, bool]]
     counts as all.
     """
     for part in parts:
-        sure, found = part.elements is None or part.elements.exact, bytes_of(part)
+        sure, found = part.elements.exact, bytes_of(part)
         ends = None if part.is_whole or found is not None else ends_of(part)
         if part.is_whole or part.is_scattered:
             yield None, True
