@@ -9,6 +9,10 @@ unplanned call, whose arenas take more of their floor, or which has more of them
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
 
+Each model is planned with all and without each mechanism in turns, so that other work on the machine counts
+for all alike; `longest` is the time of the plan that suffers most, beside its own with all.  With
+`--rounds 2` the planner's table takes three to four minutes of one processor, `--without NAME` one row of it.
+
     python -m benchmarks.ablate [planner|passes|lint|prover ...] [--model NAME ...] [--rounds N]
 """
 
@@ -47,6 +51,7 @@ AREAS = ("planner", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
+    "model/gru",
     "model/nested_branches",
     "onnx_nested_branch",
     "torch_decode_step",
@@ -55,6 +60,7 @@ USUAL = (
     "torch_t5_encoder",
     "llama_32_layers",
     "symbols_4",
+    "symbols_8",
 )
 """The models that are planned where none are named: one for each mechanism that is known to need it."""
 

@@ -1,4 +1,4 @@
-// Budgets within a pool: tests/pool/reference_sessions.py is the reference.
+// Budgets within a pool.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Callbacks at high and low watermarks of the bytes in use: tests/pool/reference_callbacks.py is the reference.
+// Callbacks at high and low watermarks of the bytes in use.
 #pragma once
 
 #include <cstdint>
