@@ -44,14 +44,19 @@ def about(text: str) -> msgspec.Meta:
 
 
 def record(kind: type[S], *sources: object, **given: Any) -> S:
-    """Return a document: a field is as given, or an attribute of the first source that has it, or null.
+    """Return a document: a field is as given, an attribute of the first source that has it, or its default.
 
-    The attributes of sources are converted at every depth.  Empty text is null.
+    The attributes of sources are converted at every depth; beside a source that is None those of no other
+    are null, and so is empty text.  Raises AttributeError for a field that nothing gives.
     """
+    default: Any = None if None in sources else msgspec.NODEFAULT
     values = {}
     for field in msgspec.structs.fields(kind):
         found = (getattr(one, field.name) for one in sources if hasattr(one, field.name))
-        value = given[field.name] if field.name in given else next(found, None)
+        value = given[field.name] if field.name in given else next(found, field.default)
+        value = default if value is msgspec.NODEFAULT else value
+        if value is msgspec.NODEFAULT:
+            raise AttributeError(f"nothing gives {kind.__name__}.{field.name}")
         if value is not msgspec.UNSET:
             values[field.encode_name] = None if value == "" else value
     return msgspec.convert(values, kind, from_attributes=True)
