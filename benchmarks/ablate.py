@@ -39,6 +39,7 @@ from benchmarks.zoo_models import case_named
 from symalloc.linter.engine import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_timeline import Groups
+from symalloc.planner.check.obligations import Obligation
 from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
@@ -90,6 +91,9 @@ def _named(name: str) -> Any:
     except ModuleNotFoundError:
         above, _, last = name.rpartition(".")
         return getattr(_named(above), last)
+
+
+_UNSEEN = Obligation("apart", "two are not apart", where=(), sides=())
 
 
 def _by_begin(problem: StackingProblem) -> list[int]:
@@ -163,18 +167,11 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_GUARDS}._needed": lambda *_: False}, code=[f"{_GUARDS}._needed"]
     ),
     "only what lies directly on another": Mechanism(
-        stand_ins={f"{_VALIDATE}.takewhile": lambda *_: ()},
+        stand_ins={f"{_OBLIGATIONS}.ArenaObligations.piled_up": lambda _: [_UNSEEN]},
         code=[
             f"{_OBLIGATIONS}.ArenaObligations.piled_up",
             *(f"{_OBLIGATIONS}.{name}" for name in ("directly_above", "_events", "_note", "_from_below")),
         ],
-    ),
-    "ends that are carried": Mechanism(
-        stand_ins={f"{_VALIDATE}._carried": lambda *_: frozenset()}, code=[f"{_VALIDATE}._carried"]
-    ),
-    "offsets that fit as their arena does": Mechanism(
-        stand_ins={f"{_VALIDATE}.ObligationProver.within": lambda *_: frozenset()},
-        code=[f"{_VALIDATE}.ObligationProver.within", f"{_VALIDATE}._in_maxima"],
     ),
     "limits that follow from a guard": Mechanism(
         stand_ins={f"{_VALIDATE}.ObligationProver._limits": lambda *_: []},

@@ -8,7 +8,7 @@ buffers has a few dozen.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,18 +105,13 @@ class ArenaObligations:
         self.kinds = list(numbers)
 
     def of_each(
-        self,
-        *,
-        machine: bool = True,
-        fits: Callable[[Expr], bool] = _unknown,
-        inside: Collection[int] = (),
+        self, *, machine: bool = True, fits: Callable[[Expr], bool] = _unknown
     ) -> Iterator[Obligation]:
         """Yield what makes the placements right, each by itself.
 
-        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that, nor do the classes
-        `inside`, by number, need one that they end in the arena.
+        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.
         """
-        yield from self._alone(inside)
+        yield from self._alone()
         yield from self._machine(fits if machine else None)
 
     def all_apart(self) -> Iterator[Obligation]:
@@ -126,20 +121,20 @@ class ArenaObligations:
             left, right = (self.kinds[number] for number in pair)
             yield _apart(where, ((left, right), (right, left)), (left.size, right.size))
 
-    def piled_up(self) -> Iterator[tuple[tuple[int, int], Obligation]]:
-        """Yield that each buffer ends below what lies directly on it, with the numbers of both classes: all
-        are apart where this holds, and no size is negative.
+    def piled_up(self) -> Iterator[Obligation]:
+        """Yield that each buffer ends below what lies directly on it: all are apart where this holds, and no
+        size is negative.
         """
         for pair, where in self._pairs(directly_above(self.arena.placements), ordered=True):
             left, right = (self.kinds[number] for number in pair)
-            yield pair, _apart(where, ((left, right),))
+            yield _apart(where, ((left, right),))
 
-    def _alone(self, inside: Collection[int]) -> Iterator[Obligation]:
+    def _alone(self) -> Iterator[Obligation]:
         members: list[list[Names]] = [[] for _ in self.kinds]
         for placement, number in zip(self.arena.placements, self.index, strict=True):
             members[number].append((placement.buffer.name,))
-        for number, (kind, names) in enumerate(zip(self.kinds, members, strict=True)):
-            yield from _of_class(kind, None if number in inside else self.arena.size, tuple(names))
+        for kind, names in zip(self.kinds, members, strict=True):
+            yield from _of_class(kind, self.arena.size, tuple(names))
 
     def _pairs(
         self, pairs: Iterable[tuple[int, int]], *, ordered: bool
@@ -176,7 +171,7 @@ class ArenaObligations:
             yield Obligation(kind="divisor", text=text, about=divisor, where=((),), sides=((ONE, divisor),))
 
 
-def _of_class(kind: _PlacementClass, arena: Expr | None, where: tuple[Names, ...]) -> Iterator[Obligation]:
+def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
     offset, size, step = kind.offset, kind.size, kind.alignment
 
     def obligation(word: str, text: str, low: Expr, high: Expr) -> Obligation:
@@ -186,8 +181,7 @@ def _of_class(kind: _PlacementClass, arena: Expr | None, where: tuple[Names, ...
     yield obligation("aligned", f"its offset is no multiple of {step}", offset % step, ZERO)
     yield obligation("holds", "it holds more bytes than are set aside", kind.nbytes, size)
     yield obligation("size", "its size can be negative", ZERO, size)
-    if arena is not None:
-        yield obligation("inside", "it ends behind its arena", offset + size, arena)
+    yield obligation("inside", "it ends behind its arena", offset + size, arena)
 
 
 def _apart(

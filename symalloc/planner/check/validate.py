@@ -8,9 +8,9 @@ the guards nothing that is evaluated leaves 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from functools import partial
 from math import gcd, lcm
 from typing import TypeAlias
 
@@ -78,44 +78,11 @@ def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True
 def _arena_faults(arena: Arena, judge: ObligationProver, machine: bool) -> Iterator[PlanFault]:
     """The faults of an arena; all pairs are looked at only where those directly on each other do not do."""
     claims = ArenaObligations(arena)
-    offsets = [kind.offset for kind in claims.kinds]
-    within = judge.within(arena.size, offsets, arena.defined_by) if machine else frozenset()
-
-    def fits(value: Expr) -> bool:
-        return value in within or judge.fits(value, arena.defined_by)
-
-    def each(inside: Collection[int]) -> list[PlanFault]:
-        asked = claims.of_each(machine=machine, fits=fits, inside=inside)
-        return [fault for obligation in asked for fault in _faults(obligation, judge)]
-
-    pairs = list(claims.piled_up())
-    seen = [pair for pair, _ in takewhile(lambda piled: judge.sees(piled[1]), pairs)]
-    carried = _carried(seen, len(claims.kinds))
-    found = each(carried)
-    if found and carried:
-        found = each(())  # all that is wrong is named
+    asked = claims.of_each(machine=machine, fits=partial(judge.fits, defined_by=arena.defined_by))
+    found = [fault for obligation in asked for fault in _faults(obligation, judge)]
     yield from found
-    if found or len(seen) < len(pairs):
+    if found or not all(map(judge.sees, claims.piled_up())):
         yield from (fault for obligation in claims.all_apart() for fault in _faults(obligation, judge))
-
-
-def _carried(piled: Iterable[tuple[int, int]], count: int) -> frozenset[int]:
-    """The classes, of `count`, each of which ends below another that lies in the arena, if the rest do.
-
-    It is one of the pairs `piled`, of which the lower one is seen to end below the upper one.  Those below
-    each other, which only tensors without bytes are, are in none.
-    """
-    below: dict[int, list[int]] = {}
-    for lower, upper in piled:
-        below.setdefault(upper, []).append(lower)
-    carried = {lower for lower, _ in piled}
-    pending = [number for number in range(count) if number not in carried]
-    reached = set(pending)
-    for upper in pending:  # which grows as it is walked
-        found = [lower for lower in below.get(upper, ()) if lower not in reached]
-        reached.update(found)
-        pending += found
-    return frozenset(carried & reached)
 
 
 def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFault]:
@@ -175,23 +142,6 @@ class ObligationProver:
         hold that stand before what is `defined_by`.
         """
         return self._fits(value, self._guarded(defined_by))
-
-    def within(self, arena: Expr, offsets: Iterable[Expr], defined_by: Var | None) -> frozenset[Expr]:
-        """Return values that fit, with all sums of their terms, as `arena` does, which they never exceed:
-        offsets in it, and what a maximum in one of them, or in it, is of.
-
-        None of their terms is ever negative.  That the offsets lie in the arena is not asked here.
-        """
-        if not self.fits(arena, defined_by):
-            return frozenset()
-        pending = [value for value in dict.fromkeys((arena, *offsets)) if self.order.adds_up(value)]
-        found = set(pending)
-        for value in pending:  # which grows as it is walked
-            for operand in _in_maxima(value):
-                if operand not in found and self.order.adds_up(operand):
-                    found.add(operand)
-                    pending.append(operand)
-        return frozenset(found)
 
     def domain_of(self, obligation: Obligation) -> Domain:
         """Return the domain over which `obligation` must hold."""
@@ -254,13 +204,6 @@ def _follows(low: Expr, known: Expr) -> bool:
             if coefficient * over > times * have:
                 times, over = coefficient, have
     return low.terms.get((), 0) * over <= times * known.terms.get((), 0)
-
-
-def _in_maxima(value: Expr) -> Iterator[Expr]:
-    """The operands of each maximum that is a factor of its own of a term."""
-    for monomial in value.terms:
-        if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Max):
-            yield from monomial[0][0].operands
 
 
 # -- what no value exceeds in size -------------------------------------------------------------------------
