@@ -16,7 +16,6 @@ from symalloc.linter.sites.site import (
     IN_INSTRUCTIONS,
     ConstraintSite,
     FunctionContext,
-    InstructionSites,
     RelationSite,
     Site,
     load_sites,
@@ -172,7 +171,6 @@ class FunctionCheck:
         self._kept: dict[Hashable, list[Finding]] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
-        self._generators: dict[type[Instruction], tuple[InstructionSites, ...]] = {}
 
     def run(self, *, expanded: FunctionCheck | None = None) -> None:
         """Check all sites.
@@ -277,13 +275,7 @@ class FunctionCheck:
                 known.repeated = 0
 
     def _instruction(self, instruction: Instruction, point: int) -> None:
-        kind = type(instruction)
-        generators = self._generators.get(kind)
-        if generators is None:
-            every = bool(self.rulebook.by_site("divisor"))
-            wanted = (g for site, g in IN_INSTRUCTIONS[kind] if every or self.rulebook.by_site(site))
-            generators = self._generators[kind] = tuple(wanted)
-        for generate in generators:
+        for generate in IN_INSTRUCTIONS[type(instruction)]:
             for site in generate(self.context, instruction):
                 self._site(site, point)
 

@@ -262,8 +262,8 @@ class FunctionGenerator(NamedTuple):
     expanded: bool
 
 
-# generators by type of instruction, each with the kind of its sites; and those that take the whole function
-IN_INSTRUCTIONS: defaultdict[type[Instruction], list[tuple[str, InstructionSites]]] = defaultdict(list)
+# generators by type of instruction, and those that take the whole function
+IN_INSTRUCTIONS: defaultdict[type[Instruction], list[InstructionSites]] = defaultdict(list)
 IN_FUNCTIONS: list[FunctionGenerator] = []
 
 
@@ -279,7 +279,7 @@ def instruction_sites(
 
     def register(generate: _InInstruction) -> _InInstruction:
         for instruction in instructions:
-            IN_INSTRUCTIONS[instruction].append((kind, generate))
+            IN_INSTRUCTIONS[instruction].append(generate)
         return generate
 
     return register
