@@ -39,15 +39,15 @@ from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 
 LIMIT = 0.06
-_FUNCTIONS, _LADDER = "symalloc.planner.plan_functions", "symalloc.planner.layout_ladder"
+_FUNCTIONS = "symalloc.planner.plan_functions"
 _PASS = "symalloc.relax.passes.plan_pass"
 PHASES = {  # what is timed by itself, where it is called
     "extraction": f"{_PASS}.extract",
     "analysis": f"{_PASS}.analyse",
     "lifetimes": f"{_FUNCTIONS}.find_candidates",
-    "buffers": f"{_FUNCTIONS}.find_buffers",
-    "search": f"{_LADDER}.search",
-    "offsets": f"{_LADDER}.assemble",
+    "buffers": f"{_FUNCTIONS}.assign",
+    "search": f"{_FUNCTIONS}.search",
+    "offsets": f"{_FUNCTIONS}.assemble",
     "guards": f"{_FUNCTIONS}.guards",
     "proof": f"{_FUNCTIONS}.validate",
     "emission": f"{_PASS}.emit_module",
