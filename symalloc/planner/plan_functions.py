@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import TypeVar
+
+import numpy as np
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.assignment import ONE_BY_ONE, UNRESTRICTED, Assignment, Restrictions, assign
@@ -14,14 +20,319 @@ from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.layouts import Layout, LayoutSearch
-from symalloc.planner.memory_plan import Plan, Rung
+from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, sample_grid
+from symalloc.planner.interference import events_of
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Rung, RungKind
+from symalloc.planner.offsets import PROVER_BUDGET, FormulasTooLongError, assemble, storage
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planner_options import PlanBudget, PlanOptions
-from symalloc.planner.shapes import ExtentBounds
-from symalloc.planner.stack import SearchResult
-from symalloc.program.ir import DeclaredBound, Program, Var
+from symalloc.planner.shapes import ExtentBounds, worst_shapes
+from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
+from symalloc.program.ir import DeclaredBound, Function, Program, Var
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.expr import Expr
+
+MOST_STARTS = 2048  # shapes that the search for the worst ratio starts from
+MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
+
+
+class LiveBytes:
+    """The bytes of some buffers that are live together, at given bindings."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        distinct: dict[Expr, int] = {}
+        known: dict[int, int] = {}  # most of what is equal is one object
+        for buffer in buffers:
+            if id(buffer.size) not in known:
+                known[id(buffer.size)] = distinct.setdefault(buffer.size, len(distinct))
+        self.sizes = tuple(distinct)
+        self._events = events_of([known[id(b.size)] for b in buffers], [b.live for b in buffers])
+
+    def most(self, binding: Mapping[str, int]) -> int:
+        """Return the most bytes that are live at one position under `binding`."""
+        values = [size.evaluate(binding) for size in self.sizes]
+        changes = (values[kind] if begins else -values[kind] for _, begins, kind in self._events)
+        return max(accumulate(changes), default=0)
+
+    def beside(self, size: Expr, grid: Grid) -> Iterable[tuple[float, float]]:
+        """Return the bytes of `size` and the most that are live together, at each point of `grid` but for
+        those at which a divisor is zero.
+        """
+        table = self._table(size, grid)
+        if table is not None and (np.abs(table) < EXACT).all():
+            return zip(*table.tolist(), strict=True)
+        return self._exactly(size, map(grid.binding, range(len(grid))))
+
+    def ratios(self, size: Expr, grid: Grid) -> Values | None:
+        """Return the bytes of `size` in multiples of those that are live together at each point, 0 where they
+        are not defined; None for many sizes.
+        """
+        table = self._table(size, grid)
+        if table is None:
+            return None
+        with np.errstate(invalid="ignore"):
+            found = table[0] / np.maximum(table[1], 1.0)
+        return np.where(np.isfinite(found), found, 0.0)
+
+    def _table(self, size: Expr, grid: Grid) -> Values | None:
+        """Return the bytes of `size` and those that are live together, as rows; None for many sizes."""
+        if self._combinations is None:
+            return None
+        values = grid.values([size, *self.sizes])
+        with np.errstate(invalid="ignore"):
+            return np.array([values[0], (self._combinations @ values[1:]).max(axis=0, initial=0.0)])
+
+    def _exactly(self, size: Expr, bindings: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, int]]:
+        for binding in bindings:
+            with suppress(ZeroDivisionError):
+                yield size.evaluate(binding), self.most(binding)
+
+    @cached_property
+    def _combinations(self) -> Values | None:
+        """The numbers of each size that are live together, a row for each of them; None for many sizes."""
+        if len(self.sizes) > MOST_KINDS:
+            return None
+        now, found = [0] * len(self.sizes), set[tuple[int, ...]]()
+        rising = False
+        for _, begins, kind in self._events:
+            if rising and not begins:
+                found.add(tuple(now))
+            now[kind] += 1 if begins else -1
+            rising = begins
+        return np.array(list(found), dtype=np.float64).reshape(len(found), len(self.sizes))
+
+
+def worst_ratio(live: LiveBytes, size: Expr, domain: Domain, names: Sequence[str]) -> float:
+    """Return how many times the bytes that are `live` together `size` is at most, at least 1.
+
+    Looked at are the samples of `domain`, and shapes that a search goes through: at others it may be more.
+    """
+    samples = sample_grid(domain, names)
+    found = [1.0, *(taken / max(floor, 1) for taken, floor in live.beside(size, samples))]
+
+    def excesses(wanted: Grid) -> tuple[Grid, Values] | None:
+        grid = grid_within(domain, samples.names, wanted.points)
+        ratios = live.ratios(size, grid) if len(grid) else None
+        if ratios is None:
+            return None
+        found.append(float(ratios.max()))
+        return grid, np.maximum(ratios - 1, 0.0)
+
+    worst_shapes(samples.names, ExtentBounds(), excesses, MOST_STARTS)
+    return max(found)
+
+
+Value = TypeVar("Value")
+
+SEARCH_SHARE = 0.2  # of the budget, so that some is left for formulas and proofs
+WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
+
+_REASONS: Mapping[RungKind, str] = {
+    "search": "no stacking at the floor was found within the budget of the search",
+    "bounds": "sums took the place of others that they are at least, so that formulas stay short",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Arenas, the binding that they were stacked at, and the rungs that were taken."""
+
+    arenas: tuple[Arena, ...]
+    representative: Mapping[str, int]
+    rungs: tuple[Rung, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """The largest ratio of an arena to its floor that was seen."""
+        return max((rung.ratio for rung in self.rungs), default=1.0)
+
+    @property
+    def outgrown(self) -> frozenset[Var]:
+        """The results whose memory would have to be larger than they are, for what else lies in it."""
+        results = ((arena.result, arena.size) for arena in self.arenas)
+        return frozenset(
+            r.var for r, size in results if r is not None and r.var is not None and size != r.size
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutSearch:
+    """Finds layouts of `function` over `domain`.
+
+    All of them spend `budget`, and what was stacked once is `known`: most groups come again.
+    """
+
+    function: Function
+    domain: Domain
+    prover: Prover
+    options: PlanOptions
+    budget: PlanBudget = field(default_factory=PlanBudget)
+    known: dict[Hashable, SearchResult] = field(default_factory=dict)
+
+    def layouts(self, arenas: Sequence[Sequence[Buffer]]) -> Iterator[Layout]:
+        """Yield the tightest layout found of the buffers of each arena first, then one that is easier to
+        prove.
+
+        There may be none, where all have formulas that are too long.
+        """
+        groups = [_ArenaBuffers(buffers) for buffers in arenas]
+        stacked = [group for group in groups if not group.grounded]
+        ranges = _ranges(self.function, [b for group in groups for b in group.buffers])
+        budget = SearchBudget.of(self.options.effort, seed=self.options.seed)
+        searching = PlanBudget(SEARCH_SHARE * self.budget.allowed)
+        found = _once_each(
+            stacked,
+            lambda group: search(group.buffers, ranges, budget, searching),
+            self.known,
+            tuple(sorted(ranges.items())),
+        )
+        self.budget.spend(searching.spent)
+        results = {id(group): result for group, result in zip(stacked, found, strict=True)}
+        representative = {
+            name: value for one in reversed(found) for name, value in one.representative.items()
+        }
+        asked = 0 if self.options.effort == "quick" else PROVER_BUDGET
+        for questions in dict.fromkeys((asked, 0)):
+            try:
+                made = self._assembled(groups, results, questions)
+            except FormulasTooLongError:
+                continue
+            self.budget.spend(_written(made))
+            if not self.budget.exhausted:
+                rungs = _layout_rungs(groups, results, made, self.domain)
+                yield Layout(arenas=made, representative=representative, rungs=rungs)
+
+    def _assembled(
+        self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult], questions: int
+    ) -> tuple[Arena, ...]:
+        """Return an arena for each group."""
+
+        def made(group: _ArenaBuffers) -> Arena:
+            if group.grounded:
+                return storage(group.buffers, self.domain, self.prover, prover_budget=questions)
+            chosen = results[id(group)].stacking
+            return assemble(
+                group.buffers, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
+            )
+
+        arenas = _once_each(groups, made, {})
+        return tuple(_with_buffers(arena, group.buffers) for arena, group in zip(arenas, groups, strict=True))
+
+
+def _written(arenas: Sequence[Arena]) -> int:
+    """Return what it counts to prove the formulas of arenas and to write them down."""
+    formulas = {e for arena in arenas for e in (arena.size, *(p.offset for p in arena.placements))}
+    return WRITTEN_EACH * sum(len(formula.terms) for formula in formulas)
+
+
+def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
+    """Return `arena`, made for buffers of the same structure, with `buffers` in it."""
+    if arena.placements[0].buffer is buffers[0]:
+        return arena  # it was made for these
+    placed = (Placement(b, p.offset) for b, p in zip(buffers, arena.placements, strict=True))
+    return replace(Arena.of(arena.size, placed), raised=arena.raised)
+
+
+class HashedOnce:
+    """A long value that is looked up: a tuple is hashed anew each time, with all that it holds."""
+
+    __slots__ = ("_hash", "_value")
+
+    def __init__(self, value: Hashable) -> None:
+        self._value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedOnce) and self._value == other._value
+
+
+@dataclass(frozen=True)
+class _ArenaBuffers:
+    """The buffers of one arena."""
+
+    buffers: Sequence[Buffer]
+
+    @cached_property
+    def structure(self) -> Hashable:
+        """All that stacking depends on; of live ranges the order of their ends is enough."""
+        positions = sorted({position for b in self.buffers for interval in b.live for position in interval})
+        number = {position: count for count, position in enumerate(positions)}
+        lives = tuple([tuple([(number[begin], number[end]) for begin, end in b.live]) for b in self.buffers])
+        kinds: dict[tuple[Expr, int, bool], int] = {}
+        known: dict[tuple[int, int], int] = {}  # most of what is equal is one object
+        for b in self.buffers:
+            if (id(b.size), b.alignment) not in known:
+                known[id(b.size), b.alignment] = kinds.setdefault(
+                    (b.size, b.alignment, b.grounded), len(kinds)
+                )
+        of_each = tuple([known[id(b.size), b.alignment] for b in self.buffers])
+        return HashedOnce((lives, of_each, tuple(kinds)))
+
+    @cached_property
+    def live(self) -> LiveBytes:
+        """The bytes that are live together."""
+        return LiveBytes(self.buffers)
+
+    @property
+    def grounded(self) -> bool:
+        """True where all start a storage."""
+        return self.buffers[0].grounded
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The symbols of all sizes, in order."""
+        sizes = {id(b.size): b.size for b in self.buffers}
+        return sorted(frozenset().union(*(size.symbols for size in sizes.values())))
+
+
+def _once_each(
+    groups: Iterable[_ArenaBuffers],
+    make: Callable[[_ArenaBuffers], Value],
+    known: dict[Hashable, Value],
+    besides: Hashable = None,
+) -> list[Value]:
+    """Return what `make` makes of each group, made once for those of equal structure; `known` were made,
+    which depend on what is `besides`.
+    """
+    found = []
+    for group in groups:
+        key = group.structure, besides
+        if key not in known:
+            known[key] = make(group)
+        found.append(known[key])
+    return found
+
+
+# -- rungs -------------------------------------------------------------------------------------------------
+
+
+def _layout_rungs(
+    groups: Sequence[_ArenaBuffers],
+    results: Mapping[int, SearchResult],
+    arenas: Sequence[Arena],
+    domain: Domain,
+) -> tuple[Rung, ...]:
+    """Return the rungs that arenas were made on, each with the worst ratio of any of them."""
+    worst: dict[RungKind, float] = {}
+    for group, arena in zip(groups, arenas, strict=True):
+        result = results.get(id(group))
+        taken: list[RungKind] = ["search"] if result is not None and result.score.worst > PERFECT else []
+        taken += ["bounds"] if arena.raised else []
+        ratio = worst_ratio(group.live, arena.size, domain, group.names) if taken else 1.0
+        ratio = ratio if result is None else max(ratio, result.score.worst)
+        worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
+    return tuple(Rung(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
+
+
+def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
+    """Return the declared bounds of the symbols that buffers are sized by; extents may be 0 where none is."""
+    names = _ArenaBuffers(buffers).names
+    lower, upper = function.declared_lower, function.declared_upper
+    return {name: (lower.get(name, 0), upper.get(name)) for name in names}
+
 
 _LOG = logging.getLogger("symalloc")
 

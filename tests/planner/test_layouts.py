@@ -10,8 +10,8 @@ import pytest
 
 from symalloc.planner import layouts, offsets
 from symalloc.planner.check.validate import validate
-from symalloc.planner.layouts import Layout, LayoutSearch
 from symalloc.planner.memory_plan import Buffer, Plan
+from symalloc.planner.plan_functions import Layout, LayoutSearch
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import SearchBudget
 from symalloc.prover.domain import Domain

@@ -7,10 +7,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 
-from symalloc.planner import layouts
 from symalloc.planner.grid import Grid
-from symalloc.planner.layouts import LiveBytes
 from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.plan_functions import LiveBytes
 from symalloc.size.expr import constant, floordiv, symbol
 from tests.planner.brute_stackings import floor_at
 from tests.planner.test_stack import POINTS, problems

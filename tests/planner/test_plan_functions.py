@@ -15,10 +15,9 @@ from symalloc.planner import layouts, plan_functions, planner_options
 from symalloc.planner import offsets as offsets_module
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
-from symalloc.planner.layouts import Layout, LayoutSearch
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.offsets import assemble
-from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.plan_functions import Layout, LayoutSearch, plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from symalloc.planner.layouts import LiveBytes, worst_ratio
 from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.plan_functions import LiveBytes, worst_ratio
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.expr import floordiv, symbol

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.analysis.liveness import Intervals
-from symalloc.planner.buffers.path_lifetimes import CalleeRange, PathLifetimes
+from symalloc.planner.buffers.candidates import CalleeRange, PathLifetimes
 from symalloc.planner.grid import Grid, Values
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.shapes import SizeTable, symbols_of

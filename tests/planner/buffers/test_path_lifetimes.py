@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.planner.buffers.path_lifetimes import PathLifetimes, path_lifetimes
+from symalloc.planner.buffers.candidates import PathLifetimes, path_lifetimes
 from symalloc.program.ir import AllocFresh, CallFunction, Program, Var
 from tests.analysis.test_live_ranges import Code
 from tests.program.build import NOTHING, param
