@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 
+from symalloc.planner import plan_functions
 from symalloc.planner.grid import Grid
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.plan_functions import LiveBytes
@@ -19,11 +20,11 @@ NAMES = tuple(POINTS[0])
 GRID = Grid(names=NAMES, points=tuple(tuple(point[name] for name in NAMES) for point in POINTS))
 
 
-@pytest.mark.parametrize("counted", [0, layouts.MOST_KINDS])
+@pytest.mark.parametrize("counted", [0, plan_functions.MOST_KINDS])
 @settings(max_examples=60)
 @given(problems(most=12))
 def test_it_is_the_floor_at_each_point(counted: int, buffers: tuple[Buffer, ...]) -> None:
-    with patch.object(layouts, "MOST_KINDS", counted):
+    with patch.object(plan_functions, "MOST_KINDS", counted):
         found = list(LiveBytes(buffers).beside(constant(64), GRID))
     assert found == [(64, floor_at(buffers, binding)) for binding in POINTS]
 

@@ -18,6 +18,7 @@ from tvm.relax.frontend import nn
 import symalloc
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
+from symalloc.planner import plan_functions
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.memory_report.runs import RunResult
@@ -313,7 +314,7 @@ def test_a_refusal_passes_through_tvm_readable(monkeypatch: pytest.MonkeyPatch) 
     def flat(found: Sequence[Buffer], *_: object, **__: object) -> Arena:
         return Arena.of(maximum(*(b.size for b in found)), (Placement(b, ZERO) for b in found))
 
-    monkeypatch.setattr(layouts, "assemble", flat)
+    monkeypatch.setattr(plan_functions, "assemble", flat)
     with pytest.raises(
         PlanRefusedError, match=r"the plan for `forward` is refused: `alloc\d*`, `alloc\d*`: they"
     ):
