@@ -46,17 +46,14 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "fold": {"interference", "memory_plan"},
     "stack": {"fold", "grid", "interference", "memory_plan", "planner_options"},
     "offsets": {"grid", "memory_plan", "planner_options", "stack"},
-    "layouts": {
-        *("grid", "interference", "memory_plan", "offsets", "planner_options", "shapes", "stack"),
+    "plan_functions": {
+        *("buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
+        *("grid", "interference", "offsets", "planner_options", "shapes", "stack"),
     },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},
     "plan_diff": {"memory_report"},
     "packing": {"check", "grid", "interference", "memory_plan", "offsets", "stack"},
-    "plan_functions": {
-        *("buffers", "check", "enforced_bounds", "layouts", "overflow_guards", "memory_plan"),
-        *("planner_options", "shapes", "stack"),
-    },
     "": set(),
 }
 # and at TVM's side
