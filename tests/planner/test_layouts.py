@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layouts, offsets
+from symalloc.planner import offsets, plan_functions
 from symalloc.planner.check.validate import validate
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.plan_functions import Layout, LayoutSearch
@@ -67,7 +67,7 @@ def test_a_storage_of_many_sizes_says_that_it_is_above_the_largest() -> None:
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
     poor = SearchBudget(work=0, heuristics=1, points=6)
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
-    with patch.object(layouts.SearchBudget, "of", lambda *_, **__: poor):
+    with patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: poor):
         first, *_ = found(buffers)
     (rung,) = first.rungs
     assert rung.kind == "search" and 1.2 < rung.ratio < 1.5
@@ -87,7 +87,7 @@ def test_equal_groups_are_packed_once() -> None:
     groups = [
         [buffer(4 * k + i, s, 9 * k + i, 9 * k + i + 2, k) for i, s in enumerate(PLAIN)] for k in range(5)
     ]
-    with patch.object(layouts, "search", wraps=layouts.search) as searched:
+    with patch.object(plan_functions, "search", wraps=plan_functions.search) as searched:
         first, *_ = found([b for group in groups for b in group])
     assert searched.call_count == 1
     assert [[p.buffer for p in arena.placements] for arena in first.arenas] == groups

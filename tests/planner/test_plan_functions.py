@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from symalloc.planner import layouts, plan_functions, planner_options
 from symalloc.planner import offsets as offsets_module
+from symalloc.planner import plan_functions, planner_options
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Plan
@@ -159,7 +159,7 @@ def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp
 
     options = PlanOptions(certificate=tmp_path / "proof")
     with (
-        patch.object(layouts, "assemble", wrong),
+        patch.object(plan_functions, "assemble", wrong),
         pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
     ):
         plan_program(simple("64*n", "64*n"), Prover(), options=options)
