@@ -132,10 +132,9 @@ class LoopFrame:
 
     def leave(self, scope: KernelScope) -> None:
         """Note a `break` that is executed at each point of `scope`."""
-        assert self.scope is not None
-        known = scope.exact and scope.loops == self.scope.loops
-        if scope.is_unreached:
+        if self.scope is None or scope.is_unreached:
             return
+        known = scope.exact and scope.loops == self.scope.loops
         self.breaks.append(Break(negate(scope.beyond(self.scope)) if known else None, known))
 
     def branched(self, before: int, scope: KernelScope, otherwise: KernelScope) -> None:

@@ -154,7 +154,7 @@ class _KernelWalk:
         how, frame = leaving(node), self.frames[-1]
         if how == "return" if frame.scope else scope.loops:
             self.exits.append(UnknownExit(len(self.found), scope.loops))
-        elif how == "break" and frame.scope:
+        elif how == "break":
             frame.leave(scope)
         return scope.unreached
 

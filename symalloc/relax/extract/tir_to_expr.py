@@ -422,18 +422,12 @@ _EXPR_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Expr]] = {
 # -- conditions ---------------------------------------------------------------------------------------------
 
 
-def _equality(negated: bool) -> Callable[[TirToExpr, PrimNode], Condition]:
-    """`==` and `!=` also compare conditions with each other."""
-
-    def rule(form: TirToExpr, node: PrimNode) -> Condition:
-        if str(node.a.ty.dtype) != "bool":
-            same = eq(form.expr(node.a), form.expr(node.b))
-        else:
-            left, right = form.condition(node.a), form.condition(node.b)
-            same = disjunction((conjunction((left, right)), conjunction((negate(left), negate(right)))))
-        return negate(same) if negated else same
-
-    return rule
+def _equal(form: TirToExpr, node: PrimNode) -> Condition:
+    """`==` also compares conditions with each other."""
+    if str(node.a.ty.dtype) != "bool":
+        return eq(form.expr(node.a), form.expr(node.b))
+    left, right = form.condition(node.a), form.condition(node.b)
+    return disjunction((conjunction((left, right)), conjunction((negate(left), negate(right)))))
 
 
 def _condition_cast(form: TirToExpr, node: PrimNode) -> Condition:
@@ -456,8 +450,8 @@ _CONDITION_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Condition]] = {
     prim.LT: _both(lt),
     prim.GE: _both(ge),
     prim.GT: _both(gt),
-    prim.EQ: _equality(negated=False),
-    prim.NE: _equality(negated=True),
+    prim.EQ: _equal,
+    prim.NE: lambda form, node: negate(_equal(form, node)),
     prim.And: lambda form, node: conjunction((form.condition(node.a), form.condition(node.b))),
     prim.Or: lambda form, node: disjunction((form.condition(node.a), form.condition(node.b))),
     prim.Not: lambda form, node: negate(form.condition(node.a)),
