@@ -77,7 +77,6 @@ class DimensionNames:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
 
     def name(self, written: str, key: str | None = None) -> str:
         """The identifier for `key`, which the author wrote as `written`; the same for the same key."""
@@ -85,10 +84,9 @@ class DimensionNames:
         if key not in self._names:
             plain = identifier(written)
             name, count = plain, 1
-            while name in self._taken:
+            while name in self._names.values():
                 name, count = f"{plain}_{count}", count + 1
             self._names[key] = name
-            self._taken.add(name)
         return self._names[key]
 
 
@@ -104,11 +102,6 @@ def identifier(written: str) -> str:
     if name[0].isdigit():
         name = f"d{name}"
     return f"{name}_" if keyword.iskeyword(name) or name in _RESERVED else name
-
-
-def is_plain(written: str) -> bool:
-    """Return whether `written` is a name rather than an expression."""
-    return written.isidentifier() and not keyword.iskeyword(written)
 
 
 def names_in(written: str) -> frozenset[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from symalloc.relax.ir_types import Node
 from symalloc.relax.read.importing import (
     DimensionNames,
     SourcedBuilder,
-    is_plain,
     names_in,
     quietly,
     refusal,
@@ -165,7 +165,8 @@ def _shapes(inputs: Sequence[onnx.ValueInfoProto]) -> Mapping[str, Sequence[Node
     }
     names, variables = DimensionNames(), dict[str, Node]()
     for text in written.values():
-        if is_plain(text) and text not in _UNKNOWN and text not in variables:
+        plain = text.isidentifier() and not keyword.iskeyword(text)
+        if plain and text not in _UNKNOWN and text not in variables:
             variables[text] = tirx.Var(names.name(text), "int64")
 
     def dimension(name: str, axis: int, dim: Any) -> Node:
