@@ -139,3 +139,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     config.option.loadscopereorder = False  # a file of many tests is no long one
     return LoadFileScheduling(config, log)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Call `symalloc` with the arguments; give the exit status and the text of both streams."""
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        from symalloc.cli.main import main
+
+        with pytest.raises(SystemExit) as stop:
+            main(list(map(str, arguments)))
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return call

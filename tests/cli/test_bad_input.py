@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.cli.main import main
-
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
 Run = Callable[..., tuple[int, str, str]]
@@ -67,17 +65,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     os.mkfifo("pipe.py")
     Path("broken.py").symlink_to("nowhere.py")
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(list(arguments))
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 # -- files that cannot be read: findings of lint, errors of plan and run
@@ -187,8 +174,8 @@ WRONG = [
     (["prove", "--batch", "missing.json"], "cannot read missing.json: No such file or directory"),
     (["prove", "--batch", "empty.json"], "empty.json: not JSON"),
     (["prove", "--batch", "binary.json"], "binary.json: not UTF-8 text"),
-    (["prove", "--batch", "other.json"], "other.json: expected a JSON list"),
-    (["prove", "--batch", "cut.json"], "cut.json: not JSON: Unterminated string"),
+    (["prove", "--batch", "other.json"], "other.json: not a list of constraints: Expected `array`"),
+    (["prove", "--batch", "cut.json"], "cut.json: not a list of constraints: Expected `array`"),
     (["prove", "--batch", "nothing"], "cannot read nothing: Is a directory"),
     (["plan"], "missing argument 'FILE'"),
     (["plan", "missing.py"], "no such file: missing.py"),

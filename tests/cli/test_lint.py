@@ -37,17 +37,6 @@ ONLY = ("--select", "SYM101,SYM9")  # what these tests are about
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(["lint", *arguments])
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
-
-
-@pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = Path("model.py")
@@ -59,7 +48,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_finding_with_both_fixes(run: Run, model: Path) -> None:
-    status, out, _ = run(str(model), *ONLY)
+    status, out, _ = run("lint", str(model), *ONLY)
     assert status == 1
     assert out.startswith("error[SYM101]: tensor `alloc` can outgrow its storage")
     assert "= counterexample: m = 5  ->  20 B > 16 B" in out
@@ -70,13 +59,13 @@ def test_a_finding_with_both_fixes(run: Run, model: Path) -> None:
 
 
 def test_an_assumption_settles_it(run: Run, model: Path) -> None:
-    status, out, _ = run(str(model), *ONLY, "--assume", "m <= 4")
+    status, out, _ = run("lint", str(model), *ONLY, "--assume", "m <= 4")
     assert (status, "error" in out) == (0, False)
 
 
 def test_diff_writes_nothing(run: Run, model: Path) -> None:
     before = model.read_bytes()
-    status, out, _ = run(str(model), *ONLY, "--diff")
+    status, out, _ = run("lint", str(model), *ONLY, "--diff")
     assert status == 1
     assert out.startswith("--- a/model.py\n+++ b/model.py\n")
     assert "+        storage = R.memory.alloc_storage(R.shape([m * 4])," in out
@@ -86,7 +75,7 @@ def test_diff_writes_nothing(run: Run, model: Path) -> None:
 def test_fix_repairs_the_file_and_keeps_its_form(run: Run, model: Path) -> None:
     model.write_bytes((HEAD + FAULTY).replace("\n", "\r\n").encode())
     model.chmod(0o600)
-    status, _, err = run(str(model), *ONLY, "--fix")
+    status, _, err = run("lint", str(model), *ONLY, "--fix")
     assert status == 0
     assert "fixed 1 finding in 1 file" in err
     expected = (HEAD + FAULTY).replace("R.shape([16])", "R.shape([m * 4])").replace("\n", "\r\n")
@@ -97,14 +86,14 @@ def test_fix_repairs_the_file_and_keeps_its_form(run: Run, model: Path) -> None:
 def test_comments_allow_and_say_when_they_do_not(run: Run, model: Path) -> None:
     text = (HEAD + FAULTY).replace(TENSOR, f"{TENSOR}  # symalloc: allow(SYM101) -- m is small")
     model.write_text(text.replace("        m = ", "        # symalloc: allow(SYM102, SYM20l)\n        m = "))
-    status, out, _ = run(str(model), "--select", "SYM101,SYM102,SYM901", "--format", "concise")
+    status, out, _ = run("lint", str(model), "--select", "SYM101,SYM102,SYM901", "--format", "concise")
     assert status == 1
     assert [line.split()[1] for line in out.splitlines()] == ["SYM901", "SYM901"]
     assert "SYM102" in out and "did you mean `SYM2" in out
 
 
 def test_json_goes_to_a_file_whole(run: Run, model: Path) -> None:
-    status, out, _ = run(str(model), *ONLY, "--format", "json", "-o", "report.json", "--exit-zero")
+    status, out, _ = run("lint", str(model), *ONLY, "--format", "json", "-o", "report.json", "--exit-zero")
     assert (status, out) == (0, "")
     document = json.loads(Path("report.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(json.loads(schema_text("lint"))).validate(document)
@@ -117,7 +106,7 @@ def test_one_unreadable_file_costs_one_finding(run: Run, model: Path) -> None:
     Path("evil.py").write_text(
         HEAD + FAULTY.replace("[16]", "[__import__('os').mkdir('owned') or 16]"), encoding="utf-8"
     )
-    status, out, _ = run("broken.json", str(model), "evil.py", *ONLY, "--format", "concise")
+    status, out, _ = run("lint", "broken.json", str(model), "evil.py", *ONLY, "--format", "concise")
     assert status == 2
     found = [(line.split(":")[0], line.split()[1]) for line in out.splitlines()]
     assert list(dict.fromkeys(found)) == [
@@ -130,22 +119,22 @@ def test_one_unreadable_file_costs_one_finding(run: Run, model: Path) -> None:
 
 def test_config_is_overlaid_by_the_command_line(run: Run, model: Path) -> None:
     Path("pyproject.toml").write_text('[tool.symalloc]\nselect = ["SYM9"]\nassume = ["m >= 7"]\n')
-    status, out, _ = run(str(model), "--select", "SYM101", "--format", "json")
+    status, out, _ = run("lint", str(model), "--select", "SYM101", "--format", "json")
     assert status == 1
     (finding,) = json.loads(out)["diagnostics"]
     assert (finding["rule"], finding["counterexample"]) == ("SYM101", {"m": 7})
 
 
 def test_a_baseline_leaves_known_findings_out(run: Run, model: Path) -> None:
-    status, _, err = run(str(model), *ONLY, "--write-baseline", "known.json")
+    status, _, err = run("lint", str(model), *ONLY, "--write-baseline", "known.json")
     assert (status, err) == (0, "wrote known.json: 1 known finding\n")
     Path("pyproject.toml").write_text('[tool.symalloc]\nbaseline = "known.json"\n')
     model.write_text(f"# moved\n{HEAD}{FAULTY}")
-    status, out, _ = run(str(model), *ONLY)
+    status, out, _ = run("lint", str(model), *ONLY)
     assert (status, "error" in out) == (0, False)
     assert out.endswith("1 known finding left out\n")
     model.write_text(HEAD + FAULTY.replace(TENSOR, TENSOR.replace("[m]", "[m + 1]")))
-    status, out, _ = run(str(model), *ONLY)
+    status, out, _ = run("lint", str(model), *ONLY)
     assert (status, out.count("error[SYM101]")) == (1, 1)
     assert out.endswith("1 finding of the baseline gone\n")
 
@@ -166,7 +155,7 @@ def test_what_is_read_is_not_overwritten(run: Run, model: Path, arguments: Seque
     Path("known.json").write_text('{"version": 1, "findings": []}')
     Path("pyproject.toml").write_text("[tool.symalloc]\n")
     before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
-    status, out, err = run("model.py", *arguments)
+    status, out, err = run("lint", "model.py", *arguments)
     assert (status, out) == (2, "")
     assert f"{arguments[0]} {arguments[1]}: it would overwrite " in err
     assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
@@ -175,15 +164,17 @@ def test_what_is_read_is_not_overwritten(run: Run, model: Path, arguments: Seque
 def test_findings_are_gone_with_the_model(run: Run, model: Path) -> None:
     other = Path("other.py")
     other.write_text(model.read_text())
-    assert run("model.py", "other.py", *ONLY, "--write-baseline", "known.json")[0] == 0
+    assert run("lint", "model.py", "other.py", *ONLY, "--write-baseline", "known.json")[0] == 0
     other.write_text("x = 1\n")
-    status, out, _ = run("model.py", "other.py", *ONLY, "--baseline", "known.json")
+    status, out, _ = run("lint", "model.py", "other.py", *ONLY, "--baseline", "known.json")
     assert status == 0 and "1 finding of the baseline gone" in out
 
 
 def test_no_baseline_is_written_of_half_the_files(run: Run, model: Path) -> None:
     Path("broken.py").write_text(f"{HEAD}this is no Python")
-    status, out, err = run("broken.py", str(model), *ONLY, "--strict", "--write-baseline", "known.json")
+    status, out, err = run(
+        "lint", "broken.py", str(model), *ONLY, "--strict", "--write-baseline", "known.json"
+    )
     assert (status, "error[SYM902]" in out) == (2, True)
     assert "no baseline written to known.json: broken.py could not be read in full" in err
     assert not Path("known.json").exists()
@@ -231,20 +222,20 @@ def test_what_is_done_is_said_to_whoever_debugs(capsys: pytest.CaptureFixture[st
 )
 def test_wrong_input_is_2_and_said(run: Run, model: Path, arguments: list[str], words: list[str]) -> None:
     Path("folder").mkdir()
-    status, out, err = run(*arguments)
+    status, out, err = run("lint", *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
     assert all(word in err for word in words)
 
 
 def test_an_assumption_about_an_unknown_symbol_is_refused(run: Run, model: Path) -> None:
-    status, _, err = run(str(model), "--assume", "k <= 4")
+    status, _, err = run("lint", str(model), "--assume", "k <= 4")
     assert status == 2
     assert "`k`, which is a symbol of no linted function; there are m" in err
 
 
 def test_a_report_that_cannot_be_written_is_2(run: Run, model: Path) -> None:
-    status, _, err = run(str(model), *ONLY, "--assume", "m <= 4", "-o", "nowhere/report.txt")
+    status, _, err = run("lint", str(model), *ONLY, "--assume", "m <= 4", "-o", "nowhere/report.txt")
     assert status == 2
     assert "cannot write nowhere/report.txt: No such file or directory" in err
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from symalloc.cli.main import main
+Run = Callable[..., tuple[int, str, str]]
 
 TABLE = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
 PROBLEM = {
@@ -27,68 +28,59 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["pack", *map(str, arguments)])
-    out, err = capsys.readouterr()
-    return int(stopped.value.code or 0), out, err
-
-
-def test_a_table_by_default(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, folder / "two.json", folder / "table.csv", "--effort", "quick")
+def test_a_table_by_default(folder: Path, run: Run) -> None:
+    status, out, err = run("pack", folder / "two.json", folder / "table.csv", "--effort", "quick")
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == ["problem", "two", "table"]
 
 
-def test_json_on_standard_output(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, folder / "two.json", "--format", "json")
+def test_json_on_standard_output(folder: Path, run: Run) -> None:
+    status, out, _ = run("pack", folder / "two.json", "--format", "json")
     assert status == 0
     assert json.loads(out)["arena"] == "64*n + 128"
 
 
-def test_a_capacity_that_is_kept_and_one_that_is_not(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = run(capsys, folder / "table.csv", "--capacity", "12", "--format", "csv")
+def test_a_capacity_that_is_kept_and_one_that_is_not(folder: Path, run: Run) -> None:
+    status, out, err = run("pack", folder / "table.csv", "--capacity", "12", "--format", "csv")
     assert (status, err) == (0, "")
     header, *rows = out.splitlines()
     assert header == "id,lower,upper,size,offset"
     assert all(int(row.split(",")[4]) + 4 <= 12 for row in rows)
-    status, _, err = run(capsys, folder / "table.csv", "--capacity", "11")
+    status, _, err = run("pack", folder / "table.csv", "--capacity", "11")
     assert status == 1
     assert err == "error: table: does not fit the capacity of 11 bytes: needs 12 bytes\n"
-    status, _, err = run(capsys, folder / "two.json", "--capacity", "639")
+    status, _, err = run("pack", folder / "two.json", "--capacity", "639")
     assert status == 1
     assert err.endswith("needs 640 bytes at n = 8\n")
 
 
-def test_one_answer_goes_to_a_file_by_its_suffix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, folder / "two.json", "-o", folder / "answer.json")
+def test_one_answer_goes_to_a_file_by_its_suffix(folder: Path, run: Run) -> None:
+    status, out, _ = run("pack", folder / "two.json", "-o", folder / "answer.json")
     assert status == 0 and out.startswith("problem")
     assert json.loads((folder / "answer.json").read_text())["proved"] is True
-    assert run(capsys, folder / "table.csv", "-o", folder / "answer.csv")[0] == 0
+    assert run("pack", folder / "table.csv", "-o", folder / "answer.csv")[0] == 0
     assert (folder / "answer.csv").read_text().startswith("id,lower,upper,size,offset\nb1,0,3,4,")
 
 
-def test_several_answers_go_to_a_directory(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, _ = run(capsys, folder / "two.json", folder / "table.csv", "-o", folder / "out")
+def test_several_answers_go_to_a_directory(folder: Path, run: Run) -> None:
+    status, _, _ = run("pack", folder / "two.json", folder / "table.csv", "-o", folder / "out")
     assert status == 0
     assert sorted(p.name for p in (folder / "out").iterdir()) == ["table.csv", "two.json"]
 
 
-def test_the_same_seed_gives_the_same_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_seed_gives_the_same_answer(folder: Path, run: Run) -> None:
     answers = []
     for name in ("a.json", "b.json"):
-        assert run(capsys, folder / "two.json", "--seed", "3", "-o", folder / name)[0] == 0
+        assert run("pack", folder / "two.json", "--seed", "3", "-o", folder / name)[0] == 0
         answers.append(json.loads((folder / name).read_text()) | {"seconds": 0})
     assert answers[0] == answers[1]
 
 
-def test_a_certificate_for_each_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_for_each_problem(folder: Path, run: Run) -> None:
     proofs = folder / "proofs"
-    assert run(capsys, folder / "two.json", "--certificate", proofs)[0] == 0
+    assert run("pack", folder / "two.json", "--certificate", proofs)[0] == 0
     assert json.loads((proofs / "index.json").read_text())["version"] == 1
-    assert run(capsys, folder / "two.json", folder / "table.csv", "--certificate", proofs / "both")[0] == 0
+    assert run("pack", folder / "two.json", folder / "table.csv", "--certificate", proofs / "both")[0] == 0
     assert sorted(p.name for p in (proofs / "both").iterdir()) == ["table", "two"]
 
 
@@ -112,7 +104,7 @@ def test_a_certificate_for_each_problem(folder: Path, capsys: pytest.CaptureFixt
 )
 def test_wrong_usage(
     folder: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
     said: str,
@@ -122,7 +114,7 @@ def test_wrong_usage(
     (folder / "bad.json").write_text(json.dumps(bad))
     (folder / "latin.csv").write_bytes(b"id,lower,upper,size\n\xff,0,1,2\n")
     before = sorted(folder.iterdir())
-    status, out, err = run(capsys, *arguments)
+    status, out, err = run("pack", *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("error: ") and said in err
     assert sorted(folder.iterdir()) == before, "nothing is written"

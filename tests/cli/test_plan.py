@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jsonschema
 import pytest
 import tvm
 
-from symalloc.cli.main import main
 from symalloc.report.document import schema_text
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
+Run = Callable[..., tuple[int, str, str]]
 MODULE = """\
 from tvm.script import ir as I, relax as R, tirx as T
 
@@ -43,43 +43,32 @@ def module(tmp_path: Path) -> Path:
     return file
 
 
-def symalloc(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(a) for a in arguments])
-    out, err = capsys.readouterr()
-    return int(stop.value.code or 0), out, err
-
-
 @pytest.mark.slow
-def test_the_plan_is_shown_and_what_is_written_runs_and_lints(
-    module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_is_shown_and_what_is_written_runs_and_lints(module: Path, tmp_path: Path, run: Run) -> None:
     output = tmp_path / "planned.py"
-    status, out, err = symalloc(capsys, "plan", module, "-o", output)
+    status, out, err = run("plan", module, "-o", output)
     assert (status, err) == (0, "")
     assert out.startswith("main: 6 of 7 tensors planned\n  arena 1 on device 0 (global): ")
     assert "  checked at entry: n <= " in out
     assert "  result with memory of its own: 64*n B" in out
     assert f"wrote {output}: linted, " in out
-    assert symalloc(capsys, "lint", output)[0] == 0
-    status, out, _ = symalloc(capsys, "run", output, "--bind", "n=3", "--check")
+    assert run("lint", output)[0] == 0
+    status, out, _ = run("run", output, "--bind", "n=3", "--check")
     assert status == 0 and "the same as the unplanned module, bit for bit" in out
 
 
-def test_the_json_fits_its_schema(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = symalloc(capsys, "plan", module, "--format", "json", "--compare", "tvm")
+def test_the_json_fits_its_schema(module: Path, run: Run) -> None:
+    status, out, _ = run("plan", module, "--format", "json", "--compare", "tvm")
     assert status == 0
     jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(json.loads(out))
 
 
 @pytest.mark.real_process
-def test_json_holds_formulas_and_samples(
-    module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_holds_formulas_and_samples(module: Path, tmp_path: Path, run: Run) -> None:
     output = tmp_path / "planned.json"
-    status, out, _ = symalloc(capsys, "plan", module, "--format", "json", "-o", output)
+    status, out, _ = run("plan", module, "--format", "json", "-o", output)
     assert status == 0
-    assert symalloc(capsys, "lint", output)[0] == 0
+    assert run("lint", output)[0] == 0
     (function,) = json.loads(out)["functions"]
     results = [one for one in function["arenas"] if one["result"] is not None]
     arenas = [one for one in function["arenas"] if one["result"] is None]
@@ -112,12 +101,12 @@ def test_what_cannot_be_planned_is_said_in_one_line(
     module: Path,
     arguments: Sequence[str],
     problem: str,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(module.parent)
     Path("empty.json").write_text(tvm.ir.save_json(tvm.IRModule({})))
-    status, _, err = symalloc(capsys, "plan", *arguments)
+    status, _, err = run("plan", *arguments)
     assert status == 2
     assert err.startswith("error: ") and problem in err and "Traceback" not in err
 
@@ -138,13 +127,13 @@ class Module:
 
 
 def test_a_plan_with_warnings_is_written_and_shown_where_its_shapes_are_not_defined(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Run
 ) -> None:
     """At `m = 0` no shape is defined.  That the sum may have nothing to add up is the module's own affair."""
     file, output = tmp_path / "quotient.py", tmp_path / "planned.json"
     file.write_text(QUOTIENT)
     samples = ("--sample", "n=5,m=0", "--sample", "n=5,m=2")
-    status, out, _ = symalloc(capsys, "plan", file, *samples, "-o", output)
+    status, out, _ = run("plan", file, *samples, "-o", output)
     assert status == 0
     assert output.exists()
     (workspace,) = (line.split() for line in out.splitlines() if line.startswith("  workspace  "))
@@ -152,9 +141,9 @@ def test_a_plan_with_warnings_is_written_and_shown_where_its_shapes_are_not_defi
     assert workspace[2] != "-"
 
 
-def test_a_sample_shows_what_makes_the_peak(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sample_shows_what_makes_the_peak(run: Run) -> None:
     file = Path(__file__).parents[2] / "examples" / "mlp.py"
-    status, out, _ = symalloc(capsys, "plan", file, "--sample", "n=128")
+    status, out, _ = run("plan", file, "--sample", "n=128")
     assert status == 0
     shown = os.path.relpath(file)
     assert "  peak at n = 128: 384.0 KiB of tensors, in call 4 of 7, `gelu`\n" in out
@@ -164,13 +153,11 @@ def test_a_sample_shows_what_makes_the_peak(capsys: pytest.CaptureFixture[str]) 
     assert "    alloc5 (matmul2)  256*n " in out
 
 
-def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, run: Run) -> None:
     file = Path(__file__).parents[2] / "examples" / "mlp.py"
     output = tmp_path / "planned.json"
     asked = ("--fits", "512MiB", "--max-arena", "1MiB", "-o", output, "--format", "json")
-    status, out, err = symalloc(capsys, "plan", file, *asked)
+    status, out, err = run("plan", file, *asked)
     assert status == 1 and not output.exists()
     assert "its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
     document = json.loads(out)
@@ -180,6 +167,6 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(
     assert fits["arenas"]["largest"] == [{"symbol": "n", "at": {}, "value": 174762, "monotone": True}]
 
 
-def test_an_amount_that_is_none_is_said_before_tvm_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = symalloc(capsys, "plan", "missing.py", "--max-arena", "3XB")
+def test_an_amount_that_is_none_is_said_before_tvm_is_loaded(run: Run) -> None:
+    status, out, err = run("plan", "missing.py", "--max-arena", "3XB")
     assert (status, out) == (2, "") and err.startswith("error: --max-arena: `3XB` is no amount of memory")

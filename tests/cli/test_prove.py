@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from symalloc.cli.main import main
+Run = Callable[..., tuple[int, str, str]]
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["prove", *arguments])
-    out, err = capsys.readouterr()
-    return int(stopped.value.code or 0), out, err
-
-
-def test_the_question_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "4*m <= 16", "--assume", "m >= 1")
+def test_the_question_of_the_readme(run: Run) -> None:
+    status, out, _ = run("prove", "4*m <= 16", "--assume", "m >= 1")
     assert status == 1
     assert out.startswith("runtime-check: 4*m <= 16\n  counterexample: m = 5\n")
     assert "  holds only when: m <= 4\n" in out
     assert "  decided by: univariate" in out
 
 
-def test_always_valid_is_success(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "4*m <= 16", "--assume", "m <= 4")[0] == 0
+def test_always_valid_is_success(run: Run) -> None:
+    assert run("prove", "4*m <= 16", "--assume", "m <= 4")[0] == 0
 
 
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "4*m <= 16", "--format", "json")
+def test_json(run: Run) -> None:
+    status, out, _ = run("prove", "4*m <= 16", "--format", "json")
     row = json.loads(out)
     assert status == 1
     assert (row["verdict"], row["counterexample"], row["precondition"]) == (
@@ -54,26 +48,26 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["--batch", "no-such-file.json"], "cannot read no-such-file.json: No such file or directory"),
     ],
 )
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, *arguments)
+def test_bad_input(arguments: list[str], message: str, run: Run) -> None:
+    status, out, err = run("prove", *arguments)
     assert (status, out) == (2, "")
     assert message in err
 
 
-def test_unrelated_assumption_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, "n <= 4", "--assume", "n == k", "--assume", "k <= 4", "--assume", "z >= 1")
+def test_unrelated_assumption_is_mentioned(run: Run) -> None:
+    status, _, err = run("prove", "n <= 4", "--assume", "n == k", "--assume", "k <= 4", "--assume", "z >= 1")
     assert status == 0
     assert err == "note: `z` of --assume has nothing to do with the constraint\n"
 
 
-def test_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch(tmp_path: Path, run: Run) -> None:
     file, output, folder = tmp_path / "in.json", tmp_path / "out.json", tmp_path / "proofs"
     rows = [
         {"id": "a/1", "constraint": "4*m <= 16", "label": "runtime-check"},
         {"id": "b", "constraint": "m >= 1"},
     ]
     file.write_text(json.dumps(rows))
-    status, out, err = run(capsys, "--batch", str(file), "-o", str(output), "--certificate", str(folder))
+    status, out, err = run("prove", "--batch", str(file), "-o", str(output), "--certificate", str(folder))
     assert (status, out) == (0, "")
     answers = json.loads(output.read_text())
     assert [a["id"] for a in answers] == ["a/1", "b"]
@@ -83,18 +77,18 @@ def test_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{}", b"[1]"])
-def test_bad_batch(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_batch(content: bytes, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "in.json"
     file.write_bytes(content)
-    status, _, err = run(capsys, "--batch", str(file))
+    status, _, err = run("prove", "--batch", str(file))
     assert status == 2
     assert err.startswith(f"error: {file}: ")
     assert err.count("\n") == 1
 
 
-def test_what_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written(tmp_path: Path, run: Run) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    status, _, err = run(capsys, "n >= 0", "--certificate", str(blocked / "below"))
+    status, _, err = run("prove", "n >= 0", "--certificate", str(blocked / "below"))
     assert status == 2
     assert "cannot write certificates" in err or "is a file" in err

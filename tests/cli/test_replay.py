@@ -2,20 +2,15 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from symalloc.cli.main import main
 from symalloc.pool.trace import trace_as_json
 from tests.pool.workloads import make_trace
 
-
-def symalloc(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(a) for a in arguments])
-    out, err = capsys.readouterr()
-    return int(stop.value.code or 0), out, err
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -26,16 +21,16 @@ def traces(tmp_path: Path) -> list[Path]:
     return files
 
 
-def test_all_policies_are_shown(capsys: pytest.CaptureFixture[str], traces: list[Path]) -> None:
-    status, out, err = symalloc(capsys, "replay", *traces)
+def test_all_policies_are_shown(run: Run, traces: list[Path]) -> None:
+    status, out, err = run("replay", *traces)
     assert (status, err) == (0, "")
     for text in ("images-batched: ", "mixed: ", "exact-size", "buddy", "over 2 traces", "geometric"):
         assert text in out
 
 
-def test_json(capsys: pytest.CaptureFixture[str], traces: list[Path]) -> None:
+def test_json(run: Run, traces: list[Path]) -> None:
     arguments = ("--policy", "pool", "--policy", "buddy", "--soft-limit", "1.05", "--format", "json")
-    status, out, _ = symalloc(capsys, "replay", *traces, *arguments)
+    status, out, _ = run("replay", *traces, *arguments)
     document = json.loads(out)
     assert status == 0
     assert [(r["trace"], r["policy"]) for r in document["results"]] == [
@@ -48,8 +43,8 @@ def test_json(capsys: pytest.CaptureFixture[str], traces: list[Path]) -> None:
     assert first["commits"] > 0 < first["bytes_given_back"]
 
 
-def test_a_hard_limit_that_is_too_low_is_said(capsys: pytest.CaptureFixture[str], traces: list[Path]) -> None:
-    status, out, _ = symalloc(capsys, "replay", traces[0], "--limit", "32MiB", "--policy", "pool")
+def test_a_hard_limit_that_is_too_low_is_said(run: Run, traces: list[Path]) -> None:
+    status, out, _ = run("replay", traces[0], "--limit", "32MiB", "--policy", "pool")
     assert status == 1
     assert "out of memory at event" in out
     assert "under the limit of 33554432" in out
@@ -66,31 +61,29 @@ def test_a_hard_limit_that_is_too_low_is_said(capsys: pytest.CaptureFixture[str]
     ),
 )
 def test_wrong_options_get_one_line(
-    capsys: pytest.CaptureFixture[str], traces: list[Path], arguments: tuple[str, ...], says: str
+    run: Run, traces: list[Path], arguments: tuple[str, ...], says: str
 ) -> None:
-    status, out, err = symalloc(capsys, "replay", traces[0], *arguments)
+    status, out, err = run("replay", traces[0], *arguments)
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1 or err.endswith("\nTry `symalloc replay --help`.\n")
 
 
 @pytest.mark.parametrize("text", (None, "", "no json", '{"events": [[1, 1, 8, 0], [0, 1, 0], [0, 1'))
-def test_files_that_cannot_be_read_get_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str | None
-) -> None:
+def test_files_that_cannot_be_read_get_one_line(run: Run, tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "trace.json"
     if text is not None:
         file.write_text(text)
-    status, out, err = symalloc(capsys, "replay", file)
+    status, out, err = run("replay", file)
     assert (status, out) == (2, "")
     assert str(file) in err
     assert err.count("\n") == 1 or err.endswith("\nTry `symalloc replay --help`.\n")
 
 
-def test_exports(capsys: pytest.CaptureFixture[str], traces: list[Path], tmp_path: Path) -> None:
+def test_exports(run: Run, traces: list[Path], tmp_path: Path) -> None:
     files = {form: tmp_path / f"{form}.out" for form in ("perfetto", "memory-viz", "prometheus")}
     options = [option for form, file in files.items() for option in ("--export", f"{form}={file}")]
-    status, out, err = symalloc(capsys, "replay", traces[0], "--policy", "pool", *options)
+    status, out, err = run("replay", traces[0], "--policy", "pool", *options)
     assert (status, err) == (0, "")
     assert "images-batched: " in out
     assert json.loads(files["perfetto"].read_bytes())["traceEvents"]
@@ -108,16 +101,14 @@ def test_exports(capsys: pytest.CaptureFixture[str], traces: list[Path], tmp_pat
         ("perfetto=missing/folder/x.json", "cannot write missing/folder/x.json"),
     ),
 )
-def test_exports_that_cannot_be(
-    capsys: pytest.CaptureFixture[str], traces: list[Path], export: str, says: str
-) -> None:
-    status, out, err = symalloc(capsys, "replay", traces[0], "--policy", "pool", "--export", export)
+def test_exports_that_cannot_be(run: Run, traces: list[Path], export: str, says: str) -> None:
+    status, out, err = run("replay", traces[0], "--policy", "pool", "--export", export)
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1 or err.endswith("\nTry `symalloc replay --help`.\n")
 
 
-def test_an_export_takes_one_trace(capsys: pytest.CaptureFixture[str], traces: list[Path]) -> None:
-    status, _, err = symalloc(capsys, "replay", *traces, "--export", "perfetto=x")
+def test_an_export_takes_one_trace(run: Run, traces: list[Path]) -> None:
+    status, _, err = run("replay", *traces, "--export", "perfetto=x")
     assert (status, err.count("\n")) == (2, 1)
     assert "--export takes one trace, not 2" in err

@@ -5,13 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from symalloc.cli.main import main
 from symalloc.pool.trace import Alloc, CallBegin, read_trace
 from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
@@ -20,6 +19,7 @@ from tests.pool.library import need_native
 pytestmark = pytest.mark.slow
 
 
+Run = Callable[..., tuple[int, str, str]]
 MODULE = """\
 from tvm.script import ir as I, relax as R, tirx as T
 
@@ -60,16 +60,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main(["run", *arguments])
-    out, err = capsys.readouterr()
-    return int(stop.value.code or 0), out, err
-
-
 @pytest.mark.real_process
-def test_a_run_says_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, "module.py", "--bind", "n=5", "--check", "--repeat", "3")
+def test_a_run_says_what_came_out(run: Run) -> None:
+    status, out, err = run("run", "module.py", "--bind", "n=5", "--check", "--repeat", "3")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "main(n = 5) returns float32[5, 16]"
@@ -79,13 +72,13 @@ def test_a_run_says_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[4] == "the same as the unplanned module, bit for bit"
 
 
-def test_a_dimension_of_zero_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "module.py", "--bind", "n=0", "--check")
+def test_a_dimension_of_zero_runs(run: Run) -> None:
+    status, out, _ = run("run", "module.py", "--bind", "n=0", "--check")
     assert status == 0 and "float32[0, 16]" in out
 
 
-def test_an_arena_that_is_sized_later_has_no_figure_at_entry(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, "late.py", "--bind", "n=3", "--check")
+def test_an_arena_that_is_sized_later_has_no_figure_at_entry(run: Run) -> None:
+    status, out, err = run("run", "late.py", "--bind", "n=3", "--check")
     assert (status, err) == (0, "")
     assert "its size depends on what becomes known during the run\n" in out
     assert out.endswith("the same as the unplanned module, bit for bit\n")
@@ -101,10 +94,8 @@ def test_an_arena_that_is_sized_later_has_no_figure_at_entry(capsys: pytest.Capt
         (["packed.py"], "nobody.knows"),
     ],
 )
-def test_what_cannot_run_is_said_in_one_line(
-    arguments: Sequence[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = run(capsys, *arguments)
+def test_what_cannot_run_is_said_in_one_line(arguments: Sequence[str], problem: str, run: Run) -> None:
+    status, out, err = run("run", *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("error: ") and problem in err and "Traceback" not in err
 
@@ -145,9 +136,9 @@ def _issue(nbytes: int, extent: str) -> str:
 
 
 @pytest.mark.usefixtures("pool")
-def test_a_sweep_on_a_pool_shows_what_was_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_on_a_pool_shows_what_was_used(run: Run) -> None:
     options = ("--sweep", "n=1..64:21", "--repeat", "2", "--pool", "--compare", "tvm", "--check")
-    status, out, err = run(capsys, "module.py", *options)
+    status, out, err = run("run", "module.py", *options)
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "main at 4 bindings, 8 calls"
@@ -162,9 +153,9 @@ def test_a_sweep_on_a_pool_shows_what_was_used(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("plan", ("none", "tvm", "symalloc"))
-def test_every_plan_gives_the_same_results(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_plan_gives_the_same_results(plan: str, run: Run) -> None:
     options = ("--bind", "n=7", "--plan", plan, "--pool", "--check", "--format", "json", "--repeat", "3")
-    status, out, _ = run(capsys, "module.py", *options)
+    status, out, _ = run("run", "module.py", *options)
     document = json.loads(out)
     assert status == 0 and document["ok"] and document["refused"] is None
     (found,) = document["runs"]
@@ -176,19 +167,19 @@ def test_every_plan_gives_the_same_results(plan: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("pool")
-def test_a_limit_that_is_too_small_names_who_holds_the_memory(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_is_too_small_names_who_holds_the_memory(run: Run) -> None:
     options = ("--sweep", "n=100,100000", "--limit", "1MiB", "--plan", "none")
-    status, out, err = run(capsys, "module.py", *options)
+    status, out, err = run("run", "module.py", *options)
     assert (status, err) == (1, "")
     assert "REFUSED by the pool at n = 100000: " in out and "under the limit of 1048576" in out
     assert out.startswith("main(n = 100) returns")
-    status, out, _ = run(capsys, "module.py", "--bind", "n=2000", "--limit", "300KiB", "--plan", "none")
+    status, out, _ = run("run", "module.py", "--bind", "n=2000", "--limit", "300KiB", "--plan", "none")
     assert status == 1 and "`main.a float32[n, 16] (tir_exp, module.py:8)` 128000 bytes in 1 block" in out
 
 
 @pytest.mark.usefixtures("pool")
-def test_a_tensor_that_outgrows_its_storage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, _issue(16, "m"), "--sweep", "m=3..1025", "--pool")
+def test_a_tensor_that_outgrows_its_storage_is_named(run: Run) -> None:
+    status, out, err = run("run", _issue(16, "m"), "--sweep", "m=3..1025", "--pool")
     assert (status, err) == (1, "")
     tensor = "tensor `main.alloc (fill, issue.py:17)`, float32[5], needs 20 bytes"
     assert f"REFUSED by the pool at m = 5: {tensor}" in out
@@ -196,8 +187,8 @@ def test_a_tensor_that_outgrows_its_storage_is_named(capsys: pytest.CaptureFixtu
 
 @pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("m", (15, 16))  # canaries tell, and a protected page
-def test_an_overrun_is_named_in_guard_mode(m: int, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, _issue(4096, "m + 1"), "--bind", f"m={m}", "--guard")
+def test_an_overrun_is_named_in_guard_mode(m: int, run: Run) -> None:
+    status, out, err = run("run", _issue(4096, "m + 1"), "--bind", f"m={m}", "--guard")
     assert (status, err) == (1, "")
     assert out.startswith("REFUSED by the pool") and f"m = {m}" in out
     assert f"`main.alloc (fill, issue.py:17)` of {4 * m} bytes " in out
@@ -205,8 +196,8 @@ def test_an_overrun_is_named_in_guard_mode(m: int, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("pool")
-def test_what_was_allocated_is_written_for_replay(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, _ = run(capsys, "module.py", "--sweep", "n=1..9", "--plan", "none", "--trace", "trace.json")
+def test_what_was_allocated_is_written_for_replay(run: Run) -> None:
+    status, _, _ = run("run", "module.py", "--sweep", "n=1..9", "--plan", "none", "--trace", "trace.json")
     assert status == 0
     trace = read_trace(Path("trace.json"))
     # a, b and the result; a shape heap
@@ -231,10 +222,8 @@ def test_what_was_allocated_is_written_for_replay(capsys: pytest.CaptureFixture[
         (("--bind", "n=1", "--trace", "module.py"), "--trace module.py: it would overwrite module.py"),
     ],
 )
-def test_wrong_values_are_refused(
-    arguments: Sequence[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = run(capsys, "module.py", *arguments)
+def test_wrong_values_are_refused(arguments: Sequence[str], problem: str, run: Run) -> None:
+    status, out, err = run("run", "module.py", *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("error: ") and problem in err and "Traceback" not in err
 

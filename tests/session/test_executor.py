@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import symalloc
-from symalloc.cli.main import main
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.relax.read.find_files import FoundFiles
@@ -29,17 +28,6 @@ Run = Callable[..., tuple[int, str, str]]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FAULTY = EXAMPLES / "issue_17322.py"
 SOUND = EXAMPLES / "mlp.py"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 class Ended(Executor):

@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 import symalloc.session.lint_cache as lint_cache
-from symalloc.cli.main import main
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import LintedFile, restored, stored
 from symalloc.program.reading import FileResult, ReadProblem
@@ -39,17 +38,6 @@ def linted(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> l
         files[-1].write_text(rule.bad[0].module)
     session = LintSession(LintOptions(), kept_pool)
     return list(session._linted([*files, FAULTY], None, None, fixes=True).values())
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], warm_workers: None) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return call
 
 
 @pytest.fixture
