@@ -24,8 +24,8 @@ from symalloc.size.expr import Expr
 Numbers: TypeAlias = NDArray[np.int64]
 Points: TypeAlias = Sequence[tuple[int, ...]]
 
-LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 2048, 4096)
-PLANE = (0, 1, 5, 33, 200, 1024)
+LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 4096, 1 << 18)
+PLANE = (0, 1, 5, 33, 200, 1024, 1 << 18)
 USUAL = 200
 ONE_BY_ITSELF = (
     (0, 300),

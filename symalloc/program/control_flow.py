@@ -152,27 +152,28 @@ def control_flow_graph(function: Function) -> ControlFlowGraph:
 def _laid_out(function: Function) -> tuple[tuple[ProgramPoint, ...], Mapping[int, tuple[int, int]]]:
     points: list[ProgramPoint] = []
     joins: dict[int, tuple[int, int]] = {}
-
-    def end(kind: PointKind, branch: If | None, start: int, result: Operand) -> int:
-        points.append(ProgramPoint(kind, branch, tuple(variables_in(result)), start, result))
-        return len(points) - 1
-
-    def lay_out(block: Block, start: int) -> None:
-        for one in block.instructions:
-            if type(one) is not If:
-                fields = (PointKind.INSTRUCTION, one, variables_of(one), start, None)
-                points.append(from_fields(ProgramPoint, fields))
-                continue
-            branch = len(points)
-            points.append(ProgramPoint(PointKind.BRANCH, one, variables_of(one), start))
-            lay_out(one.then, branch)
-            middle = end(PointKind.ELSE, one, branch, one.then.result)
-            lay_out(one.otherwise, branch)
-            joins[branch] = (middle, end(PointKind.JOIN, one, branch, one.otherwise.result))
-
-    lay_out(function.body, -1)
-    end(PointKind.EXIT, None, -1, function.body.result)
+    _lay_out(function.body, -1, points, joins)
+    _end(points, PointKind.EXIT, None, -1, function.body.result)
     return tuple(points), joins
+
+
+def _lay_out(block: Block, start: int, points: list[ProgramPoint], joins: dict[int, tuple[int, int]]) -> None:
+    for one in block.instructions:
+        if type(one) is not If:
+            fields = (PointKind.INSTRUCTION, one, variables_of(one), start, None)
+            points.append(from_fields(ProgramPoint, fields))
+            continue
+        branch = len(points)
+        points.append(ProgramPoint(PointKind.BRANCH, one, variables_of(one), start))
+        _lay_out(one.then, branch, points, joins)
+        middle = _end(points, PointKind.ELSE, one, branch, one.then.result)
+        _lay_out(one.otherwise, branch, points, joins)
+        joins[branch] = (middle, _end(points, PointKind.JOIN, one, branch, one.otherwise.result))
+
+
+def _end(points: list[ProgramPoint], kind: PointKind, branch: If | None, start: int, result: Operand) -> int:
+    points.append(ProgramPoint(kind, branch, tuple(variables_in(result)), start, result))
+    return len(points) - 1
 
 
 # -- blocks within each other ------------------------------------------------------------------------------
