@@ -124,7 +124,6 @@ PLANNER: Mapping[str, Mechanism] = {
         code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
     "memory of results": _without(lambda way: way.hosted),
-    "arenas within their floor first": _without(lambda way: not way.spare),
     "three arenas": _without(lambda way: way.ended + way.lasting > TWO),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]

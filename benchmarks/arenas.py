@@ -6,7 +6,7 @@ the declared bounds, these among them, it shows the worst.
 
     tensors         planned tensors
     arenas          of the function, those aside that are the memory of results; `before`: in an earlier run
-    /unplanned      the most that a call holds over the same where each tensor is freed early
+    /unplanned      the most that a call holds, as far as that is known, over the same without a plan
     over            bytes by which it is more
     allocations     what a call takes from the allocator, ours and behind StaticPlanBlockMemory
     reserved        bytes of all arenas, and of TVM's storages
@@ -70,6 +70,7 @@ def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: TvmPlan) -
     """The figures of one function."""
     own = [arena for arena in plan.arenas if arena.result is None]
     held = ours.planned.taken()
+    plans = [each.known for each in (ours.planned, ours.unplanned, theirs.memory)]
     symbols = frozenset().union(*(one.size.symbols for one in held if one.size is not None))
     found: dict[str, Any] = {
         "tensors": sum(len(arena.placements) for arena in plan.arenas),
@@ -83,7 +84,7 @@ def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: TvmPlan) -
         "theirs": 0,
     }
     for at in (at for at in standard(symbols, function) if bound_label(at, function) != "beyond"):
-        call, without, stock = ours.planned.peak(at), ours.unplanned.peak(at), theirs.peak(at, results=True)
+        call, without, stock = (each.peak(at) for each in plans)
         sizes = [evaluated(arena.size, at) or 0 for arena in own]
         found["reserved"] = max(found["reserved"], sum(sizes))
         found["theirs"] = max(found["theirs"], _reserved(theirs.storages, at))

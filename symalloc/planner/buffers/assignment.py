@@ -61,20 +61,17 @@ class Partition(NamedTuple):
     spare: int
     ended: int
     lasting: int
-    cut: int
     hosted: bool
 
 
 PARTITIONS = [
-    Partition(spare, ended, lasting, cut, hosted)
-    for spare in (0, 1)
-    for ended, lasting in ((0, 1), (1, 1), (1, 2), (2, 1))
-    for cut in range(2 if ended else 1)
+    Partition(1, ended, lasting, hosted)
+    for ended, lasting in ((0, 1), (1, 1), (1, 2))
     for hosted in (False, True)
     if ended or hosted
 ]
 ONE_BY_ONE = len(PARTITIONS) + 1
-BEYOND = [Partition(spare, 1, lasting, 0, True) for spare in (2, 4, 8, 16) for lasting in (1, 2)]
+BEYOND = [Partition(spare, 1, lasting, True) for spare in (2, 4, 8, 16) for lasting in (1, 2)]
 """Ways in which a call may take more than it should: of many buffers, one of these is better than none."""
 
 
@@ -322,19 +319,18 @@ class _Attempts:
     def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
 
-        An arena ends at the first column at which one for all takes too much, or where a result is made.
+        An arena ends at the first column at which one for all takes too much, or where the last result is.
         """
         timeline, columns = self.timeline, self.timeline.columns
         members, *others = sorted(self.whole, key=len, reverse=True)
         crowded = np.any(timeline.over([*self.results, *self.whole]) > 1, axis=1)
-        made = sorted((columns.held[r][0].begin for (r,) in self.results), reverse=True)
-        cuts = [cut for cut in dict.fromkeys((int(np.argmax(crowded)), *made)) if cut]
+        cut = int(np.argmax(crowded)) or max((columns.held[r][0].begin for (r,) in self.results), default=0)
         host = max(self.hosts, key=lambda one: float(timeline.bytes[one[0]].sum()), default=[])
-        if way.cut >= len(cuts) or (way.hosted and not host):
+        if (way.ended and not cut) or (way.hosted and not host):
             return ()
         host = host if way.hosted else []
-        untils = [*[cuts[way.cut]] * way.ended, *[len(columns)] * way.lasting]
-        rooms = timeline.limit + max(way.spare, 1) * timeline.allowed - timeline.unplanned
+        untils = [*[cut] * way.ended, *[len(columns)] * way.lasting]
+        rooms = timeline.limit + way.spare * timeline.allowed - timeline.unplanned
         rooms -= timeline.arenas([*self.results, *others])
         own = timeline.floor - timeline.arenas(others) + timeline.bytes[host].sum(axis=0)
         rooms = np.minimum(rooms, own + way.spare * timeline.spare)
