@@ -13,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: its idle thr
 
 import gc
 import inspect
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +34,10 @@ from tests.scale import NIGHTLY
 settings.register_profile("daily", deadline=None, derandomize=True, database=None)
 settings.register_profile("nightly", deadline=None, print_blob=True)
 settings.load_profile("nightly" if NIGHTLY else "daily")
+
+# nohup, or a shell's background, have signals ignored, and children would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _frame_info = inspect.getframeinfo
 
