@@ -124,6 +124,7 @@ PLANNER: Mapping[str, Mechanism] = {
         code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
     "memory of results": _without(lambda way: way.hosted),
+    "arenas beyond the limit": _without(lambda way: way.spare > 1),
     "three arenas": _without(lambda way: way.ended + way.lasting > TWO),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]

@@ -40,8 +40,9 @@ from symalloc.relax.files.plan_file import compare_with_tvm, plan_outcomes
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.size.evaluation import evaluated
+from tests.models.planned import within_limit
 
-SHARE, SPARE, MOST = 0.02, 64 * 1024, 3  # of the unplanned call, bytes, arenas of a function without an If
+MOST = 3  # arenas of a function without an If
 
 
 def lowered_of(name: str) -> tvm.IRModule:
@@ -91,7 +92,7 @@ def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: TvmPlan) -
         if call is not None and without:
             found["unplanned"] = max(found["unplanned"], call / without)
             found["over"] = max(found["over"], call - without)
-            found["broken"] = found.get("broken", False) or call - without > max(SHARE * without, SPARE)
+            found["broken"] = found.get("broken", False) or call > within_limit(without)
         if call is not None and stock:
             found["tvm"] = max(found["tvm"], call / stock)
     return found

@@ -46,8 +46,8 @@ def about(text: str) -> msgspec.Meta:
 def record(kind: type[S], *sources: object, **given: Any) -> S:
     """Return a document: a field is as given, an attribute of the first source that has it, or its default.
 
-    The attributes of sources are converted at every depth; beside a source that is None those of no other
-    are null, and so is empty text.  Raises AttributeError for a field that nothing gives.
+    The attributes of sources are converted at every depth.  Empty text is null, and where a source is None so
+    is what no other source has.  Raises AttributeError for a field that nothing gives.
     """
     default: Any = None if None in sources else msgspec.NODEFAULT
     values = {}

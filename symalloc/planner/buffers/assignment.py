@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -274,7 +275,7 @@ class _Chosen(NamedTuple):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Attempts:
     """Assignments of `planned` buffers by number, those to few arenas first: `whole` are as few as can be,
     `hosts` those of `results` in whose memory others may lie.
@@ -316,23 +317,37 @@ class _Attempts:
             PARTITIONS[number - 1] if number < ONE_BY_ONE else BEYOND[number - ONE_BY_ONE - 1]
         )
 
+    @cached_property
+    def cut(self) -> int:
+        """The first column at which one arena for all takes too much, or where the last result is; 0 where
+        there is none.
+        """
+        crowded = np.any(self.timeline.over([*self.results, *self.whole]) > 1, axis=1)
+        begins = (self.timeline.columns.held[result][0].begin for (result,) in self.results)
+        return int(np.argmax(crowded)) or max(begins, default=0)
+
+    @cached_property
+    def besides(self) -> tuple[Values, Values]:
+        """The bytes at each column of what stays as it is: beside them the limit, and the floor of arenas."""
+        others = self.timeline.arenas(sorted(self.whole, key=len, reverse=True)[1:])
+        results = self.timeline.arenas(self.results)
+        return self.timeline.unplanned + results + others, others
+
     def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
 
-        An arena ends at the first column at which one for all takes too much, or where the last result is.
+        An arena ends at `cut`.
         """
-        timeline, columns = self.timeline, self.timeline.columns
+        timeline = self.timeline
         members, *others = sorted(self.whole, key=len, reverse=True)
-        crowded = np.any(timeline.over([*self.results, *self.whole]) > 1, axis=1)
-        cut = int(np.argmax(crowded)) or max((columns.held[r][0].begin for (r,) in self.results), default=0)
         host = max(self.hosts, key=lambda one: float(timeline.bytes[one[0]].sum()), default=[])
-        if (way.ended and not cut) or (way.hosted and not host):
+        if (way.ended and not self.cut) or (way.hosted and not host):
             return ()
         host = host if way.hosted else []
-        untils = [*[cut] * way.ended, *[len(columns)] * way.lasting]
-        rooms = timeline.limit + way.spare * timeline.allowed - timeline.unplanned
-        rooms -= timeline.arenas([*self.results, *others])
-        own = timeline.floor - timeline.arenas(others) + timeline.bytes[host].sum(axis=0)
+        untils = [*[self.cut] * way.ended, *[len(timeline.columns)] * way.lasting]
+        taken, planned = self.besides
+        rooms = timeline.limit + way.spare * timeline.allowed - taken
+        own = timeline.floor - planned + timeline.bytes[host].sum(axis=0)
         rooms = np.minimum(rooms, own + way.spare * timeline.spare)
         found = _divided(timeline, members, untils, host, rooms)
         if found is None:
