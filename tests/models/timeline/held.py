@@ -21,7 +21,7 @@ from symalloc.program import ir
 from symalloc.program.operands import instructions_of
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.pass_sequence import around_planner, passes_of, tvm_pipeline
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from tests.models.execution import random_inputs
 from tests.models.measure import ALLOCATOR, measured
@@ -30,6 +30,8 @@ Binding: TypeAlias = Mapping[str, int]
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 COUNTED = "relax.run.unique"
 """The function whose result has as many elements as the symbol `q` says."""
+LETTING_GO = "let_go_of_the_last_result"
+"""A function beside a module's own: a machine keeps what it returned last until it returns again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,9 @@ def sides(
     module: tvm.IRModule, kind: Literal["default", "target"] = "default", target: tvm.target.Target = TARGET
 ) -> Iterator[Side]:
     """The module without a plan behind our passes and behind TVM's alone, and with our plan."""
+    module = _letting_go(module)
     lowered = lower(module, target, pipeline=kind)
-    planned = plan_lowered(lowered)
+    planned = plan_lowered(lowered, target=target, keeps_reshapes=True)
     written = planned_program(planned.program, planned.plans).program
     given = extract(lowered, name="module")
     passes = around_planner(passes_of(tvm_pipeline(target, kind), module, target))[1]
@@ -75,9 +78,15 @@ def sides(
     def built(what: tvm.IRModule, passes: Any) -> Callable[[], Any]:
         return lambda: relax.build(what, target, relax_pipeline=passes)
 
-    yield Side("unplanned", given, built(lowered, finishing_pipeline(target, pipeline=kind)))
+    finishing = finishing_pipeline(target, pipeline=kind)
+    yield Side("unplanned", given, built(lowered, finishing))
     yield Side("stock", given, built(lowered, tvm.transform.Sequential(passes)), "stock")
-    yield Side("planned", written, built(module, pipeline(target, pipeline=kind)))
+    yield Side("planned", written, built(planned.module, finishing))
+
+
+def _letting_go(module: tvm.IRModule) -> tvm.IRModule:
+    function = relax.Function([], relax.ShapeExpr([])).with_attr("global_symbol", LETTING_GO)
+    return tvm.IRModule({**module.functions, tvm.ir.GlobalVar(LETTING_GO): function}, module.attrs)
 
 
 def faults(
@@ -88,11 +97,11 @@ def faults(
     Nothing where a size is not known.  Where data decide an If, more may be said than the one path holds that
     ran.
     """
-    executable = side.build()
+    machine = relax.VirtualMachine(side.build(), [tvm.cpu()], memory_cfg={tvm.cpu(): ALLOCATOR})
     for function, bindings in functions.items():
         everywhere, strict = side.timeline(function, {}), side.is_decided(function, flags)
         for binding in bindings:
-            found = [_held(executable, module, function, binding, path) for path in _paths(flags)]
+            found = [_held(machine, module, function, binding, path) for path in _paths(flags)]
             for path, (held, known) in zip(_paths(flags), found, strict=True):
                 where = f"{side.name} {function} {path}"
                 yield from _fault(side.timeline(function, path), known, held, where, strict=strict)
@@ -112,10 +121,10 @@ def _fault(
 
 
 def _held(
-    executable: Any, module: tvm.IRModule, function: str, binding: Binding, path: Mapping[str, bool]
+    machine: Any, module: tvm.IRModule, function: str, binding: Binding, path: Mapping[str, bool]
 ) -> tuple[int, Binding]:
     """The most bytes of a call, and the binding with what became known during it."""
-    machine = relax.VirtualMachine(executable, [tvm.cpu()], memory_cfg={tvm.cpu(): ALLOCATOR})
+    machine[LETTING_GO]()
     arguments = random_inputs(module[function], binding, 0)
     for index, param in enumerate(module[function].params):
         if param.name in path:
