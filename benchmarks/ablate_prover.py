@@ -48,9 +48,9 @@ _nothing, _false, _none = _always(None), _always(False), _always(())
 # layer -> what stands in for it
 LAYERS: dict[str, dict[str, Callable[..., object]]] = {
     "bounds": {f"{_QUERY}._by_bounds": _nothing},
-    "univariate": {f"{_QUERY}.solve_exactly": _nothing},
     "refutation": {f"{_QUERY}._by_refutation": _nothing},
     "products": {f"{_REFUTE}.contradiction": _false},
+    "remainders": {f"{_REFUTE}._Refutation.residues": _false},
     "multipliers": {f"{_REFUTE}._multipliers": _none},
     "polynomial division": {f"{_REFUTE}.long_division": lambda above, _below: (ZERO, above)},
     "far points": {f"{_QUERY}._far": _none},

@@ -6,16 +6,15 @@ values the one nearer to zero is the smaller; of -v and v it is -v.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from symalloc.prover.bounds import Box, decide, interval
+from symalloc.prover.bounds import Box, interval
 from symalloc.prover.budget import Budget, Meter
 from symalloc.prover.normalize import NormalizedDomain, read_bound
 from symalloc.prover.query import Query, satisfies
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
-from symalloc.prover.univariate import Intervals, SolutionSet, solve_exactly
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.choice import Max, Min
 from symalloc.size.condition import (
@@ -40,11 +39,11 @@ MAX_LENGTH = 120
 SMALL = Budget(z3_steps=0, cases=24, work=30_000)
 
 
-def precondition(query: Query) -> Condition | None:
+def precondition(query: Query, failing: Mapping[str, int]) -> Condition | None:
     """The most readable condition found that is equivalent to the claim over its domain, in the domain's
-    symbols.
+    symbols.  `failing` is the smallest point found where the claim fails.
     """
-    for candidate in _candidates(query):
+    for candidate in _candidates(query, failing):
         short = len(candidate.key) <= MAX_LENGTH or len(str(candidate)) <= MAX_LENGTH
         if short and equivalent(query, candidate):
             return candidate
@@ -56,139 +55,54 @@ def equivalent(query: Query, candidate: Condition) -> bool:
     domain = query.domain
     if candidate == query.constraint and query.holds == domain.reduce(candidate):
         return True
-    if query.solutions is not None:
-        found = solve_exactly(domain.reduce(candidate), domain, query.solutions.step)
-        if found is not None and (found.name, found.step) == (query.solutions.name, query.solutions.step):
-            return found.inside == query.solutions.inside
-    there = domain.reduce(holds(candidate, domain.positive))
+    there = _reduced(candidate, domain)
     if any(there.evaluate(p) is not query.holds.evaluate(p) for p in domain.points[:40]):
         return False
-    elsewhere = domain.reduce(fails(candidate, domain.positive))
-    return _never(conjunction((there, query.fails)), domain) and _never(
-        conjunction((elsewhere, query.holds)), domain
-    )
+    elsewhere = _reduced(candidate, domain, false=True)
+    return _never((there, query.fails), domain) and _never((elsewhere, query.holds), domain)
 
 
-def _never(condition: Condition, domain: NormalizedDomain) -> bool:
-    if condition.as_bool is False or decide(condition, domain.box) is False:
-        return True
-    exact = solve_exactly(condition, domain)
-    if exact is not None:
-        return not any(spans for _, spans in exact.inside)
-    return refute((*domain.facts, condition), domain.box, SMALL) is not None
+def _never(conditions: Iterable[Condition], domain: NormalizedDomain) -> bool:
+    return refute((*domain.facts, *conditions), domain.box, SMALL) is not None
 
 
-def _candidates(query: Query) -> Iterator[Condition]:
-    if query.solutions is not None:
-        found = _from_solutions(query.solutions, query.domain)
-        if found is not None:
-            yield found
+def _candidates(query: Query, failing: Mapping[str, int]) -> Iterator[Condition]:
     domain = query.domain
     guarded = holds(query.constraint, domain.positive)
     simple = _without_the_given(simplify(guarded, domain.bounds()), domain)
+    if read_bound(simple) is None and len(simple.symbols) == 1:
+        (name,) = simple.symbols
+        yield from _bounds_by_points(name, query, failing)
     yield simple
     if simple != guarded:
         yield guarded
 
 
+def _bounds_by_points(name: str, query: Query, failing: Mapping[str, int]) -> Iterator[Condition]:
+    """Conditions on `name` alone that tell the points apart that are known."""
+    fails, value = query.domain.to_domain(failing)[name], symbol(name)
+    yield from (le(value, fails - 1), ne(value, fails))
+    if query.witness is not None:
+        yield ge(value, query.domain.to_domain(query.witness)[name])
+
+
 def _without_the_given(condition: Condition, domain: NormalizedDomain) -> Condition:
     """Drop conjuncts that follow from the domain and the others, and alternatives that never hold."""
     if isinstance(condition, Or):
-        return disjunction(
-            c for c in condition.operands if not _never(_reduced(c, domain, false=False), domain)
-        )
+        return disjunction(c for c in condition.operands if not _never([_reduced(c, domain)], domain))
     if not isinstance(condition, And):
         return condition
     kept = list(condition.operands)
     for part in reversed(condition.operands):
-        others = [_reduced(c, domain, false=False) for c in kept if c != part]
-        if _never(conjunction((*others, _reduced(part, domain, false=True))), domain):
+        others = [_reduced(c, domain) for c in kept if c != part]
+        if _never((*others, _reduced(part, domain, false=True)), domain):
             kept.remove(part)
     return conjunction(kept)
 
 
-def _reduced(condition: Condition, domain: NormalizedDomain, *, false: bool) -> Condition:
+def _reduced(condition: Condition, domain: NormalizedDomain, *, false: bool = False) -> Condition:
     write = fails if false else holds
     return domain.reduce(write(condition, domain.positive))
-
-
-def _from_solutions(exact: SolutionSet, domain: NormalizedDomain) -> Condition | None:
-    """The solution set as a bound, a range, all but a range, or a remainder of the domain's symbol."""
-    subject = _subject(exact.name, domain)
-    if subject is None:
-        return None
-    name, scale, offset = subject
-    if scale == 1 and offset == 0 and exact.step > 1:
-        remainder = _as_remainder(exact)
-        if remainder is not None:
-            return remainder
-    least, greatest = _ends(exact.inside, exact.step)
-    first, last = _ends(exact.outside, exact.step)
-    value = symbol(name)
-
-    def at_least(bound: int) -> Condition:
-        return ge(value, scale * bound + offset)
-
-    def at_most(bound: int) -> Condition:
-        return le(value, scale * bound + offset)
-
-    if greatest < first:
-        return at_most(greatest)
-    if last < least:
-        return at_least(least)
-    if first < least and greatest < last:
-        within = conjunction((at_least(least), at_most(greatest)))
-        return eq(value, scale * least + offset) if least == greatest else within
-    if least < first and last < greatest:
-        around = disjunction((at_most(first - 1), at_least(last + 1)))
-        return ne(value, scale * first + offset) if first == last else around
-    return None
-
-
-def _ends(classes: tuple[tuple[int, Intervals], ...], step: int) -> tuple[int, int]:
-    """The least and the greatest of the values in `classes`, of which there are some."""
-    ends = [step * end + residue for residue, spans in classes for span in spans for end in span]
-    return min(ends), max(ends)
-
-
-def _subject(name: str, domain: NormalizedDomain) -> tuple[str, int, int] | None:
-    """The domain's symbol that `name` stands for, as `(symbol, scale, offset)`: symbol == scale*name +
-    offset.
-    """
-    if name in domain.names:
-        return name, 1, 0
-    for original, value in domain.solved.items():
-        terms = {m: c for m, c in value.terms.items() if m}
-        if value.symbols == {name} and value.is_polynomial and len(terms) == 1:
-            ((monomial, scale),) = terms.items()
-            if scale > 0 and monomial[0][1] == 1:
-                return original, scale, value.terms.get((), 0)
-    return None
-
-
-def _as_remainder(exact: SolutionSet) -> Condition | None:
-    """`n % d == r`, `n % d != r` or `n % d <= r` where whole residue classes are in or out."""
-    taken = {r for r, spans in exact.inside if spans}
-    left = {r for r, spans in exact.outside if spans}
-    if taken & left or not taken or not left:
-        return None
-    value = symbol(exact.name)
-    for modulus in (d for d in range(2, exact.step + 1) if exact.step % d == 0):
-        yes, no = {r % modulus for r in taken}, {r % modulus for r in left}
-        if yes & no:
-            continue
-        return _describe(mod(value, modulus), modulus, yes, no)
-    return None
-
-
-def _describe(remainder: Expr, modulus: int, yes: set[int], no: set[int]) -> Condition | None:
-    if len(yes) == 1:
-        return eq(remainder, min(yes))
-    if len(no) == 1 and (0 in no or max(no) < modulus - 1):
-        return ne(remainder, min(no))
-    if max(yes) < min(no):
-        return le(remainder, max(yes))
-    return ge(remainder, min(yes)) if max(no) < min(yes) else None
 
 
 MAX_ROUNDS = 6
@@ -276,8 +190,23 @@ def _linear_atom(expr: Expr, *kinds: type) -> tuple[Atom, int, Expr] | None:
     return monomial[0][0], coefficient, rest
 
 
+def _write_remainder(subject: Relation, _box: Box) -> Condition | None:
+    """`t - d*(t // d)` is `t % d`."""
+    found = _linear_atom(subject.expr, FloorDiv)
+    if found is None:
+        return None
+    atom, coefficient, rest = found
+    assert isinstance(atom, FloorDiv)
+    divisor = atom.denominator.as_constant or 0
+    if divisor < 1 or coefficient % divisor:
+        return None
+    written = rest + coefficient // divisor * (atom.numerator - mod(atom.numerator, divisor))
+    return relation(subject.operator, written) if len(written.terms) < len(subject.expr.terms) else None
+
+
 _RULES: tuple[Callable[[Relation, Box], Condition | None], ...] = (
     _divide_factor,
+    _write_remainder,
     _open_extremum,
     _invert_quotient,
 )
@@ -298,7 +227,7 @@ def explain_proof(query: Query, proof: Proof, solver: Solver) -> Proof:
         proof,
         counterexample=point,
         smallest=proved,
-        precondition=precondition(query) if wanted else None,
+        precondition=precondition(query, point) if wanted and point is not None else None,
         reason=proof.reason or _undefined(query, point),
     )
 

@@ -15,30 +15,9 @@ from math import lcm
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import Choice
-from symalloc.size.condition import Condition, Junction, Relation, conjunction, disjunction, ge, le
+from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.defined import holds
 from symalloc.size.expr import Atom, Division, Expr, Mod, Symbol, constant, symbol
-
-MAX_SPLIT = 60_000
-"""The characters of canonical form that splitting one condition may write before it gives up."""
-
-
-def split_extrema(condition: Condition, *, limit: int) -> Condition:
-    """An equivalent without choices where at most `limit` splits do it; otherwise with some left.
-
-    Each split writes every relation once for each case of its first choice; a condition that gets too long
-    so is given up.
-    """
-    written = 0
-    for _ in range(limit):
-        firsts = [(relation, first_choice(relation)) for relation in condition.relations]
-        if all(first is None for _, first in firsts):
-            break
-        written += sum(len(one.key) * (1 if first is None else len(first.cases)) for one, first in firsts)
-        if written > MAX_SPLIT:
-            break
-        condition = _split_first(condition)
-    return condition
 
 
 def first_choice(subject: Condition | Expr) -> Choice | None:
@@ -59,17 +38,6 @@ def first_choice(subject: Condition | Expr) -> Choice | None:
 def replace(condition: Condition, old: Atom, new: Expr) -> Condition:
     """`condition` with the atom `old` replaced at every depth."""
     return condition.rewrite(lambda atom: new if atom == old else None)
-
-
-def _split_first(condition: Condition) -> Condition:
-    if isinstance(condition, Relation):
-        found = first_choice(condition)
-        if found is None:
-            return condition
-        cases = ((test, replace(condition, found, value)) for test, value in found.cases)
-        return disjunction(map(conjunction, cases))
-    assert isinstance(condition, Junction)
-    return condition.connect(_split_first)
 
 
 def periods(conditions: Iterable[Condition]) -> dict[str, int]:

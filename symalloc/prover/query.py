@@ -16,7 +16,6 @@ from symalloc.prover.budget import Budget
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver
-from symalloc.prover.univariate import SolutionSet, solve_exactly
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import Condition
 from symalloc.size.defined import fails, holds
@@ -32,18 +31,16 @@ class Query:
     """A question: does `constraint` hold over `domain`?
 
     `holds` and `fails` say in the domain's terms where it does and where it does not; both are defined at
-    every point of the domain.  What the layers come across on their way to a verdict stays here:
-    `solutions`, the exact solution set, `failing`, points where the constraint fails, and `witness`, a point
-    where it holds.
+    every point of the domain.  What the layers come across on their way to a verdict stays here: `failing`,
+    points where the constraint fails, and `witness`, a point where it holds.
     """
 
-    __slots__ = ("_fails", "constraint", "domain", "failing", "holds", "solutions", "witness")
+    __slots__ = ("_fails", "constraint", "domain", "failing", "holds", "witness")
 
     def __init__(self, constraint: Condition, domain: NormalizedDomain) -> None:
         self.constraint, self.domain = constraint, domain
         # obligations first: a substitution may fold the relation that they belong to
         self.holds = domain.reduce(holds(constraint, domain.positive))
-        self.solutions: SolutionSet | None = None
         self.failing: Sequence[Point] = ()
         self.witness: Point | None = None
         self._fails: Condition | None = None
@@ -104,7 +101,6 @@ def decide_query(query: Query, solver: Solver) -> Proof:
     """The verdict of the first layer that has one; the domain is taken to be inhabited."""
     return (
         _by_bounds(query)
-        or _by_solution_set(query)
         or _by_refutation(query, solver.budget)
         or _by_asking(query, query.domain.points, solver.ask, layer="z3")
         or _undecided(query)
@@ -119,20 +115,6 @@ def _by_bounds(query: Query) -> Proof | None:
     if value is None:
         return None
     return query.proof(Verdict.ALWAYS_VALID if value else Verdict.ALWAYS_INVALID, layer)
-
-
-def _by_solution_set(query: Query) -> Proof | None:
-    solutions = query.solutions = solve_exactly(query.holds, query.domain)
-    if solutions is None:
-        return None
-    outside, inside = (
-        None if value is None else {**query.domain.box.origin(), solutions.name: value}
-        for value in (solutions.least_outside(), solutions.least_inside())
-    )
-    verdict = Verdict.ALWAYS_INVALID if inside is None else Verdict.RUNTIME_CHECK
-    if outside is None:
-        verdict = Verdict.ALWAYS_VALID
-    return Proof(verdict=verdict, decided_by="univariate", counterexample=outside, witness=inside)
 
 
 def _by_refutation(query: Query, budget: Budget) -> Proof | None:

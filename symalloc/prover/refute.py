@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.budget import Budget, Meter
-from symalloc.prover.normalize import NormalizedDomain, absorb, first_choice, replace
-from symalloc.size.condition import Condition, Or, Relation, conjunction, ge, le, relation
+from symalloc.prover.normalize import NormalizedDomain, absorb, first_choice, periods, replace
+from symalloc.size.condition import Condition, Or, Relation, conjunction, eq, ge, le, relation
 from symalloc.size.expr import (
     Atom,
     Division,
@@ -27,6 +27,7 @@ from symalloc.size.expr import (
     divide,
     floordiv,
     from_atom,
+    mod,
     symbol,
 )
 
@@ -210,7 +211,8 @@ class _Refutation:
             return self.each(
                 [(test, *(replace(c, atom, value) for c in literals)) for test, value in atom.cases], box
             )
-        return self.leaf([c for c in literals if isinstance(c, Relation)], box)
+        relations = [c for c in literals if isinstance(c, Relation)]
+        return self.leaf(relations, box) or self.residues(relations, box)
 
     def each(self, parts: Sequence[Sequence[Condition]], box: Box) -> bool:
         self.cases -= len(parts)
@@ -234,6 +236,21 @@ class _Refutation:
         rest = [f for f in facts if f is not unequal]
         sides = (relation("<=", unequal.expr + 1), relation("<=", 1 - unequal.expr))
         return self.each([(side, *rest) for side in sides], box)
+
+    def residues(self, literals: Sequence[Relation], box: Box) -> bool:
+        """Refute relations for each remainder of a symbol by itself: quotients by constants fold there."""
+        steps = periods(literals)
+        name = min(steps, key=lambda n: (steps[n], n), default="")
+        if not name or steps[name] > self.cases:
+            return False
+        self.cases -= steps[name]
+        cases = (eq(mod(symbol(name), steps[name]), residue) for residue in range(steps[name]))
+        return all(self.residue(literals, box, case) for case in cases) and self.used("cases")
+
+    def residue(self, literals: Sequence[Relation], box: Box, case: Condition) -> bool:
+        domain = NormalizedDomain(names=tuple(box.lower), box=box.copy())
+        absorb(domain, (case, *literals))
+        return domain.empty or self.closed(domain.facts, domain.box)
 
 
 def _open_literals(conditions: Iterable[Condition], box: Box) -> list[Condition] | None:

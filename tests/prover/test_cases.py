@@ -1,4 +1,4 @@
-"""Choices written out case by case: the same condition, and given up where it would get too long."""
+"""Long conditions with many choices: no wrong verdict."""
 
 from __future__ import annotations
 
