@@ -33,7 +33,7 @@ from symalloc.size.condition import (
     relation,
 )
 from symalloc.size.defined import fails, holds
-from symalloc.size.expr import Atom, Expr, FloorDiv, Symbol, mod, symbol
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol, mod, symbol
 
 MAX_LENGTH = 120
 SMALL = Budget(z3_steps=0, cases=24, work=30_000)
@@ -191,7 +191,7 @@ def _linear_atom(expr: Expr, *kinds: type) -> tuple[Atom, int, Expr] | None:
 
 
 def _write_remainder(subject: Relation, _box: Box) -> Condition | None:
-    """`t - d*(t // d)` is `t % d`."""
+    """`t - d*(t // d)` is `t % d`, which is at most 0 where it is 0."""
     found = _linear_atom(subject.expr, FloorDiv)
     if found is None:
         return None
@@ -201,7 +201,11 @@ def _write_remainder(subject: Relation, _box: Box) -> Condition | None:
     if divisor < 1 or coefficient % divisor:
         return None
     written = rest + coefficient // divisor * (atom.numerator - mod(atom.numerator, divisor))
-    return relation(subject.operator, written) if len(written.terms) < len(subject.expr.terms) else None
+    if len(written.terms) >= len(subject.expr.terms):
+        return None
+    if subject.operator == "<=" and isinstance(written.as_atom, Mod):
+        return eq(written, 0)
+    return relation(subject.operator, written)
 
 
 _RULES: tuple[Callable[[Relation, Box], Condition | None], ...] = (
