@@ -15,7 +15,7 @@ from time import perf_counter
 import click
 
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.packing.pack_problem import CliqueInstance, ExactPacking, pack_exactly
+from symalloc.planner.packing.exact_packing import CliqueInstance, ExactPacking, pack_exactly
 from symalloc.size.expr import constant
 
 

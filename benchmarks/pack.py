@@ -22,8 +22,7 @@ import click
 
 from benchmarks.graphs_to_pack import branchy, transformer
 from benchmarks.harness import json_option, print_table
-from symalloc.planner.packing.pack_problem import Packing, pack_problem
-from symalloc.planner.packing.packing_problem import PackingProblem
+from symalloc.planner.packing.packing_problem import Packing, PackingProblem, pack_problem
 from symalloc.planner.planner_options import EffortName
 from symalloc.planner.stack import SearchBudget
 from symalloc.session.planning import read_problem

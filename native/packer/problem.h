@@ -1,4 +1,4 @@
-// A static packing problem made ready for search: CliqueInstance of symalloc/planner/packing/pack_problem.py, in flat arrays.
+// A static packing problem made ready for search: CliqueInstance of symalloc/planner/packing/exact_packing.py, in flat arrays.
 #pragma once
 
 #include <cstdint>

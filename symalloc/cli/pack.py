@@ -16,8 +16,7 @@ from symalloc.planner.planner_options import EffortName, PackOptions
 from symalloc.session.files import explained
 
 if TYPE_CHECKING:
-    from symalloc.planner.packing.pack_problem import Packing
-    from symalloc.planner.packing.packing_problem import PackingProblem
+    from symalloc.planner.packing.packing_problem import Packing, PackingProblem
 
 EPILOG = """\
 The floor is the lower bound: the largest sum of bytes that are live at the same time.  Ratios are bytes of

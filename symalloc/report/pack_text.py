@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from symalloc.planner.packing.pack_problem import FloorRatio, Packing
+from symalloc.planner.packing.packing_problem import FloorRatio, Packing
 from symalloc.report.document import Document, about, as_json, record
 from symalloc.report.quantities import at_binding, columns, cut
 from symalloc.size.notation import PIECEWISE

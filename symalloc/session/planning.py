@@ -16,10 +16,11 @@ from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.function_report import FunctionReport, SampleError, check_wanted
 from symalloc.planner.memory_report.runs import RunReport
-from symalloc.planner.packing.pack_problem import Packing, pack_problem
 from symalloc.planner.packing.packing_problem import (
+    Packing,
     PackingProblem,
     ProblemError,
+    pack_problem,
     problem_of,
     read_csv,
     read_json,

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import jsonschema
 
-from symalloc.planner.packing.pack_problem import Packing, pack_problem
-from symalloc.planner.packing.packing_problem import PackingProblem, problem_of, read_csv
+from symalloc.planner.packing.packing_problem import (
+    Packing,
+    PackingProblem,
+    pack_problem,
+    problem_of,
+    read_csv,
+)
 from symalloc.planner.stack import SearchBudget
 from symalloc.report.document import schema_text
 from symalloc.report.pack_text import overrun_text, packing_as_csv, packings_as_json, packings_as_text

@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.planner.packing.pack_problem import Packing, pack_problem
-from symalloc.planner.packing.packing_problem import PackingProblem, ProblemError, problem_of
+from symalloc.planner.packing.packing_problem import (
+    Packing,
+    PackingProblem,
+    ProblemError,
+    pack_problem,
+    problem_of,
+)
 from symalloc.planner.stack import SearchBudget
 from tests.planner.brute_stackings import all_heights, floor_at
 

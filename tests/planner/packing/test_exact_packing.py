@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Buffer
-from symalloc.planner.packing.pack_problem import (
+from symalloc.planner.packing.exact_packing import (
     Attempts,
     CliqueInstance,
     ExactPacking,
