@@ -170,7 +170,7 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_OBLIGATIONS}.ArenaObligations.piled_up": lambda _: [_UNSEEN]},
         code=[
             f"{_OBLIGATIONS}.ArenaObligations.piled_up",
-            *(f"{_OBLIGATIONS}.{name}" for name in ("directly_above", "_events", "_note", "_from_below")),
+            *(f"{_OBLIGATIONS}.{name}" for name in ("directly_above", "_from_below")),
         ],
     ),
     "limits that follow from a guard": Mechanism(

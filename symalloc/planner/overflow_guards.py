@@ -8,10 +8,12 @@ lets be negative stands for its magnitude.  The check itself must not wrap eithe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
-from math import isqrt, lcm
+from itertools import repeat
+from math import lcm
 from operator import add
 from typing import TypeAlias
 
@@ -46,13 +48,8 @@ class ValueBounds:
     def _expr(self, expr: Expr) -> Bound:
         found = self._exprs.get(expr)
         if found is None:
-            parts, scale = _at_one_scale([self._monomial(monomial) for monomial in expr.terms])
-            scaled = (
-                (m, abs(coefficient) * c)
-                for terms, coefficient in zip(parts, expr.terms.values(), strict=True)
-                for m, c in terms
-            )
-            found = self._exprs[expr] = _collected(scaled), scale
+            parts = [self._monomial(monomial) for monomial in expr.terms]
+            found = self._exprs[expr] = _sum_of(parts, map(abs, expr.terms.values()))
         return found
 
     def _monomial(self, monomial: Monomial) -> Bound:
@@ -72,19 +69,12 @@ class ValueBounds:
                 bound = self._expr(numerator)
                 return _divided(bound, divisor) if divisor and divisor > 0 else bound
             case Mod(numerator=numerator, denominator=denominator):
-                return self._combined((numerator, denominator), add)
+                return _sum_of([self._expr(numerator), self._expr(denominator)])
             case Min(operands=operands) | Max(operands=operands):
-                return self._combined(_bounding(atom, operands), max)
+                return _sum_of(map(self._expr, _bounding(atom, operands)), combine=max)
             case Select(then=then, otherwise=otherwise):
-                return self._combined((then, otherwise), max)
+                return _sum_of([self._expr(then), self._expr(otherwise)], combine=max)
         return {((atom, 1),): 1}, 1
-
-    def _combined(self, operands: Iterable[Expr], combine: Callable[[int, int], int]) -> Bound:
-        """The coefficients' sums, or their maxima: at least each operand's bound, because all terms are >=
-        0.
-        """
-        parts, scale = _at_one_scale([self._expr(operand) for operand in operands])
-        return _collected((term for part in parts for term in part), combine), scale
 
 
 def _bounding(atom: Min | Max, operands: Sequence[Expr]) -> Sequence[Expr]:
@@ -102,25 +92,25 @@ def _divided(bound: Bound, divisor: int) -> Bound:
     return {**terms, (): terms.get((), 0) + scale}, scale
 
 
-def _at_one_scale(bounds: Sequence[Bound]) -> tuple[list[list[tuple[Monomial, int]]], int]:
-    """The terms of each bound in units of one part, and how many such parts a whole has."""
-    scale = lcm(*(own for _, own in bounds))
-    return [[(m, c * (scale // own)) for m, c in terms.items()] for terms, own in bounds], scale
+def _sum_of(
+    bounds: Iterable[Bound], factors: Iterable[int] = repeat(1), combine: Callable[[int, int], int] = add
+) -> Bound:
+    """The sum of `bounds` times `factors`; with `max` for `combine` a bound of each, because all terms are >=
+    0.
+    """
+    parts = list(bounds)
+    scale = lcm(*(own for _, own in parts))
+    total: dict[Monomial, int] = {}
+    for (terms, own), factor in zip(parts, factors, strict=False):
+        for monomial, c in terms.items():
+            total[monomial] = combine(total.get(monomial, 0), factor * c * (scale // own))
+    return total, scale
 
 
 def _times(left: Bound, right: Bound) -> Bound:
-    products = ((multiply(a, b), x * y) for a, x in left[0].items() for b, y in right[0].items())
-    return _collected(products), left[1] * right[1]
-
-
-def _collected(
-    terms: Iterable[tuple[Monomial, int]], combine: Callable[[int, int], int] = add
-) -> dict[Monomial, int]:
-    """Return the coefficients of `terms` by monomial, those of one monomial combined."""
-    total: dict[Monomial, int] = {}
-    for monomial, coefficient in terms:
-        total[monomial] = combine(total[monomial], coefficient) if monomial in total else coefficient
-    return total
+    return _sum_of(
+        ({multiply(a, b): x * y for a, x in left[0].items()}, left[1] * right[1]) for b, y in right[0].items()
+    )
 
 
 LARGE = 2**20  # an extent at which bounds are compared first
@@ -285,22 +275,9 @@ def _within(name: str, room: Expr, signed: Set[str]) -> Iterator[Condition]:
 
 
 def _largest(bound: Expr) -> int:
-    """The greatest value of the only symbol at which `bound` stays below 2**63, by bisection."""
-    powers = [(sum(power for _, power in m), c) for m, c in bound.terms.items()]
-    if max(powers)[0] == 1:
-        return max((INT64_MAX - sum(c for power, c in powers if not power)) // max(powers)[1], 0)
-    low, high = 0, INT64_MAX
-    for power, coefficient in powers:
-        if power:
-            alone = INT64_MAX // coefficient
-            high = min(high, alone if power == 1 else isqrt(alone))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(c * middle**power for power, c in powers) <= INT64_MAX:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    """The greatest value of the only symbol at which `bound` stays below 2**63; at least 0."""
+    (name,) = bound.symbols
+    return bisect_right(range(1, INT64_MAX + 1), INT64_MAX, key=lambda value: bound.evaluate({name: value}))
 
 
 def _maximal_terms(bound: Expr) -> dict[tuple[str, ...], int]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
@@ -87,21 +89,13 @@ class ArenaObligations:
 
     arena: Arena
     kinds: list[_PlacementClass] = field(init=False)
-    index: list[int] = field(init=False)
+    index: list[int] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         numbers: dict[_PlacementClass, int] = {}
-        self.index = []
-        known: dict[tuple[int, int, int, int], int] = {}  # most of what is equal is one object
-        for placement in self.arena.placements:
-            buffer = placement.buffer
-            offset, size, nbytes, step = placement.offset, buffer.size, buffer.nbytes, buffer.alignment
-            key = id(offset), id(size), id(nbytes), step
-            number = known.get(key)
-            if number is None:
-                kind = _PlacementClass(offset, size, nbytes, step)
-                number = known[key] = numbers.setdefault(kind, len(numbers))
-            self.index.append(number)
+        for p in self.arena.placements:
+            kind = _PlacementClass(p.offset, p.buffer.size, p.buffer.nbytes, p.buffer.alignment)
+            self.index.append(numbers.setdefault(kind, len(numbers)))
         self.kinds = list(numbers)
 
     def of_each(
@@ -265,73 +259,38 @@ def directly_above(placements: Sequence[Placement]) -> Iterator[tuple[int, int]]
     """Yield the pairs of indices (lower, upper), each once, that are live at one position at which nothing
     lies between them.
     """
-    if len(placements) == 1:
-        return
     order = _from_below(placements)
-    count = len(order)
+    events: dict[int, tuple[list[int], list[int]]] = {}
+    for number, index in enumerate(order):
+        for begin, end in placements[index].buffer.live:
+            if begin < end:
+                events.setdefault(begin, ([], []))[0].append(number)
+                events.setdefault(end, ([], []))[1].append(number)
     seen: set[tuple[int, int]] = set()
     pile: list[int] = []
-    touched: list[int] = []
-    now = -1
-    for event in _events(placements, order):
-        moment, number = event // count, event % count
-        if moment >> 1 != now:
-            if len(pile) == 2:
-                seen.add((pile[0], pile[1]))
-            elif len(pile) > 2:
-                _note(pile, touched, seen)
-            now, touched = moment >> 1, []
-        if moment & 1:
-            insort(pile, number)
-        else:
+    for position in sorted(events):
+        begins, ends = events[position]
+        for number in ends:
             del pile[bisect_left(pile, number)]
-        touched.append(number)
+        for number in begins:
+            insort(pile, number)
+        for number in (*ends, *begins):
+            here = bisect_left(pile, number)
+            seen.update(pairwise(pile[max(here - 1, 0) : here + 2]))
     yield from ((order[low], order[high]) for low, high in sorted(seen))
-
-
-def _events(placements: Sequence[Placement], order: Sequence[int]) -> list[int]:
-    """The ends and the begins of live ranges, in order: twice the position, one more where something begins,
-    times the number of placements, and the place in `order`.
-
-    Numbers are sorted in a fraction of the time that tuples take.
-    """
-    count = len(order)
-    lives = [placements[index].buffer.live for index in order]
-    return sorted(
-        event
-        for number, live in enumerate(lives)
-        for begin, end in live
-        if begin < end
-        for event in (2 * end * count + number, (2 * begin + 1) * count + number)
-    )
-
-
-def _note(pile: Sequence[int], touched: Iterable[int], seen: set[tuple[int, int]]) -> None:
-    """Add to `seen` the neighbours in `pile` that one of `touched` is one of, or has been between."""
-    for number in touched:
-        here = bisect_left(pile, number)
-        for upper in range(max(here, 1), min(here + 2, len(pile))):
-            seen.add((pile[upper - 1], pile[upper]))
 
 
 def _from_below(placements: Sequence[Placement]) -> list[int]:
     """The indices by where each starts and ends at a few bindings."""
-    kinds: dict[tuple[int, int], Placement] = {}  # most of what is equal is one object
-    index = [(id(p.offset), id(p.buffer.size)) for p in placements]
-    for key, placement in zip(index, placements, strict=True):
-        kinds.setdefault(key, placement)
-    names = frozenset().union(*(p.offset.symbols | p.buffer.size.symbols for p in kinds.values()))
+    names = frozenset().union(*(p.offset.symbols | p.buffer.size.symbols for p in placements))
     bindings = [dict.fromkeys(names, extent) for extent in EXTENTS]
-    ends = {key: tuple([_ends(placement, at) for at in bindings]) for key, placement in kinds.items()}
-    places = {one: place for place, one in enumerate(sorted({*ends.values()}))}
-    ranks = {key: places[one] for key, one in ends.items()}
-    found = [ranks[key] for key in index]
-    return sorted(range(len(placements)), key=found.__getitem__)
 
+    @cache
+    def ends(offset: Expr, size: Expr) -> list[tuple[int, int]]:
+        starts = [_value(offset, at) for at in bindings]
+        return [(start, start + _value(size, at)) for start, at in zip(starts, bindings, strict=True)]
 
-def _ends(placement: Placement, binding: Mapping[str, int]) -> tuple[int, int]:
-    start = _value(placement.offset, binding)
-    return start, start + _value(placement.buffer.size, binding)
+    return sorted(range(len(placements)), key=lambda i: ends(placements[i].offset, placements[i].buffer.size))
 
 
 def _value(expr: Expr, binding: Mapping[str, int]) -> int:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from itertools import product, repeat
 from math import gcd, lcm
+from operator import add
 from typing import TypeAlias
 
-from symalloc.planner.check.obligations import ArenaObligations, Obligation, Side
+from symalloc.planner.check.obligations import ArenaObligations, Obligation
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MAX, Domain
@@ -112,10 +114,7 @@ class ObligationProver:
     prover: Prover
     order: SyntacticOrder
     magnitudes: Magnitudes
-    guarded: dict[Var | None, Domain] = field(default_factory=dict)
-    limits: dict[int, list[Expr]] = field(default_factory=dict)
-    bounded: dict[tuple[int, Expr], bool] = field(default_factory=dict)
-    seen: dict[Side, bool] = field(default_factory=dict)
+    guarded: dict[Var | None, tuple[Domain, Sequence[Expr]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, domain: Domain, prover: Prover) -> ObligationProver:
@@ -126,68 +125,52 @@ class ObligationProver:
 
     def proof(self, obligation: Obligation) -> Proof:
         """The proof of `obligation`; with a counterexample where it does not hold."""
-        domain = self.domain_of(obligation)
-        bounded = obligation.guarded and self._bounded(obligation, domain)
-        if bounded or self.sees(obligation):
+        if self.sees(obligation) or (obligation.guarded and self._bounded(obligation)):
             return _SEEN
-        proof = self.prover.prove(obligation.claim, domain)
+        proof = self.prover.prove(obligation.claim, self.domain_of(obligation))
         return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
 
     def sees(self, obligation: Obligation) -> bool:
         """Return whether `obligation` is proved at little cost; where it is not, nothing is known."""
-        return any(self._seen(low, high) for low, high in obligation.sides)
+        return any(self.order.at_most(low, high) for low, high in obligation.sides)
 
     def fits(self, value: Expr, defined_by: Var | None) -> bool:
         """Return whether it is proved that `value` and all sums of its terms fit in 64 bits, where the guards
         hold that stand before what is `defined_by`.
         """
-        return self._fits(value, self._guarded(defined_by))
+        domain, limits = self._guarded(defined_by)
+        bound, scale = self.magnitudes.scaled(value)
+        excess = bound - scale * INT64_MAX
+        known = any(_follows(excess, limit) for limit in limits)
+        return known or self.prover.prove(le(excess, 0), domain, explain=False).holds
 
     def domain_of(self, obligation: Obligation) -> Domain:
         """Return the domain over which `obligation` must hold."""
-        return self._guarded(obligation.defined_by) if obligation.guarded else self.domain
+        return self._guarded(obligation.defined_by)[0] if obligation.guarded else self.domain
 
-    def _guarded(self, defined_by: Var | None) -> Domain:
-        found = self.guarded.get(defined_by)
-        if found is None:
+    def _guarded(self, defined_by: Var | None) -> tuple[Domain, Sequence[Expr]]:
+        """The domain where the guards hold that stand before what is `defined_by`, and its limits."""
+        if defined_by not in self.guarded:
             guards = (
                 g.condition for g in self.plan.guards if g.defined_by in (None, defined_by) and not g.declared
             )
-            found = self.guarded[defined_by] = self.domain.assuming(guards)
-        return found
+            domain = self.domain.assuming(guards)
+            self.guarded[defined_by] = domain, self._limits(domain)
+        return self.guarded[defined_by]
 
-    def _bounded(self, obligation: Obligation, domain: Domain) -> bool:
+    def _bounded(self, obligation: Obligation) -> bool:
         """Return whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
         ((low, high),) = obligation.sides
-        return self._fits(high if low.as_constant is not None else low, domain)
-
-    def _fits(self, value: Expr, domain: Domain) -> bool:
-        key = (id(domain), value)
-        found = self.bounded.get(key)
-        if found is None:
-            bound, scale = self.magnitudes.scaled(value)
-            excess = bound - scale * INT64_MAX
-            known = any(_follows(excess, limit) for limit in self._limits(domain))
-            found = self.bounded[key] = known or self.prover.prove(le(excess, 0), domain, explain=False).holds
-        return found
+        return self.fits(high if low.as_constant is not None else low, obligation.defined_by)
 
     def _limits(self, domain: Domain) -> list[Expr]:
         """The assumptions `expr <= 0` of whose terms only the constant one is ever negative."""
-        found = self.limits.get(id(domain))
-        if found is None:
-            relations = (a for a in domain.assumptions if isinstance(a, Relation) and a.operator == "<=")
-            found = self.limits[id(domain)] = [
-                a.expr
-                for a in relations
-                if all(c > 0 and self.order.never_negative(m) for m, c in a.expr.terms.items() if m)
-            ]
-        return found
-
-    def _seen(self, low: Expr, high: Expr) -> bool:
-        found = self.seen.get((low, high))
-        if found is None:
-            found = self.seen[low, high] = self.order.at_most(low, high)
-        return found
+        return [
+            a.expr
+            for a in domain.assumptions
+            if isinstance(a, Relation) and a.operator == "<="
+            if all(c > 0 and self.order.never_negative(m) for m, c in a.expr.terms.items() if m)
+        ]
 
 
 def _follows(low: Expr, known: Expr) -> bool:
@@ -239,22 +222,13 @@ class Magnitudes:
         """The sum of the magnitudes of the terms."""
         found = self._known.get(expr)
         if found is None:
-            parts, scale = _alike([self._monomial(monomial) for monomial in expr.terms])
-            total: dict[Monomial, int] = {}
-            for (terms, factor), coefficient in zip(parts, expr.terms.values(), strict=True):
-                for m, c in terms.items():
-                    total[m] = total.get(m, 0) + abs(coefficient) * factor * c
-            found = self._known[expr] = total, scale
+            parts = [self._monomial(monomial) for monomial in expr.terms]
+            found = self._known[expr] = _combined(parts, map(abs, expr.terms.values()), add)
         return found
 
     def _monomial(self, monomial: Monomial) -> _Scaled:
-        if len(monomial) == 1 and monomial[0][1] == 1:
-            return self._atom(monomial[0][0])
-        product: _Scaled = {(): 1}, 1
-        for atom, power in monomial:
-            for _ in range(power):
-                product = _product(product, self._atom(atom))
-        return product
+        factors = [self._atom(atom) for atom, power in monomial for _ in range(power)]
+        return reduce(_product, factors) if factors else ({(): 1}, 1)
 
     def _atom(self, atom: Atom) -> _Scaled:
         found = self._atoms.get(atom)
@@ -285,12 +259,7 @@ class Magnitudes:
 
     def _largest(self, operands: Iterable[Expr]) -> _Scaled:
         """Term by term the largest coefficient: at least the magnitude of each operand."""
-        parts, scale = _alike([self._expr(operand) for operand in operands])
-        total: dict[Monomial, int] = {}
-        for terms, factor in parts:
-            for m, c in terms.items():
-                total[m] = max(factor * c, total.get(m, 0))
-        return total, scale
+        return _combined([self._expr(operand) for operand in operands], repeat(1), max)
 
 
 def _without(idle: Callable[[int], bool], operands: Sequence[Expr]) -> Sequence[Expr]:
@@ -298,16 +267,19 @@ def _without(idle: Callable[[int], bool], operands: Sequence[Expr]) -> Sequence[
     return [e for e in operands if (value := e.as_constant) is None or not idle(value)] or operands
 
 
-def _alike(found: Sequence[_Scaled]) -> tuple[list[tuple[Mapping[Monomial, int], int]], int]:
-    """The terms of each with the factor that brings them to one scale, and this scale."""
-    scale = lcm(*(own for _, own in found))
-    return [(terms, scale // own) for terms, own in found], scale
+def _combined(parts: Sequence[_Scaled], times: Iterable[int], combine: Callable[[int, int], int]) -> _Scaled:
+    """The terms of `parts`, each that many `times`, brought to one scale; those of one monomial combined."""
+    scale = lcm(*(own for _, own in parts))
+    total: dict[Monomial, int] = {}
+    for (terms, own), factor in zip(parts, times, strict=False):
+        for monomial, c in terms.items():
+            total[monomial] = combine(total.get(monomial, 0), c * factor * (scale // own))
+    return total, scale
 
 
 def _product(left: _Scaled, right: _Scaled) -> _Scaled:
     total: dict[Monomial, int] = {}
-    for a, x in left[0].items():
-        for b, y in right[0].items():
-            monomial = multiply(a, b)
-            total[monomial] = total.get(monomial, 0) + x * y
+    for (a, x), (b, y) in product(left[0].items(), right[0].items()):
+        monomial = multiply(a, b)
+        total[monomial] = total.get(monomial, 0) + x * y
     return total, left[1] * right[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -118,10 +119,5 @@ def _largest(
         taken = highest(alone, {name: value})
         return taken is not None and taken <= limit
 
-    if not fits(0):
-        return LargestValue(symbol=name, at=at, value=None)
-    low, high = 0, INT64_MAX + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return LargestValue(symbol=name, at=at, value=low)
+    largest = bisect_left(range(INT64_MAX), True, key=lambda value: not fits(value + 1)) if fits(0) else None
+    return LargestValue(symbol=name, at=at, value=largest)
