@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from operator import is_
 from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.ir import GlobalVar
 from tvm.relax.utils import copy_with_new_vars
 
 from symalloc.program.control_flow import ControlFlowGraph
@@ -21,12 +23,21 @@ def map_functions(
     module: tvm.IRModule, rewrite: Callable[[str, relax.Function], relax.Function | None]
 ) -> tvm.IRModule:
     """`module` with each Relax function replaced by what `rewrite` makes of it; None leaves it as it is."""
-    changed = module.clone()
+    changed: dict[GlobalVar, relax.Function] = {}
     for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            made = rewrite(variable.name_hint, function)
-            if made is not None:
-                changed.update_func(variable, made)
+        made = rewrite(variable.name_hint, function) if isinstance(function, relax.Function) else None
+        if made is not None:
+            changed[variable] = made
+    return with_functions(module, changed)
+
+
+def with_functions(module: tvm.IRModule, functions: Mapping[GlobalVar, Node]) -> tvm.IRModule:
+    """`module` with these functions in it; the same object where there are none."""
+    if not functions:
+        return module
+    changed = module.clone()
+    for variable, function in functions.items():
+        changed.update_func(variable, function)
     return changed
 
 
@@ -86,7 +97,7 @@ def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:
 class BindingRewriter:
     """Rebuilds sequences of bindings; a subclass says in `rewrite` what stands for a binding.
 
-    The branches of an If are rebuilt as well.
+    The branches of an If are rebuilt as well.  What nothing changes in stays the same object.
     """
 
     _builder: relax.BlockBuilder | None = field(default=None, init=False)
@@ -98,16 +109,25 @@ class BindingRewriter:
             self._builder = relax.BlockBuilder()
         return self._builder
 
+    def rewritten(self, function: relax.Function) -> relax.Function | None:
+        """`function` with its body rebuilt; None where that changes nothing."""
+        body = function.body
+        written = self.sequence(body)
+        return None if written is body else with_body(function, written)
+
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The bindings that stand for `binding`."""
         return [self.branches(binding) if type(binding.value) is relax.If else binding]
 
     def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
         """`seq` rebuilt, behind the bindings `entry`."""
-        blocks = [self.block(block) for block in elements(seq.blocks)]
+        given, result = elements(seq.blocks), seq.body
+        blocks, value = list(map(self.block, given)), self.value(result)
+        if not entry and value is result and all(map(is_, blocks, given)):
+            return seq
         if entry:
             blocks.insert(0, relax.BindingBlock(list(entry)))
-        return self.builder.normalize(relax.SeqExpr(blocks, self.value(seq.body), seq.span))
+        return self.builder.normalize(relax.SeqExpr(blocks, value, seq.span))
 
     def value(self, value: Node) -> Node:
         """The value that stands for a condition, or for what a sequence yields."""
@@ -115,7 +135,10 @@ class BindingRewriter:
 
     def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         """A block rebuilt."""
-        return type(block)([new for old in elements(block.bindings) for new in self.rewrite(old)])
+        given = elements(block.bindings)
+        written = [new for old in given for new in self.rewrite(old)]
+        same = len(written) == len(given) and all(map(is_, written, given))
+        return block if same else type(block)(written)
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """One side of an If rebuilt."""
@@ -124,9 +147,11 @@ class BindingRewriter:
     def branches(self, binding: BindingNode) -> relax.VarBinding:
         """The binding of an If rebuilt."""
         value = binding.value
-        given = value.true_branch, value.false_branch
-        sides = tuple(map(self.branch, given))
-        chosen = relax.If(self.value(value.cond), *sides, value.span)
+        given, condition = (value.true_branch, value.false_branch), value.cond
+        sides, test = tuple(map(self.branch, given)), self.value(condition)
+        if test is condition and all(map(is_, sides, given)):
+            return binding
+        chosen = relax.If(test, *sides, value.span)
         alike = all(
             side.ty is not None and side.ty.same_as(old.ty) for side, old in zip(sides, given, strict=True)
         )

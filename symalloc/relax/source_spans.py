@@ -20,7 +20,7 @@ from tvm.ir import Call, SourceName, Span
 from symalloc.program.source_map import ScriptText, SourceMap
 from symalloc.program.span import Source
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, span_given
-from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 _call = tvm_ffi.get_global_func("ir.Call")
 _INSTALLED = "/site-packages/"
@@ -110,26 +110,17 @@ Finder = Callable[[VarNode, CallNode], Node | None]
 def map_places(module: tvm.IRModule, find: Finder) -> tvm.IRModule:
     """`module` with the spans that `find` gives for its calls; nothing else changes."""
 
-    def rewrite(_: str, function: relax.Function) -> relax.Function | None:
-        rewriter = _PlaceWriter(find=find)
-        if not isinstance(function.body, relax.SeqExpr):
-            return None
-        body = rewriter.sequence(function.body)
-        return with_body(function, body) if rewriter.changed else None
-
-    return map_functions(module, rewrite)
+    return map_functions(module, lambda _, function: _PlaceWriter(find=find).rewritten(function))
 
 
 @dataclass(slots=True, kw_only=True)
 class _PlaceWriter(BindingRewriter):
     find: Finder
-    changed: bool = False
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         value = binding.value
         if type(binding) is relax.VarBinding and type(value) is Call:
             span = self.find(binding.var, value)
             if span is not None:
-                self.changed = True
                 return [bound(binding.var, at_place(value, span))]
         return BindingRewriter.rewrite(self, binding)

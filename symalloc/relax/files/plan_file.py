@@ -48,7 +48,7 @@ from symalloc.relax.files.load import (
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.ir_types import CallNode, Node, visit
-from symalloc.relax.passes.pass_sequence import as_tvm_has_them
+from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.tvm_error import error_text, run_error
@@ -93,7 +93,7 @@ def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
 def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
     names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
     try:
-        with as_tvm_has_them():
+        with passes_run_by(None):
             planned = transform.StaticPlanBlockMemory()(lowered)
         program = extract(planned, name="planned by TVM")
     except Exception as error:  # a pass raises whatever it raises

@@ -6,8 +6,8 @@ to twice the floor.  TVM's InlinePrivateFunctions does not bind the callee's sym
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
@@ -15,8 +15,8 @@ from tvm import ir, relax
 from tvm.ir.prim import expr as prim
 
 from symalloc.program.control_flow import callees_first, recursive
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, of_type, visit
-from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_body, without
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, visit
+from symalloc.relax.rewrite import BindingRewriter, copied, referenced, without
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -42,18 +42,16 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
     refers to any more are left out.
     """
     functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
-    if len(functions) == 1:
-        return module  # there is nobody to call but itself
-    called = {name: set(_references(function)) & functions.keys() for name, function in functions.items()}
+    called = {name: _references(function) & functions.keys() for name, function in functions.items()}
     if not any(called.values()):
         return module
     inliner = _Inliner(functions=functions, kept=recursive(called), left=MOST_BINDINGS)
     rewritten = module.clone()
     for name in callees_first(called):
-        if called[name]:
-            function = functions[name]
-            functions[name] = with_body(function, inliner.sequence(function.body))
-            rewritten.update_func(module.get_global_var(name), functions[name])
+        written = inliner.rewritten(functions[name]) if called[name] else None
+        if written is not None:
+            functions[name] = written
+            rewritten.update_func(module.get_global_var(name), written)
     return _without_unused(rewritten, frozenset().union(*called.values()))
 
 
@@ -66,17 +64,7 @@ class _Inliner(BindingRewriter):
     functions: Mapping[str, relax.Function]
     kept: frozenset[str]
     left: int
-    sizes: dict[str, int] = field(default_factory=dict)
     depth: int = 0
-
-    def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
-        return block if isinstance(block, relax.DataflowBlock) else BindingRewriter.block(self, block)
-
-    def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
-        blocks = elements(seq.blocks)
-        if len(blocks) != 1 or seq.ty is None:
-            return BindingRewriter.sequence(self, seq, entry)
-        return of_type(relax.SeqExpr([self.block(blocks[0])], seq.body, seq.span), seq.ty)
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         self.depth += 1
@@ -119,10 +107,7 @@ class _Inliner(BindingRewriter):
 
     def size(self, name: str) -> int:
         """The number of bindings in a function."""
-        found = self.sizes.get(name)
-        if found is None:
-            found = self.sizes[name] = sum(1 for _ in bindings_in(self.functions[name].body))
-        return found
+        return sum(1 for _ in bindings_in(self.functions[name].body))
 
 
 def _may_trap(function: relax.Function) -> bool:
@@ -168,8 +153,8 @@ def _extents_fit(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
     return all(tvm_ffi.structural_equal(one, other) for one, other in zip(wanted, given, strict=True))
 
 
-def _references(function: relax.Function) -> Iterator[str]:
-    yield from (variable.name_hint for variable in relax.analysis.all_global_vars(function))
+def _references(function: relax.Function) -> set[str]:
+    return {variable.name_hint for variable in relax.analysis.all_global_vars(function)}
 
 
 def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:

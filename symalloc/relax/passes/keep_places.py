@@ -7,14 +7,13 @@ Behind CallTIRRewrite that is the allocation: `y = call_tir(f)` is `a = alloc_te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op, PrimType
-from tvm.ir.transform import Pass, Sequential
 
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bindings_in, elements
 from symalloc.relax.source_spans import map_places, place_of
@@ -122,24 +121,11 @@ def _value(node: Node, values: Mapping[int, Value]) -> Value:
     return node.__chandle__() if isinstance(node, GenericConst) else None
 
 
-def keeping_places(passes: Sequence[Pass], module: tvm.IRModule) -> tvm.IRModule:
-    """`module` behind `passes`, with the places of its calls.
+class Places:
+    """The places of what variables are bound to, with the variables, which stay alive.
 
     A call that FuseOps has made comes from where the last one in it comes from.
     """
-    kept = _Places()
-    kept.note(module)
-    if not kept.known:
-        return Sequential(list(passes))(module)
-    for one in passes:
-        after = Sequential([one])(module)
-        if not after.same_as(module):
-            module = kept.restored(module, after)
-    return module
-
-
-class _Places:
-    """The places of what variables are bound to, with the variables, which stay alive."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[VarNode, Node]] = {}
@@ -155,6 +141,8 @@ class _Places:
         """`module`, which a pass has made of `before`, with the places that are known of its variables; takes
         up the others.
         """
+        if not self.known or module.same_as(before):
+            return module
         for var, last in _fused_calls(before, module):
             if last in self.known:
                 self.known[var.__chandle__()] = (var, self.known[last][1])

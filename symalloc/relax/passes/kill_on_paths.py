@@ -38,20 +38,14 @@ class KillOnPaths:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with other kills in the functions that need them; what it computes is the same."""
-        functions = {
-            variable.name_hint: function
-            for variable, function in module.functions_items()
-            if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr)
-        }
-        branching = {name for name, function in functions.items() if _branches(function.body)}
-        analyses = (
-            analyse(extract(module, name="module", handles=True, open_shapes=True)) if branching else {}
-        )
+        analyses: Mapping[str, FunctionAnalysis] = {}
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
-            if name in branching:
-                return _KillWriter.of(analyses[name]).function(function)
-            return _without_idle_results(function) if name in functions else None
+            nonlocal analyses
+            if not _branches(function.body):
+                return _without_idle_results(function)
+            analyses = analyses or analyse(extract(module, name="module", handles=True, open_shapes=True))
+            return _KillWriter.of(analyses[name]).rewritten(function)
 
         return map_functions(module, rewritten)
 
@@ -146,10 +140,6 @@ class _KillWriter(BindingRewriter):
             kills=kills,
             all_dropped=frozenset(chain.from_iterable(kills.values())),
         )
-
-    def function(self, function: relax.Function) -> relax.Function:
-        """The function with the kills in it."""
-        return with_body(function, self.sequence(function.body))
 
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
         """A binding with the kills behind it; TVM's own kills go."""

@@ -18,7 +18,7 @@ from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
 from symalloc.program.ir import Alias, AllocTensor, Var
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, CallNode, Node
-from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
 from symalloc.relax.source_spans import source_of
 
 NAMED_TENSOR = "symalloc.pool.alloc_tensor"
@@ -44,13 +44,7 @@ class NameTensors:
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its tensors named; nothing else changes."""
         analyses = analyse(extract(module, name="module", handles=True, open_shapes=True))
-
-        def named(name: str, function: relax.Function) -> relax.Function | None:
-            if not isinstance(function.body, relax.SeqExpr):
-                return None
-            return with_body(function, _Namer(function, analyses[name]).sequence(function.body))
-
-        return map_functions(module, named)
+        return map_functions(module, lambda name, f: _Namer(f, analyses[name]).rewritten(f))
 
 
 class _Namer(BindingRewriter):

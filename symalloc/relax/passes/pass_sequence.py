@@ -1,21 +1,20 @@
-"""The passes that a pipeline of TVM's runs, as a list.
+"""TVM's pipelines, and a hand in how they run.
 
-Most of TVM's pipelines are Python functions that build their passes when they are called.  So a pipeline is
-called with every pass that Python code runs recorded, not run: what is in it is found, for any target.
+Most of them are Python functions that build their passes when they are called, and Python code runs a pass by
+calling it.  So whoever wants other passes than a pipeline's own takes over these calls, for any target.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import get_args
+from typing import TypeAlias, get_args
 
 import tvm
-import tvm_ffi
 from tvm import relax
-from tvm.ir.transform import Pass, PassContext, Sequential
+from tvm.ir.transform import Pass, PassContext
 from tvm.target import Target
 
 from symalloc.arguments import require_choice, shown
@@ -50,17 +49,6 @@ OPAQUE = "_pipeline"  # the name of the functions that TVM's pipelines are
 UNNAMED = "sequential"  # of a Sequential that was given no other name
 
 _GRAPHS = "relax.backend.use_cuda_graph"
-PATCHING = threading.RLock()
-"""Held while `Pass.__call__` is another function than TVM's, or becomes one."""
-REPLACING: ContextVar[object] = ContextVar("symalloc_replacing")
-"""The options of the planner that stands for TVM's in this thread; None where none does."""
-
-
-class NoPlannerError(Exception):
-    """A pipeline runs no pass that plans memory: there is no place for ours."""
-
-
-tvm_ffi.register_error(NoPlannerError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
 def tvm_pipeline(target: tvm.target.Target, name: PipelineName = "default") -> Pass:
@@ -77,95 +65,56 @@ def tvm_pipeline(target: tvm.target.Target, name: PipelineName = "default") -> P
     return relax.get_pipeline("default")
 
 
-@contextmanager
-def as_tvm_has_them() -> Iterator[None]:
-    """Within, the passes that this thread calls run as they are: nothing replaces TVM's planner."""
-    token = REPLACING.set(None)
-    try:
-        yield
-    finally:
-        REPLACING.reset(token)
-
-
 def captures_graphs() -> bool:
     """Return whether RewriteCUDAGraph, run now, captures what it can."""
     return bool(PassContext.current().config.get(_GRAPHS, False))
 
 
-def passes_of(pipeline: Pass, module: tvm.IRModule, target: tvm.target.Target) -> list[Pass]:
-    """The passes that `pipeline` runs on `module` for `target`, in order, each plain Sequential taken apart.
+# -- calls of passes -----------------------------------------------------------------------------------------
 
-    `module` stays as it is: a pipeline that looks at what its own passes made sees what went in.
-    """
-    with target:
-        if isinstance(pipeline, Sequential):
-            return [*_flat(pipeline, module)]
-        return [part for one in _recorded(pipeline, module) for part in _flat(one, module)]
+PassRunner: TypeAlias = Callable[[Pass, tvm.IRModule], tvm.IRModule]
 
-
-def around_planner(passes: Sequence[Pass]) -> tuple[list[Pass], list[Pass]]:
-    """The passes in front of the first that plans memory, and those behind it; raises NoPlannerError."""
-    names = [str(one.info.name) for one in passes]
-    if PLANNER not in names:
-        ran = ", ".join(names) or "nothing"
-        raise NoPlannerError(f"the pipeline has no {PLANNER}, whose place is ours; it runs {ran}")
-    place = names.index(PLANNER)
-    behind = zip(passes[place + 1 :], names[place + 1 :], strict=True)
-    return list(passes[:place]), [one for one, name in behind if name != PLANNER]
-
-
-def _flat(one: Pass, module: tvm.IRModule) -> Iterator[Pass]:
-    if isinstance(one, Sequential) and _is_opened(one):
-        parts: Sequence[Pass] = list(one.passes)
-    elif str(one.info.name) == OPAQUE:
-        parts = _recorded(one, module)
-    else:
-        yield one
-        return
-    for part in parts:
-        yield from _flat(part, module)
-
-
-def _is_opened(one: Sequential) -> bool:
-    """Return whether a sequence is a mere list of passes, or holds the planner: some passes, such as FuseTIR,
-    are sequences themselves.
-    """
-    return one.info.name == UNNAMED or _holds_planner(one)
-
-
-def _holds_planner(one: Pass) -> bool:
-    inner = one.passes if isinstance(one, Sequential) else ()
-    return one.info.name == PLANNER or any(map(_holds_planner, inner))
-
-
-def _recorded(pipeline: Pass, module: tvm.IRModule) -> list[Pass]:
-    """The passes that the function behind `pipeline` calls, none of which runs.
-
-    Instruments of the context that is current are not told of this.
-    """
-    now = PassContext.current()
-    bare = PassContext(now.opt_level, now.required_pass, now.disabled_pass, config=dict(now.config))
-    run = Pass.__call__
-    with _calls_recorded() as found, bare:
-        run(pipeline, module)
-    return found
+_RUNNER: ContextVar[PassRunner | None] = ContextVar("symalloc_pass_runner")
+_everywhere: PassRunner | None = None
+_lock = threading.Lock()
+_holding = 0  # contexts in which `Pass.__call__` is another function than TVM's
+_call = Pass.__call__
 
 
 @contextmanager
-def _calls_recorded() -> Iterator[list[Pass]]:
-    """Within, passes that this thread calls do nothing and are in the list that is given."""
-    found: list[Pass] = []
-    run, here = Pass.__call__, threading.get_ident()
+def passes_run_by(run: PassRunner | None) -> Iterator[None]:
+    """Within, `run` runs each pass that Python code of this thread calls; None: passes run as they are."""
+    _hold(1)
+    token = _RUNNER.set(run)
+    try:
+        yield
+    finally:
+        _RUNNER.reset(token)
+        _hold(-1)
 
-    def record(called: Pass, module: tvm.IRModule) -> tvm.IRModule:
-        if threading.get_ident() != here:
-            return run(called, module)
-        found.append(called)
-        return module
 
-    with PATCHING:
-        Pass.__call__ = record
-        try:
-            yield found
-        finally:
-            Pass.__call__ = run
+def passes_run_everywhere_by(run: PassRunner) -> None:
+    """Let all threads do so from now on, except within `passes_run_by`."""
+    global _everywhere
+    if _everywhere is None:
+        _hold(1)
+    _everywhere = run
+
+
+def run_pass(one: Pass, module: tvm.IRModule) -> tvm.IRModule:
+    """`module` behind the pass itself."""
+    return _call(one, module)
+
+
+def _hold(more: int) -> None:
+    """Count the contexts; TVM's own way of calling a pass is back behind the last."""
+    global _holding, _call
+    with _lock:
+        if _holding == 0:
+            _call = Pass.__call__
+        _holding += more
+        Pass.__call__ = _run_by_runner if _holding else _call
+
+
+def _run_by_runner(called: Pass, module: tvm.IRModule) -> tvm.IRModule:
+    return (_RUNNER.get(_everywhere) or run_pass)(called, module)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Literal
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Call
 from tvm.ir.transform import Pass, PassContext, Sequential
@@ -16,28 +18,35 @@ from tvm.target import Target
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import BindingNode, elements
-from symalloc.relax.passes.keep_places import keeping_places
+from symalloc.relax.passes.keep_places import Places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import (
-    PATCHING,
+    OPAQUE,
     PLANNER,
-    REPLACING,
-    around_planner,
-    as_tvm_has_them,
+    UNNAMED,
     captures_graphs,
-    passes_of,
+    passes_run_by,
+    passes_run_everywhere_by,
+    run_pass,
     tvm_pipeline,
 )
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
 from symalloc.relax.passes.trim_calls import TrimCalls
-from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, map_functions, with_functions
 
 _COPY = "vm.builtin.copy"  # gives what it is given, copied or not
 _PROMISE = "tirx.noalias"
-
 _STORAGES_MADE = "LowerAllocTensor"  # the pass behind which every storage is explicit
+_OURS_BESIDE = frozenset({PLANNER, "RewriteCUDAGraph", "ComputePrimValue", "VMShapeLower", _STORAGES_MADE})
+
+
+class NoPlannerError(Exception):
+    """A pipeline runs no pass that plans memory: there is no place for ours."""
+
+
+tvm_ffi.register_error(NoPlannerError)  # or it leaves TVM's pass runner as a RuntimeError
 
 
 def pipeline(
@@ -52,18 +61,16 @@ def pipeline(
     `pipeline`: one with StaticPlanBlockMemory in it, or the name of one, as for `tvm_pipeline`.  Without
     `target` it is built for the target that is current when it runs.  `names`: with NameTensors.
     """
-
-    def planning(before: Sequence[Pass], after: Sequence[Pass]) -> list[Pass]:
-        return [*before, PlanMemory(options), *_with_ours(after, names=names)]
-
-    return _with_passes(planning, target, pipeline, places=names)
+    return _run_with(
+        lambda: _Passes(planner=PlanMemory(options), names=names, places=names), target, pipeline
+    )
 
 
 def lower(
     module: tvm.IRModule, target: str | Target, *, pipeline: PipelineName | Pass = "default"
 ) -> tvm.IRModule:
     """`module` as it is where memory is planned: behind CallTIRRewrite, with the places of its calls."""
-    return _with_passes(lambda before, _: before, target, pipeline, places=True)(module)
+    return _run_with(lambda: _Passes(part="front", places=True), target, pipeline)(module)
 
 
 def finishing_pipeline(
@@ -73,67 +80,115 @@ def finishing_pipeline(
 
     `names`: with NameTensors.
     """
-    return _with_passes(lambda _, after: [*_with_ours(after, names=names)], target, pipeline, places=names)
+    return _run_with(lambda: _Passes(part="behind", names=names, places=names), target, pipeline)
 
 
-def _with_passes(
-    chosen: Callable[[Sequence[Pass], Sequence[Pass]], Sequence[Pass]],
-    target: str | Target | None,
-    pipeline: PipelineName | Pass,
-    *,
-    places: bool,
+def replace_planner(options: PlanOptions, *, names: bool = False) -> AbstractContextManager[None]:
+    """Within, pipelines that this thread runs plan with PlanMemory where TVM's planner stands."""
+    return passes_run_by(_Passes(planner=PlanMemory(options), names=names))
+
+
+def replace_planner_everywhere(options: PlanOptions) -> None:
+    """Let all threads do so from now on, except where `replace_planner` says otherwise."""
+    passes_run_everywhere_by(_Passes(planner=PlanMemory(options)))
+
+
+def _run_with(
+    passes: Callable[[], _Passes], target: str | Target | None, pipeline: PipelineName | Pass
 ) -> Pass:
-    """The passes that `chosen` makes of those in front of TVM's planner and those behind it, as one.
-
-    `places`: what is allocated keeps the place that it comes from, up to NameTensors.
-    """
+    """`pipeline` as one pass, whose own passes are run by what `passes` makes."""
     fixed = None if target is None else Target(target)
 
     @tvm.transform.module_pass(opt_level=0, name="symalloc")  # type: ignore[untyped-decorator]
     def run(module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
         now = fixed or Target.current(allow_none=True) or Target("llvm")
         whole = pipeline if isinstance(pipeline, Pass) else tvm_pipeline(now, pipeline)
-        with now, as_tvm_has_them():
-            passes = list(chosen(*around_planner(passes_of(whole, module, now))))
-            if not places:
-                return Sequential(passes)(module)
-            behind = 1 + next(
-                (i for i, one in enumerate(passes) if one.info.name == "NameTensors"), len(passes)
-            )
-            return Sequential(passes[behind:])(keeping_places(passes[:behind], module))
+        ours = passes()
+        with now, passes_run_by(ours):
+            behind: tvm.IRModule = (ours if isinstance(whole, Sequential) else run_pass)(whole, module)
+        if PLANNER not in ours.met:
+            ran = ", ".join(ours.met) or "nothing"
+            raise NoPlannerError(f"the pipeline has no {PLANNER}, whose place is ours; it runs {ran}")
+        return behind
 
     return run
 
 
-def _with_ours(passes: Sequence[Pass], *, names: bool = False) -> Iterator[Pass]:
-    """TVM's finalizing passes, and ours where they belong.
+@dataclass(slots=True, kw_only=True)
+class _Passes:
+    """Runs the passes that a pipeline calls, and ours beside them.
 
-    `names`: tensors are named as soon as every storage is explicit.
+    `planner` stands where TVM's stands.  `part`: what stands on the other side of the planner is left out.
+    `names`: tensors are named as soon as every storage is explicit.  `places`: up to there, what is allocated
+    keeps the place that it comes from.  `met` are the names of TVM's passes so far.
     """
-    names_in_front = ["", *(str(one.info.name) for one in passes)]
-    for one, before in zip(passes, names_in_front, strict=False):
-        yield from _beside(one, before, names=names)
+
+    planner: Pass | None = None
+    part: Literal["whole", "front", "behind"] = "whole"
+    names: bool = False
+    places: bool = False
+    met: dict[str, None] = field(default_factory=dict)
+    _places: Places | None = None
+
+    def __call__(self, called: Pass, module: tvm.IRModule) -> tvm.IRModule:
+        """`module` behind the pass or the sequence `called`."""
+        before = ""
+        for one in _opened(called):
+            for step in self._beside(one, before):
+                module = self._run(step, module)
+            before = str(one.info.name)
+        return module
+
+    def _run(self, one: Pass, module: tvm.IRModule) -> tvm.IRModule:
+        if self.places and self._places is None:
+            self._places = Places()
+            self._places.note(module)
+        behind = run_pass(Sequential([one]), module)
+        if one.info.name == "NameTensors":
+            self.places, self._places = False, None
+        return behind if self._places is None else self._places.restored(module, behind)
+
+    def _beside(self, one: Pass, before: str) -> Iterator[Pass]:
+        """`one`, which stands behind the pass `before`, and ours that belong to it.
+
+        Not every pipeline has ComputePrimValue: none of TVM's plans has offsets to compute.
+        """
+        name, behind = str(one.info.name), PLANNER in self.met
+        if name == OPAQUE:  # its own passes come here by themselves
+            yield one
+            return
+        self.met.setdefault(name)
+        if name == PLANNER:
+            yield from () if self.planner is None else (self.planner,)
+            return
+        if self.part != "whole" and behind is (self.part == "front"):
+            return
+        if name == "RewriteCUDAGraph" and captures_graphs():
+            yield KeepConditions()
+        if name == "ComputePrimValue":
+            yield from (LowerGuards(), GatherSizes())
+        elif name == "VMShapeLower" and before != "ComputePrimValue":
+            yield from (LowerGuards(), GatherSizes(), ComputePrimValue())
+        yield one
+        if name == "VMShapeLower":
+            yield from (KillOnPaths(), TrimCalls(), PromiseNoAlias())
+        if self.names and name == _STORAGES_MADE:
+            yield NameTensors()
 
 
-def _beside(one: Pass, before: str, *, names: bool) -> Iterator[Pass]:
-    """A pass that stands behind TVM's planner and behind the pass `before`, and ours that belong to it.
+def _opened(one: Pass) -> Iterator[Pass]:
+    """The passes of a sequence; some, such as FuseTIR, are sequences themselves, and stay one pass."""
+    if isinstance(one, Sequential) and (one.info.name == UNNAMED or _holds_ours(one)):
+        for part in one.passes:
+            yield from _opened(part)
+    else:
+        yield one
 
-    Not every pipeline has ComputePrimValue: none of TVM's plans has offsets to compute.
-    """
-    name = one.info.name
-    if name == "RewriteCUDAGraph" and captures_graphs():
-        yield KeepConditions()
-    if name == "ComputePrimValue":
-        yield from (LowerGuards(), GatherSizes())
-    elif name == "VMShapeLower" and before != "ComputePrimValue":
-        yield from (LowerGuards(), GatherSizes(), ComputePrimValue())
-    yield one
-    if name == "VMShapeLower":
-        yield KillOnPaths()
-        yield TrimCalls()
-        yield PromiseNoAlias()
-    if names and name == _STORAGES_MADE:
-        yield NameTensors()
+
+def _holds_ours(one: Pass) -> bool:
+    """Return whether a pass that ours stand beside is in a sequence."""
+    inner = one.passes if isinstance(one, Sequential) else ()
+    return one.info.name in _OURS_BESIDE or any(map(_holds_ours, inner))
 
 
 # -- small passes ------------------------------------------------------------------------------------------
@@ -150,28 +205,14 @@ class KeepConditions:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with one call more for each If."""
-        return map_functions(module, lambda _, function: _with_conditions_kept(function))
+        return map_functions(module, lambda _, function: _ConditionKeeper().rewritten(function))
 
 
-def _with_conditions_kept(function: relax.Function) -> relax.Function | None:
-    if not isinstance(function.body, relax.SeqExpr):
-        return None
-    writer = _ConditionKeeper()
-    written = with_body(function, writer.sequence(function.body))
-    return written if writer.found else None
-
-
-@dataclass(slots=True, kw_only=True)
 class _ConditionKeeper(BindingRewriter):
-    """`found`: the function branches."""
-
-    found: bool = False
-
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         value = binding.value
         if type(value) is not relax.If:
             return [binding]
-        self.found = True
         copy = Call(relax.ExternFunc(_COPY), [value.cond], ty_args=[value.cond.ty])
         condition = self.bind("condition", copy)
         sides = (self.branch(value.true_branch), self.branch(value.false_branch))
@@ -195,86 +236,11 @@ class PromiseNoAlias:
         """The module with the promise in each of its kernels, or as it was."""
         kernels = [(v, f) for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)]
         without = [(v, f) for v, f in kernels if f.attrs is None or not f.attrs.get(_PROMISE)]
-        if not without or any(_may_overlap(kernel) for _, kernel in without):
+        if any(_may_overlap(kernel) for _, kernel in without):
             return module
-        promising = module.clone()
-        for variable, kernel in without:
-            promising.update_func(variable, kernel.with_attr(_PROMISE, True))
-        return promising
+        return with_functions(module, {v: kernel.with_attr(_PROMISE, True) for v, kernel in without})
 
 
 def _may_overlap(kernel: tirx.PrimFunc) -> bool:
     """Return whether `kernel` takes more than one argument that is no number."""
     return sum(type(p.ty) is not tvm.ir.PrimType for p in elements(kernel.params)) > 1
-
-
-# -- pipelines that make TVM's planner themselves ------------------------------------------------------------
-
-# Python code runs a pass by calling it: a pipeline, and each sequence that a pipeline makes in turn.  While a
-# replacement holds, what is called runs with ours where they belong.
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """The options of the planner that stands for TVM's, and whether tensors are named behind it."""
-
-    options: PlanOptions
-    names: bool = False
-
-
-_call = Pass.__call__
-_holding = 0  # replacements
-_everywhere: Replacement | None = None
-
-
-@contextmanager
-def replace_planner(options: PlanOptions, *, names: bool = False) -> Iterator[None]:
-    """Within, pipelines that this thread runs plan with PlanMemory where TVM's planner stands."""
-    _hold(1)
-    token = REPLACING.set(Replacement(options, names))
-    try:
-        yield
-    finally:
-        REPLACING.reset(token)
-        _hold(-1)
-
-
-def replace_planner_everywhere(options: PlanOptions) -> None:
-    """Let all threads do so from now on, except where `replace_planner` says otherwise."""
-    global _everywhere
-    if _everywhere is None:
-        _hold(1)
-    _everywhere = Replacement(options)
-
-
-def _hold(more: int) -> None:
-    """Count the replacements that hold; TVM's own way of calling a pass is back behind the last."""
-    global _holding, _call
-    with PATCHING:
-        if _holding == 0:
-            _call = Pass.__call__
-        _holding += more
-        Pass.__call__ = _call_replaced if _holding else _call
-
-
-def _call_replaced(called: Pass, module: tvm.IRModule) -> tvm.IRModule:
-    ours = REPLACING.get(_everywhere)
-    if isinstance(ours, Replacement):
-        called, *behind = _replaced(called, ours)
-        called = Sequential([called, *behind]) if behind else called
-    return _call(called, module)
-
-
-def _replaced(one: Pass, by: Replacement, before: str = "") -> list[Pass]:
-    """`one`, which stands behind the pass `before`, with ours beside it, or within it if it is a sequence."""
-    if one.info.name == PLANNER:
-        return [PlanMemory(by.options)]
-    if not isinstance(one, Sequential):
-        return [*_beside(one, before, names=by.names)]
-    parts = list(one.passes)
-    names = ["", *(str(part.info.name) for part in parts)]
-    renewed = [ours for part, name in zip(parts, names, strict=False) for ours in _replaced(part, by, name)]
-    if len(parts) == len(renewed) and all(map(Pass.same_as, parts, renewed)):
-        return [one]
-    info = one.info
-    return [Sequential(renewed, info.opt_level, info.name, list(info.required), info.traceable)]

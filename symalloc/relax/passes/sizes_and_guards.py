@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 
 import tvm
 from tvm import relax, tirx
@@ -14,7 +15,7 @@ from tvm_ffi import StructuralKey
 from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.extract.tir_to_expr import TirToExpr
 from symalloc.relax.ir_types import BindingNode, Node, PrimNode, VarNode, bound, elements, of_type, typed_call
-from symalloc.relax.rewrite import BindingRewriter, free_name, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, free_name, map_functions, with_body, with_functions
 from symalloc.size.expr import symbol
 
 _GIVEN = frozenset(
@@ -39,8 +40,6 @@ class GatherSizes:
 
 
 def _gathered(function: relax.Function) -> relax.Function | None:
-    if not isinstance(function.body, relax.SeqExpr):
-        return None
     entry = {v.__chandle__() for p in function.params for v in definable_tir_vars_in_type(p.ty)}
     if not entry:
         return None
@@ -94,9 +93,9 @@ class _SizeReader(BindingRewriter):
             return [self.branches(binding)]
         if type(value) is Call:
             arguments = elements(value.args)
-            if not any(map(_is_computed, arguments)):
-                return [binding]
             read = list(map(self.size, arguments))
+            if all(map(is_, read, arguments)):
+                return [binding]
             call = typed_call(value.op, read, value.ty, value.ty_args, value.span, value.attrs)
             return [bound(binding.var, call)]
         size = self.size(value)
@@ -128,55 +127,36 @@ class LowerGuards:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its guards in kernels; nothing else changes."""
-        functions = [(v, f) for v, f in module.functions_items() if isinstance(f, relax.Function)]
-        guarded = [(v, f) for v, f in functions if _guards_within(f.body)]
-        if not guarded:
-            return module
-        lowered = module.clone()
-        for variable, function in guarded:
-            lowering = _Lowering(module=lowered, function=variable.name_hint)
-            lowered.update_func(variable, with_body(function, lowering.body(function.body)))
-        return lowered
+        kernels: dict[tvm.ir.GlobalVar, tirx.PrimFunc] = {}
+        taken = {v.name_hint for v in module.get_global_vars()}
+
+        def lowered(name: str, function: relax.Function) -> relax.Function | None:
+            return _Lowering(function=name, taken=taken, kernels=kernels).rewritten(function)
+
+        return with_functions(map_functions(module, lowered), kernels)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Lowering(BindingRewriter):
-    """Replaces the guards of one function by calls of kernels, which it adds to `module`."""
+    """Replaces the guards of one function by calls of kernels, which it adds to those of the module."""
 
-    module: tvm.IRModule
     function: str
-
-    def body(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        """The body of the function; nothing that stays is looked at again."""
-        blocks = [self.block(b) if any(map(_holds_guard, b.bindings)) else b for b in elements(seq.blocks)]
-        return relax.SeqExpr(blocks, seq.body, seq.span)
+    taken: set[str]
+    kernels: dict[tvm.ir.GlobalVar, tirx.PrimFunc]
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The same, or the check in place of a guard."""
         if _is_guard(binding.value):
             return [relax.VarBinding(binding.var, self._check(binding.value))]
-        return [self.branches(binding) if _holds_guard(binding) else binding]
+        return BindingRewriter.rewrite(self, binding)
 
     def _check(self, guard: Node) -> Call:
         kernel, symbols = _kernel(guard)
-        taken = {v.name_hint for v in self.module.get_global_vars()}
-        check = relax.BlockBuilder().add_func(kernel, free_name(f"{self.function}_check", taken))
-        self.module.update_func(check, kernel)
+        name = free_name(f"{self.function}_check", self.taken)
+        self.taken.add(name)
+        check = relax.BlockBuilder().add_func(kernel, name)
+        self.kernels[check] = kernel
         return Call(check, symbols, ret_ty=TupleType([]))
-
-
-def _guards_within(seq: Node) -> bool:
-    """Return whether a sequence holds a guard, in a branch of an If or not."""
-    return any(
-        _holds_guard(binding) for block in elements(seq.blocks) for binding in elements(block.bindings)
-    )
-
-
-def _holds_guard(binding: BindingNode) -> bool:
-    value = binding.value
-    if type(value) is relax.If:
-        return _guards_within(value.true_branch) or _guards_within(value.false_branch)
-    return _is_guard(value)
 
 
 def _is_guard(value: Node) -> bool:

@@ -22,7 +22,7 @@ from tvm.ir.instrument import PassInstrument, pass_instrument
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.calls import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
-from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, as_tvm_has_them, tvm_pipeline
+from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, passes_run_by, tvm_pipeline
 from symalloc.relax.tvm_error import error_text
 
 FINAL = "KillAfterLastUse"
@@ -114,7 +114,7 @@ def lower(
         chosen = tvm.target.Target(target)
         passes = tvm_pipeline(chosen, pipeline)
         context = tvm.transform.PassContext(opt_level=2, instruments=[_instrument(keeper)])
-        with chosen, context, as_tvm_has_them():
+        with chosen, context, passes_run_by(None):
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises
         raise PassFailedError(keeper.running, error_text(error)) from error

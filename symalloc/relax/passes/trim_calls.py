@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import is_
-from typing import NamedTuple
 
 import tvm
 from tvm import relax, tirx
@@ -22,7 +21,7 @@ from tvm.ir import Call, Op
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.shape_heap import MAKE_NUMBER, MAKE_SLOT, MATCH_NUMBER, MATCH_SLOT, MATCH_STORE
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, typed_call
-from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
 _ALLOC_TENSOR = "relax.vm.alloc_tensor"
@@ -41,56 +40,31 @@ class TrimCalls:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with fewer calls; what it computes, and the most it holds, is the same."""
-        return map_functions(module, lambda _, function: _trimmed(function))
+        return map_functions(module, lambda _, f: _Trimmer(lasting=_lasting_storages(f)).rewritten(f))
 
 
-def _trimmed(function: relax.Function) -> relax.Function | None:
-    if not isinstance(function.body, relax.SeqExpr):
-        return None
-    callees = _Callees()
-    trimmer = _Trimmer(callees=callees, lasting=_lasting_storages(function, callees))
-    return with_body(function, trimmer.sequence(function.body))
-
-
-class _CalleeFacts(NamedTuple):
-    """The operator or packed function that a value calls ("" for anything else); whether it may take memory.
-
-    A kernel may, for its scratch.
-    """
-
-    name: str
-    allocates: bool
-
-
-@dataclass(slots=True)
-class _Callees:
-    """Tells callees by the address of the node that is called: many calls share one."""
-
-    known: dict[int, _CalleeFacts] = field(default_factory=dict)
-
-    def of(self, value: Node) -> _CalleeFacts:
-        if type(value) is not Call:
-            return _CalleeFacts("", allocates=False)
-        op = value.op
-        handle = op.__chandle__()
-        found = self.known.get(handle)
-        if found is None:
-            found = self.known[handle] = _callee(op)
-        return found
-
-
-def _callee(op: Node) -> _CalleeFacts:
+def _called(value: Node) -> str:
+    """The operator or packed function that a value calls; "" for anything else."""
+    op = value.op if type(value) is Call else None
     if isinstance(op, relax.ExternFunc):
-        name = str(op.global_symbol)
-        return _CalleeFacts(name, packed_function(name).allocates)
-    name = str(op.name) if isinstance(op, Op) else ""
-    return _CalleeFacts(name, name not in (_ALLOC_TENSOR, _KILL))
+        return str(op.global_symbol)
+    return str(op.name) if isinstance(op, Op) else ""
+
+
+def _may_allocate(value: Node) -> bool:
+    """Return whether a value is a call that may take memory; a kernel may, for its scratch."""
+    if type(value) is not Call:
+        return False
+    name = _called(value)
+    if isinstance(value.op, relax.ExternFunc):
+        return packed_function(name).allocates
+    return name not in (_ALLOC_TENSOR, _KILL)
 
 
 # -- kills ---------------------------------------------------------------------------------------------------
 
 
-def _lasting_storages(function: relax.Function, callees: _Callees) -> set[int]:
+def _lasting_storages(function: relax.Function) -> set[int]:
     """The storages, by address, of which a handle is dropped where nothing that could allocate is called any
     more: no other of their kills frees anything before that.
 
@@ -99,15 +73,15 @@ def _lasting_storages(function: relax.Function, callees: _Callees) -> set[int]:
     values = [one.value for block in elements(function.body.blocks) for one in elements(block.bindings)]
     if relax.If in map(type, values):
         return set()
-    behind = takewhile(lambda value: not callees.of(value).allocates, reversed(values))
-    killed = [elements(value.args)[0] for value in behind if callees.of(value).name == _KILL]
+    behind = takewhile(lambda value: not _may_allocate(value), reversed(values))
+    killed = [elements(value.args)[0] for value in behind if _called(value) == _KILL]
     bindings = relax.analysis.get_var2val(function) if killed else {}
     found = set[int]()
     for var in killed:
         if var not in bindings:  # a parameter
             continue
         value = bindings[var]
-        name = callees.of(value).name
+        name = _called(value)
         if name == _ALLOC_STORAGE:
             found.add(var.__chandle__())
         elif name == _ALLOC_TENSOR:
@@ -125,7 +99,6 @@ class _Trimmer(BindingRewriter):
     is bound no more.  `extents` are those of shapes and tensors, `fields` the parts of tuples.
     """
 
-    callees: _Callees
     lasting: set[int]
     made: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
     instead: dict[int, VarNode] = field(default_factory=dict)
@@ -160,7 +133,7 @@ class _Trimmer(BindingRewriter):
         if type(value) is not Call:
             self.note_fields(binding.var, value)
             return [self.rebound(binding, value)]
-        name, arguments = self.callees.of(value).name, elements(value.args)
+        name, arguments = _called(value), elements(value.args)
         if name == _KILL:
             return [] if arguments[0].__chandle__() in self.lasting else [binding]
         if name in _READS and self.is_made(name, binding.var, arguments):

@@ -21,9 +21,9 @@ from symalloc.pool.pool_errors import PoolError
 from symalloc.program.reading import PipelineName
 from symalloc.relax.files.requests import RefusedError
 from symalloc.relax.ir_types import BindingNode
-from symalloc.relax.passes.pass_sequence import as_tvm_has_them
+from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
-from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, map_functions
 from symalloc.relax.run.inputs import Argument, ObjectArgument, ShapeArgument, forward, with_sequences
 from symalloc.relax.run.memory_cfg import memory_cfg
 from symalloc.relax.tvm_error import error_text, run_error
@@ -45,7 +45,7 @@ def machine(
 
 def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:
     """`lowered` behind StaticPlanBlockMemory; raises RunError."""
-    with run_error("StaticPlanBlockMemory fails"), as_tvm_has_them():
+    with run_error("StaticPlanBlockMemory fails"), passes_run_by(None):
         return transform.StaticPlanBlockMemory()(lowered)
 
 
@@ -204,7 +204,7 @@ _BYTES = (0x3F, 0xC1)  # of element types that NumPy has not: numbers as well
 def filled(lowered: tvm.IRModule, filling: Filling) -> tvm.IRModule:
     """`lowered`, as CallTIRRewrite leaves it, with each new tensor filled with the same number at once."""
     tvm.register_global_func(_FUNCTION, _fill, override=True)
-    return map_functions(lowered, lambda _, f: with_body(f, _Filler(filling=filling).sequence(f.body)))
+    return map_functions(lowered, lambda _, function: _Filler(filling=filling).rewritten(function))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,25 +1,21 @@
-"""The passes of TVM's pipelines, as a list, for every target."""
+"""The passes that pipelines run, for every target."""
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tvm
 from tvm.ir.instrument import pass_instrument
-from tvm.ir.transform import Pass, PassContext, Sequential
+from tvm.ir.transform import PassContext, Sequential
 from tvm.relax import transform
 from tvm.target import Target
 
 import symalloc
 from symalloc.errors import UsageError
-from symalloc.relax.passes.pass_sequence import (
-    PLANNER,
-    NoPlannerError,
-    around_planner,
-    passes_of,
-    tvm_pipeline,
-)
+from symalloc.relax.passes.pass_sequence import PLANNER, tvm_pipeline
+from symalloc.relax.passes.pipeline import NoPlannerError, finishing_pipeline, lower
 from tests.relax.emit.test_emit_function import lowered
 
 EMPTY = tvm.IRModule()
@@ -27,11 +23,7 @@ WRAPPERS = ("_pipeline", "sequential", "symalloc")
 TARGETS = ("llvm", "c", "cuda", "rocm", "opencl", "metal", "vulkan", "webgpu")
 
 
-def names(passes: list[Pass]) -> list[str]:
-    return [str(one.info.name) for one in passes]
-
-
-def run_by(pipeline: Pass, target: Target) -> list[str]:
+def run_by(pipeline: Callable[[tvm.IRModule], Any], target: Target) -> list[str]:
     """The names of the passes that TVM runs, none inside another."""
     found: list[str] = []
 
@@ -55,33 +47,37 @@ def run_by(pipeline: Pass, target: Target) -> list[str]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_list_is_what_tvm_runs(target: str) -> None:
+def test_instruments_see_each_of_tvms_passes_once_and_ours(target: str) -> None:
     chosen = Target(target)
-    own = tvm_pipeline(chosen, "target")
-    assert names(passes_of(own, EMPTY, chosen)) == run_by(own, chosen)
+    ours, theirs = (run_by(p, chosen) for p in (symalloc.pipeline(target), tvm_pipeline(chosen)))
+    in_front = ["PlanMemory", "LowerGuards", "GatherSizes"]
+    added = [*in_front, "KillOnPaths", "TrimCalls", "PromiseNoAlias"]
+    assert [n for n in ours if n not in added] == [n for n in theirs if n != PLANNER]
+    assert [n for n in ours if n in added] == added
+    front, behind = (run_by(_part(module_part, chosen), chosen) for module_part in (lower, _finished))
+    place = theirs.index(PLANNER)
+    assert front == theirs[:place]
+    assert [n for n in behind if n not in added] == theirs[place + 1 :]
+
+
+def _part(run: Callable[[tvm.IRModule, Target], tvm.IRModule], target: Target) -> Callable[[Any], Any]:
+    return lambda module: run(module, target)
+
+
+def _finished(module: tvm.IRModule, target: Target) -> tvm.IRModule:
+    return finishing_pipeline(target)(module)
 
 
 def test_the_two_pipelines_differ_on_a_cpu_only() -> None:
     for target in TARGETS:
-        chosen = Target(target)
-        both = [names(passes_of(tvm_pipeline(chosen, n), EMPTY, chosen)) for n in ("default", "target")]
+        both = [run_by(tvm_pipeline(Target(target), n), Target(target)) for n in ("default", "target")]
         assert (both[0] != both[1]) is (target == "llvm")
 
 
-def test_planner_and_what_stands_around_it() -> None:
-    parts = [
-        transform.LegalizeOps(),
-        Sequential([transform.StaticPlanBlockMemory()]),
-        transform.VMShapeLower(),
-    ]
-    before, behind = around_planner(passes_of(Sequential(parts), EMPTY, Target("llvm")))
-    assert (names(before), names(behind)) == (["LegalizeOps"], ["VMShapeLower"])
-
-
 def test_a_pipeline_without_a_planner_is_refused() -> None:
-    for pipeline in (Sequential([transform.LegalizeOps()]), transform.LegalizeOps()):
+    for given in (Sequential([transform.LegalizeOps()]), transform.LegalizeOps()):
         with pytest.raises(NoPlannerError, match="no StaticPlanBlockMemory, whose place is ours; it runs "):
-            around_planner(passes_of(pipeline, EMPTY, Target("llvm")))
+            lower(EMPTY, "llvm", pipeline=given)
 
 
 def test_any_pipeline_with_a_planner_in_it_can_be_taken() -> None:
@@ -99,33 +95,6 @@ def test_any_pipeline_with_a_planner_in_it_can_be_taken() -> None:
     assert "guard" in script or "assert_op" in script  # TVM's planner writes none
 
 
-def test_other_threads_run_their_passes_while_one_is_looking() -> None:
-    module = lowered("Chain")
-    found: list[bool] = []
-
-    def other() -> None:
-        found.append(transform.LowerAllocTensor()(module).same_as(module))
-
-    @tvm.transform.module_pass(opt_level=0)
-    def slow(module: tvm.IRModule, _: PassContext) -> tvm.IRModule:
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-        return transform.LegalizeOps()(module)
-
-    assert names(passes_of(slow, EMPTY, Target("llvm"))) == ["LegalizeOps"]
-    assert found == [False]
-
-
 def test_a_pipeline_that_is_none() -> None:
     with pytest.raises(UsageError, match="pipeline is 'other'; it must be one of default, target"):
         symalloc.pipeline("llvm", pipeline="other")  # type: ignore[arg-type]
-
-
-def test_instruments_see_each_pass_once() -> None:
-    target = Target("llvm")
-    ours, theirs = (run_by(p, target) for p in (symalloc.pipeline("llvm"), tvm_pipeline(target)))
-    in_front = ["PlanMemory", "LowerGuards", "GatherSizes"]
-    added = [*in_front, "KillOnPaths", "TrimCalls", "PromiseNoAlias"]
-    assert [n for n in ours if n not in added] == [n for n in theirs if n != PLANNER]
-    assert [n for n in ours if n in added] == added
