@@ -516,7 +516,7 @@ class DonationWriter:
         writer = _DonatedFunction(
             module=self, function=self.module[variable], donated=donated, cfg=analysis.cfg
         )
-        self.written.update_func(variable, writer.rewritten())
+        self.written.update_func(variable, writer.with_views())
 
     def finished(self) -> tvm.IRModule:
         """The module without the kernels that nothing calls any more."""
@@ -549,7 +549,7 @@ class _DonatedFunction(BindingRewriter):
     def __post_init__(self) -> None:
         self.instructions = by_binding(self.cfg)
 
-    def rewritten(self) -> relax.Function:
+    def with_views(self) -> relax.Function:
         entry = [*self.checks(), *self.donated_fields()]
         return forced_pure(with_body(self.function, self.sequence(self.function.body, entry)))
 
