@@ -13,8 +13,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import BufferLayout, Kernel, KernelBuffer, KernelScalar, Origin
 from symalloc.program.record import DeferredTuple
-from symalloc.relax.extract.kernel_exits import LEAVING
-from symalloc.relax.extract.kernel_walk import kernel_accesses
+from symalloc.relax.extract.kernel_walk import LEAVING, kernel_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition

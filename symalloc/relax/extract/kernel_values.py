@@ -10,15 +10,56 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
-from symalloc.program.ir import KernelBuffer
-from symalloc.relax.extract.kernel_exits import KernelScope
+from symalloc.program.ir import KernelBuffer, KernelLoop
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
-from symalloc.size.condition import Condition, negate
-from symalloc.size.expr import ZERO, Expr, floordiv, mod, product
+from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
+from symalloc.size.expr import ZERO, Expr, floordiv, mod, product, symbol
 
 Indices: TypeAlias = tuple[Expr | None, ...]
 Translation: TypeAlias = Callable[[Indices], Indices]
+
+
+class KernelScope(NamedTuple):
+    """The place of a statement in a kernel: what holds there, whether that is all, the loops around it."""
+
+    domain: tuple[Condition, ...] = ()
+    exact: bool = True
+    loops: tuple[KernelLoop, ...] = ()
+
+    def where(self, guards: Sequence[Condition], exact: bool) -> KernelScope:
+        """The scope under further conditions."""
+        held = tuple(part for guard in guards for part in guard.conjuncts)
+        return self._replace(domain=(*self.domain, *held), exact=self.exact and exact)
+
+    def inside(self, loop: KernelLoop) -> KernelScope:
+        """The scope inside a loop."""
+        count = symbol(loop.symbol)
+        ends = () if loop.passes is None else (lt(count, loop.passes),)
+        within = self.where((ge(count, 0), *ends), loop.passes is not None)
+        return within._replace(loops=(*self.loops, loop))
+
+    @property
+    def unreached(self) -> KernelScope:
+        """The scope behind a statement that nothing follows."""
+        return self._replace(domain=(*self.domain, FALSE))
+
+    @property
+    def is_unreached(self) -> bool:
+        """True if nothing is executed here."""
+        return FALSE in self.domain
+
+    def beyond(self, outer: KernelScope) -> Condition:
+        """The conditions that hold here in addition to `outer`, which this scope was made from."""
+        return conjunction(self.domain[len(outer.domain) :])
+
+    def behind(self, then: KernelScope, otherwise: KernelScope) -> KernelScope:
+        """The scope behind two branches that end in these scopes, some of whose passes were left there."""
+        for ended, other in ((then, otherwise), (otherwise, then)):
+            if ended.is_unreached:
+                return other
+        either = disjunction((then.beyond(self), otherwise.beyond(self)))
+        return self.where((either,), then.exact and otherwise.exact)
 
 
 class Place(NamedTuple):
@@ -159,54 +200,85 @@ class _Scalar(NamedTuple):
     private: bool
 
 
-class KnownValues:
+class KernelValues:
     """The values of variables, and of buffers of one element that a kernel keeps numbers in, at the place
-    that a walk has got to; `changes` counts how often one became another.
+    that a walk has got to, and the exact forms of expressions there.
 
     TVMScript makes `x: T.int64 = value` such a buffer.  A number is known from its store on, until something
     may have stored another: a loop that stores to the buffer knows none of it when a pass begins, and none
     is known behind it, or behind an If or a block of which it is not plain that it is executed.  Nothing is
     known of a buffer that has another name, or whose address is taken.  Addresses of nodes stand for the
-    nodes.
-
-    It knows no form that asks it: forms that knew their owner would be garbage that only Python's collector
-    finds, and keep the kernel until then.
+    nodes; `is_private` tells of a buffer whether nothing but loads and stores touches it.
     """
 
     def __init__(self, symbols: Symbols, is_private: Callable[[int], bool]) -> None:
-        self._symbols, self._is_private, self.changes = symbols, is_private, 0
+        self._symbols, self._is_private = symbols, is_private
         self._values: dict[int, Expr | None] = {}
         self._flags: dict[int, Condition | None] = {}
         self._scalars: dict[int, _Scalar] = {}
         self._held: dict[int, Expr] = {}
 
-    # -- variables ------------------------------------------------------------------------------------------
+    # -- expressions ----------------------------------------------------------------------------------------
 
-    def value(self, var: VarNode) -> Expr:
-        """The number that a variable is; raises NotASizeError where it is not known."""
+    def _form(self, load: Callable[[Node], Expr] | None) -> TirToExpr:
+        """A form for what is known here: one that was kept would be garbage that only the collector finds."""
+        return TirToExpr(
+            self._value, lambda var: self._flags.get(var.__chandle__()), self._symbols.is_size, load
+        )
+
+    def expr_or_none(self, node: Node) -> Expr | None:
+        """The exact form of an integer expression; None where it has none."""
+        return self._form(self._load).expr_or_none(node.value if type(node) is prim.Broadcast else node)
+
+    def extent(self, node: Node) -> Expr | None:
+        """As `expr_or_none`, of what is evaluated where a buffer is used: what scalars hold by then is not
+        known.
+        """
+        return self._form(None).expr_or_none(node)
+
+    def guard(self, test: Node, holds: bool) -> tuple[tuple[Condition, ...], bool]:
+        """The conditions that hold where `test` is true, or is not; and whether they say all that it says."""
+        kind = type(test)
+        if kind is prim.Not:
+            return self.guard(test.a, not holds)
+        if kind is (prim.And if holds else prim.Or):
+            left, right = self.guard(test.a, holds), self.guard(test.b, holds)
+            return (*left[0], *right[0]), left[1] and right[1]
+        try:
+            known = self._form(self._load).condition(test)
+        except NotASizeError:
+            return (), False
+        return (known if holds else negate(known),), True
+
+    def _value(self, var: VarNode) -> Expr:
         key = var.__chandle__()
         value = self._values[key] if key in self._values else self._symbols.known(var)
         if value is None:
             raise NotASizeError(f"the value of `{var.name}` depends on data")
         return value
 
-    def flag(self, var: VarNode) -> Condition | None:
-        """The condition that a boolean variable is; None where it is not known."""
+    def _flag(self, var: VarNode) -> Condition | None:
         return self._flags.get(var.__chandle__())
+
+    def _load(self, node: Node) -> Expr:
+        value = self._held.get(node.source.__chandle__()) if _is_plain(node) else None
+        if value is None:
+            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
+        return value
+
+    # -- variables ------------------------------------------------------------------------------------------
 
     def bind(self, var: VarNode, value: Expr | None) -> None:
         """The variable `var` stands for `value` from here on; None for what is not known."""
-        self._rebound(var)
         self._values[var.__chandle__()] = value
 
-    def bind_flag(self, var: VarNode, condition: Condition | None) -> None:
-        """As `bind`, of a boolean variable."""
-        self._rebound(var)
-        self._flags[var.__chandle__()] = condition
-
-    def _rebound(self, var: VarNode) -> None:
-        key = var.__chandle__()
-        self.changes += key in self._values or key in self._flags
+    def let(self, var: VarNode, value: Node) -> None:
+        """The variable `var`, a number or a truth value, stands for the expression `value`."""
+        if type(var.ty) is ir.PrimType and str(var.ty.dtype) == "bool":
+            known, exact = self.guard(value, holds=True)
+            self._flags[var.__chandle__()] = known[0] if exact and len(known) == 1 else None
+        else:
+            self.bind(var, self.expr_or_none(value))
 
     # -- buffers --------------------------------------------------------------------------------------------
 
@@ -215,27 +287,19 @@ class KnownValues:
         key, type_ = buffer.__chandle__(), buffer.ty
         dtype = str(type_.dtype.dtype)
         single = all(constant_extent(extent) == 1 for extent in elements(type_.shape))
-        if not (single and dtype in _INTEGERS and self._is_private(key)):
-            return
-        private = str(type_.storage_scope) == "local"
-        self._scalars[key] = _Scalar(dtype=dtype, loops=len(scope.loops), private=private)
-        self._forget({key})
+        if single and dtype in _INTEGERS and self._is_private(key):
+            private = str(type_.storage_scope) == "local"
+            self._scalars[key] = _Scalar(dtype=dtype, loops=len(scope.loops), private=private)
+            self._held.pop(key, None)
 
-    def load(self, node: Node) -> Expr:
-        """The number that a load finds; raises NotASizeError where that is not known."""
-        value = self._held.get(node.source.__chandle__()) if _is_plain(node) else None
-        if value is None:
-            raise NotASizeError(f"what `{node.source.name}` holds depends on data")
-        return value
-
-    def store(self, node: Node, scope: KernelScope, value_of: Callable[[Node], Expr | None]) -> None:
+    def store(self, node: Node, scope: KernelScope) -> None:
         """Note a store."""
         key = node.buffer.__chandle__()
         scalar = self._scalars.get(key)
         if scalar is None:
             return
-        value = value_of(node.value)
-        self._forget({key})
+        value = self.expr_or_none(node.value)
+        self._held.pop(key, None)
         alone = not any(loop.parallel for loop in scope.loops[scalar.loops if scalar.private else 0 :])
         fits = _is_plain(node) and str(node.value.ty.dtype) == scalar.dtype
         if value is not None and alone and fits and _is_small(value):
@@ -253,26 +317,19 @@ class KnownValues:
         """One of several ways, each of which begins with what is known here."""
         held = dict(self._held)
         yield
-        if held != self._held:
-            self._held = held
-            self.changes += 1
+        self._held = held
 
     def forget_stored(self, node: Node) -> None:
         """Forget what the statement `node` stores."""
+        stored: set[int] = set()
         if self._held:
-            stored: set[int] = set()
             visit(node, (tirx.BufferStore, lambda store: stored.add(store.buffer.__chandle__())))
-            self._forget(stored)
+        for key in self._held.keys() & stored:
+            del self._held[key]
 
     def forget(self) -> None:
         """Forget everything."""
-        self._forget(set(self._held))
-
-    def _forget(self, keys: set[int]) -> None:
-        known = self._held.keys() & keys
-        for key in known:
-            del self._held[key]
-        self.changes += bool(known)
+        self._held.clear()
 
 
 def _is_plain(access: Node) -> bool:
@@ -294,53 +351,3 @@ def _is_small(value: Expr) -> bool:
                     return False
                 waiting += atom.operands
     return True
-
-
-class KernelValues:
-    """The exact forms of scalar expressions at the place that a walk has got to.
-
-    Addresses of nodes stand for the nodes.  `is_private` tells of a buffer whether nothing but loads and
-    stores touches it.
-    """
-
-    def __init__(self, symbols: Symbols, is_private: Callable[[int], bool]) -> None:
-        self.known = KnownValues(symbols, is_private)
-        self._is_size, self._changes = symbols.is_size, -1
-
-    @property
-    def forms(self) -> tuple[TirToExpr, TirToExpr]:
-        """The form of expressions here, and that of extents, which are evaluated where a buffer is used: what
-        scalars hold by then is not known.  New ones where a variable or a buffer has got another value.
-        """
-        known = self.known
-        if self._changes != known.changes:
-            lasting = TirToExpr(known.value, known.flag, self._is_size)
-            self._forms = TirToExpr(known.value, known.flag, self._is_size, known.load), lasting
-            self._changes = known.changes
-        return self._forms
-
-    def let(self, var: VarNode, value: Node) -> None:
-        """The variable `var`, a number or a truth value, stands for the expression `value`."""
-        if type(var.ty) is ir.PrimType and str(var.ty.dtype) == "bool":
-            known, exact = self.guard(value, holds=True)
-            self.known.bind_flag(var, known[0] if exact and len(known) == 1 else None)
-        else:
-            self.known.bind(var, self.expr_or_none(value))
-
-    def expr_or_none(self, node: Node) -> Expr | None:
-        """The exact form of an integer expression; None where it has none."""
-        return self.forms[0].expr_or_none(node.value if type(node) is prim.Broadcast else node)
-
-    def guard(self, test: Node, holds: bool) -> tuple[tuple[Condition, ...], bool]:
-        """The conditions that hold where `test` is true, or is not; and whether they say all that it says."""
-        kind = type(test)
-        if kind is prim.Not:
-            return self.guard(test.a, not holds)
-        if kind is (prim.And if holds else prim.Or):
-            left, right = self.guard(test.a, holds), self.guard(test.b, holds)
-            return (*left[0], *right[0]), left[1] and right[1]
-        try:
-            known = self.forms[0].condition(test)
-        except NotASizeError:
-            return (), False
-        return (known if holds else negate(known),), True

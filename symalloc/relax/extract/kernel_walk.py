@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.ir import KernelAccess, KernelLoop, Origin
+from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop, Origin
 from symalloc.program.tvm_functions import packed_function
-from symalloc.relax.extract.kernel_exits import (
-    KernelAccesses,
-    KernelScope,
-    LoopFrame,
-    UnknownExit,
-    leaving,
-    without_skipped,
-)
-from symalloc.relax.extract.kernel_values import BufferPlaces, KernelValues, Place
+from symalloc.relax.extract.kernel_values import BufferPlaces, KernelScope, KernelValues, Place
 from symalloc.relax.extract.tir_to_expr import Symbols, choice_of
 from symalloc.relax.ir_types import Node, constant_extent, elements, visit
-from symalloc.size.condition import eq
+from symalloc.size.condition import Condition, Relation, disjunction, eq, lt, negate
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
 
 AccessKind: TypeAlias = Literal["load", "store"]
@@ -32,6 +26,37 @@ _CONTRACTS: Mapping[int, Kinds] = {1: ("load",), 2: ("store",)}
 """The kinds of accesses by the mask of `tvm_access_ptr`."""
 _SIDE_BY_SIDE = frozenset({tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.THREAD_BINDING})
 _THREADS = frozenset({"thread_extent", "virtual_thread"})
+
+Leaving: TypeAlias = Literal["break", "continue", "return"]
+
+LEAVING: Mapping[object, Leaving] = {
+    "tirx.break_loop": "break",
+    "tirx.continue_loop": "continue",
+    "tirx.thread_return": "return",
+    "tirx.ret": "return",
+    tirx.Break: "break",
+    tirx.Continue: "continue",
+    tirx.Return: "return",
+}
+"""Calls, by name, and statements behind which a loop, or the kernel, is not gone on with."""
+
+
+def leaving(node: Node) -> Leaving | None:
+    """The way in which a statement, or the call that it evaluates, leaves a loop or the kernel."""
+    if type(node) is tirx.stmt.Evaluate and type(node.value) is ir.Call:
+        return LEAVING.get(getattr(node.value.op, "name", ""))
+    return LEAVING.get(type(node))
+
+
+class KernelAccesses(NamedTuple):
+    """The accesses of a kernel's parameters, those of the buffers that it allocates, and these buffers.
+
+    The buffers of its own are numbered behind the parameters.
+    """
+
+    of_parameters: tuple[KernelAccess, ...]
+    of_own: tuple[KernelAccess, ...]
+    own: tuple[KernelBuffer, ...]
 
 
 def kernel_accesses(
@@ -46,7 +71,8 @@ def kernel_accesses(
     """
     walk = _KernelWalk(params, symbols, is_private)
     walk.statement(body, KernelScope())
-    found, places = without_skipped(walk.found, walk.exits), walk.places
+    doubtful = [replace(access, exact=False) for access in walk.found[walk.certain :]]
+    found, places = walk.found[: walk.certain] + doubtful, walk.places
     return KernelAccesses(
         of_parameters=tuple(access for access in found if not places.is_own(access.parameter)),
         of_own=tuple(access for access in found if places.is_own(access.parameter)),
@@ -59,12 +85,13 @@ class _KernelWalk:
 
     def __init__(self, params: Sequence[Node], symbols: Symbols, is_private: Callable[[int], bool]) -> None:
         self.symbols = symbols
-        self.values = values = KernelValues(symbols, is_private)
-        self.known = values.known
-        self.places = BufferPlaces(params, lambda node: values.forms[1].expr_or_none(node))
+        self.values = KernelValues(symbols, is_private)
+        self.places = BufferPlaces(params, self.values.extent)
         self.found: list[KernelAccess] = []
-        self.exits: list[UnknownExit] = []
-        self.frames = [LoopFrame(None, 0)]
+        self.certain = sys.maxsize  # the accesses from this one on may be skipped, nobody knows when
+        self.outermost = 0  # the first access in the outermost loop
+        self.inside: KernelScope | None = None  # the innermost loop
+        self.breaks: list[Condition | None] = []  # the conditions under which one of its passes goes on
         self.leavings = 0
 
     def statement(self, node: Node, scope: KernelScope) -> KernelScope:
@@ -72,7 +99,7 @@ class _KernelWalk:
         read = _STATEMENTS.get(type(node))
         if read is None:
             self.anything(node, scope)
-            self.known.forget()
+            self.values.forget()
             return scope
         return read(self, node, scope) or scope
 
@@ -86,44 +113,45 @@ class _KernelWalk:
     # -- loops ---------------------------------------------------------------------------------------------
 
     def loop(self, node: Node, scope: KernelScope) -> None:
-        self.known.forget_stored(node.body)  # C evaluates the extent before each pass
+        self.values.forget_stored(node.body)  # C evaluates the extent before each pass
         self.read(node.min, scope)
         self.read(node.extent, scope)
         step = 1 if node.step is None else constant_extent(node.step) or 0
         first, extent = self.values.expr_or_none(node.min), self.values.expr_or_none(node.extent)
         passes = None if extent is None or step < 1 else ceildiv(extent, step)
-        loop = self._loop(node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE)
+        loop = self._loop(scope, node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE)
         value = None if first is None or step < 1 else symbol(loop.symbol) * step + first
-        self.known.bind(node.loop_var, value)
+        self.values.bind(node.loop_var, value)
         self._passes(node.body, scope.inside(loop))
 
-    def _loop(self, name: str, passes: Expr | None, parallel: bool = True) -> KernelLoop:
+    def _loop(self, scope: KernelScope, name: str, passes: Expr | None, parallel: bool = True) -> KernelLoop:
+        if not scope.loops:
+            self.outermost = len(self.found)
         return KernelLoop(symbol=self.symbols.new(name, Origin.LOOP), passes=passes, parallel=parallel)
 
     def _passes(self, body: Node, scope: KernelScope) -> None:
         """The body of a loop; accesses are told which passes are executed."""
-        frame, leavings = LoopFrame(scope, len(self.found)), self.leavings
-        self.frames.append(frame)
-        with self.known.perhaps(body):
+        outer, first, leavings = (self.inside, self.breaks), len(self.found), self.leavings
+        self.inside, self.breaks = scope, []
+        with self.values.perhaps(body):
             self.statement(body, scope)
-        self.frames.pop()
-        self.leavings = leavings
-        if frame.breaks:
-            self.found[frame.start :] = map(frame.executed, self.found[frame.start :])
+        for stays in self.breaks:
+            self.found[first:] = [_gone_on(access, scope.loops[-1], stays) for access in self.found[first:]]
+        (self.inside, self.breaks), self.leavings = outer, leavings
 
     def endless(self, node: Node, scope: KernelScope) -> None:
-        inside = scope.inside(self._loop("while_", None, parallel=False))
-        self.known.forget_stored(node.body)
+        inside = scope.inside(self._loop(scope, "while_", None, parallel=False))
+        self.values.forget_stored(node.body)
         self.read(node.condition, inside)
         self._passes(node.body, inside.where(*self.values.guard(node.condition, holds=True)))
 
     def attribute(self, node: Node, scope: KernelScope) -> None:
         if node.attr_key in _THREADS:
             self.read(node.value, scope)
-            loop = self._loop(node.node.var.name, self.values.expr_or_none(node.value))
-            self.known.bind(node.node.var, symbol(loop.symbol))
+            loop = self._loop(scope, node.node.var.name, self.values.expr_or_none(node.value))
+            self.values.bind(node.node.var, symbol(loop.symbol))
             scope = scope.inside(loop)
-        with self.known.perhaps(node.body):
+        with self.values.perhaps(node.body):
             self._within(node.body, scope)
 
     def _within(self, body: Node, scope: KernelScope) -> None:
@@ -131,31 +159,33 @@ class _KernelWalk:
         before = self.leavings
         self.statement(body, scope)
         if self.leavings > before:
-            self.exits.append(UnknownExit(len(self.found), scope.loops))
+            self._may_end(scope)
+
+    def _may_end(self, scope: KernelScope) -> None:
+        """The kernel may end here, or a later pass of the outermost loop around may not be executed."""
+        self.certain = min(self.certain, self.outermost if scope.loops else len(self.found))
 
     # -- branches and exits --------------------------------------------------------------------------------
 
     def branches(self, node: Node, scope: KernelScope) -> KernelScope | None:
         self.read(node.condition, scope)
-        frame, before = self.frames[-1], len(self.frames[-1].breaks)
         leavings = self.leavings
-        with self.known.branch():
+        with self.values.branch():
             then = self.statement(node.then_case, scope.where(*self.values.guard(node.condition, holds=True)))
         otherwise = scope.where(*self.values.guard(node.condition, holds=False))
-        if then.is_unreached and self.leavings == leavings + 1:
-            frame.branched(before, scope, otherwise)
         if node.else_case is not None:
             otherwise = self.statement(node.else_case, otherwise)
-        self.known.forget_stored(node)
+        self.values.forget_stored(node)
         return scope.behind(then, otherwise) if self.leavings > leavings else None
 
     def leave(self, node: Node, scope: KernelScope) -> KernelScope:
         self.leavings += 1
-        how, frame = leaving(node), self.frames[-1]
-        if how == "return" if frame.scope else scope.loops:
-            self.exits.append(UnknownExit(len(self.found), scope.loops))
-        elif how == "break":
-            frame.leave(scope)
+        how = leaving(node)
+        if how == "return" if self.inside else scope.loops:
+            self._may_end(scope)
+        elif how == "break" and self.inside:
+            known = scope.exact and scope.loops == self.inside.loops
+            self.breaks.append(negate(scope.beyond(self.inside)) if known else None)
         return scope.unreached
 
     def evaluate(self, node: Node, scope: KernelScope) -> KernelScope | None:
@@ -172,22 +202,22 @@ class _KernelWalk:
     def block(self, node: Node, scope: KernelScope) -> None:
         """A block: its axes bound, its predicate, its initialisation at the first step of a reduction."""
         block, values = node.block, []
-        self.known.forget_stored(block)  # TVM puts the values of axes and regions where they are used
+        self.values.forget_stored(block)  # TVM puts the values of axes and regions where they are used
         for axis, bound in zip(elements(block.iter_vars), elements(node.iter_values), strict=True):
             self.read(bound, scope)
             values.append((axis, self.values.expr_or_none(bound)))
         self.read(node.predicate, scope)
         scope = scope.where(*self.values.guard(node.predicate, holds=True))
         for axis, value in values:
-            self.known.bind(axis.var, value)
+            self.values.bind(axis.var, value)
         for buffer in elements(block.alloc_buffers):
             self._allocate(buffer, scope)
         for match in elements(block.match_buffers):
             self.places.match(match.buffer, match.source)
         if block.init is not None:
-            with self.known.perhaps(block.init):
+            with self.values.perhaps(block.init):
                 self.statement(block.init, self._at_first_step(values, scope))
-        with nullcontext() if constant_extent(node.predicate) else self.known.perhaps(block.body):
+        with nullcontext() if constant_extent(node.predicate) else self.values.perhaps(block.body):
             self._within(block.body, scope)
 
     def _at_first_step(self, axes: Sequence[tuple[Node, Expr | None]], scope: KernelScope) -> KernelScope:
@@ -204,7 +234,7 @@ class _KernelWalk:
         for index in (node.value, *elements(node.indices)):
             self.read(index, scope)
         self.access("store", node.buffer, node, scope)
-        self.known.store(node, scope, self.values.expr_or_none)
+        self.values.store(node, scope)
 
     def bound(self, node: Node, scope: KernelScope) -> None:
         if not self.places.name(node.var, node.value):
@@ -218,7 +248,7 @@ class _KernelWalk:
 
     def _allocate(self, buffer: Node, scope: KernelScope) -> None:
         self.places.allocate(buffer)
-        self.known.allocate(buffer, scope)
+        self.values.allocate(buffer, scope)
 
     # -- expressions ---------------------------------------------------------------------------------------
 
@@ -355,9 +385,38 @@ class _KernelWalk:
         """The lanes of a vector as a loop of their own."""
         lanes = ramp.lanes if isinstance(ramp.lanes, int) else getattr(ramp.lanes, "value", None)
         base, stride = self.values.expr_or_none(ramp.base), self.values.expr_or_none(ramp.stride)
-        loop = self._loop("lane", None if lanes is None else constant(lanes))
+        loop = self._loop(scope, "lane", None if lanes is None else constant(lanes))
         value = None if base is None or stride is None else base + stride * symbol(loop.symbol)
         return scope.inside(loop), value
+
+
+def _gone_on(access: KernelAccess, loop: KernelLoop, stays: Condition | None) -> KernelAccess:
+    """An access in `loop`, which a pass leaves where `stays` does not hold: it is exact behind the break, if
+    that `stays` holds there says that no pass before has left the loop.
+    """
+    domain, exact = list(access.domain), access.exact and stays is not None
+    for part in () if stays is None else stays.conjuncts:
+        held = _held_so_far(part, loop) if part in domain and not loop.parallel else None
+        exact = exact and held is not None
+        if held is not None:
+            domain[domain.index(part)] = held
+    return replace(access, domain=tuple(domain), exact=exact)
+
+
+def _held_so_far(condition: Condition, loop: KernelLoop) -> Condition | None:
+    """The condition that `condition` has held up to this pass; None where it has no plain form."""
+    if not isinstance(condition, Relation):
+        return None
+    count = symbol(loop.symbol)
+    rate = condition.expr.terms.get(next(iter(count.terms)), 0)
+    if loop.symbol in (condition.expr - count * rate).symbols:
+        return None
+    if condition.operator == "<=":
+        return condition if rate >= 0 else None
+    if condition.operator != "!=" or rate not in (1, -1):
+        return None
+    hit = (count * rate - condition.expr) * rate
+    return disjunction((lt(count, hit), lt(hit, 0)))
 
 
 def _accessed(
