@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symalloc.program import ir
-from symalloc.program.operands import extent_pairs, tensor_type, type_of
-from symalloc.program.types import ScalarType, TensorType, Type
+from symalloc.program.operands import extent_pairs, type_of
+from symalloc.program.types import ScalarType, Type
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr, symbol
 
@@ -43,18 +43,7 @@ def arguments_of(call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
 
 def bind_kernel(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the kernel's symbols, in symbols of the caller; without those that nothing binds."""
-    bound: dict[str, Expr] = {}
-    for parameter, argument in zip(kernel.parameters, arguments, strict=False):
-        if isinstance(parameter, ir.KernelScalar):
-            value = _scalar(argument)
-            if value is not None:
-                bound.setdefault(parameter.name, value)
-            continue
-        for declared, actual in _extents(parameter, argument):
-            name = declared.as_symbol
-            if name is not None:
-                bound.setdefault(name, actual)
-    return bound
+    return bind_parameters([parameter.type for parameter in kernel.parameters], arguments)
 
 
 def bind_function(callee: ir.Function, arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
@@ -71,10 +60,11 @@ def values_at_call(callee: ir.Function, call: ir.CallFunction) -> dict[str, Expr
 def bind_parameters(kinds: Sequence[Type], arguments: Sequence[ir.Operand]) -> dict[str, Expr]:
     """The values of the symbols in the types of parameters, in symbols of the caller."""
     bound: dict[str, Expr] = {}
-    for actual, declared in _given(kinds, arguments):
-        name = declared.as_symbol
-        if name is not None:
-            bound.setdefault(name, actual)
+    for kind, argument in zip(kinds, arguments, strict=False):
+        for actual, declared in _extents(argument, kind):
+            name = declared.as_symbol
+            if name is not None:
+                bound.setdefault(name, actual)
     return bound
 
 
@@ -82,20 +72,10 @@ def entry_checks(
     callee: ir.Function, arguments: Sequence[ir.Operand], bound: Mapping[str, Expr]
 ) -> tuple[Condition, ...]:
     """The conditions over symbols in `bound` that the callee checks on entry, and that may not hold."""
-    pairs = (
-        (actual, declared) for actual, declared in _given([param.type for param in callee.params], arguments)
-    )
+    given = zip(arguments, callee.params, strict=False)
+    pairs = (pair for argument, param in given for pair in _extents(argument, param.type))
     checks = (eq(a, d.substitute(bound)) for a, d in pairs if d.symbols <= bound.keys())
     return tuple(dict.fromkeys(check for check in checks if check.as_bool is not True))
-
-
-def _given(kinds: Sequence[Type], arguments: Sequence[ir.Operand]) -> Iterator[tuple[Expr, Expr]]:
-    """The extents and scalars of the arguments beside those that the types of parameters declare."""
-    for kind, argument in zip(kinds, arguments, strict=False):
-        value = _scalar(argument) if isinstance(kind, ScalarType) else None
-        yield from extent_pairs(
-            type_of(argument) if value is None else ScalarType(value=value, dtype=None), kind
-        )
 
 
 def comparisons(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> Iterator[ExtentComparison]:
@@ -107,7 +87,7 @@ def comparisons(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> Iterator[
     for position, (parameter, argument) in enumerate(zip(kernel.parameters, arguments, strict=False)):
         if not isinstance(parameter, ir.KernelBuffer):
             continue
-        for axis, (declared, actual) in enumerate(_extents(parameter, argument)):
+        for axis, (actual, declared) in enumerate(_extents(argument, parameter.type)):
             if declared.symbols <= bound.keys():
                 expected = declared.substitute(bound)
                 yield ExtentComparison(position=position, axis=axis, actual=actual, expected=expected)
@@ -127,19 +107,11 @@ def asserted(kernel: ir.Kernel, arguments: Sequence[ir.Operand]) -> tuple[Condit
     return tuple(c.substitute(bound) for c in kernel.asserts if c.symbols <= bound.keys())
 
 
-def _scalar(argument: ir.Operand) -> Expr | None:
-    if isinstance(argument, ir.Scalar):
-        return argument.value
-    if isinstance(argument, ir.ShapeValue) and len(argument.values) == 1:
-        return argument.values[0]
-    kind = type_of(argument)
-    return kind.value if isinstance(kind, ScalarType) else None
+def _extents(argument: ir.Operand, kind: Type) -> Iterator[tuple[Expr, Expr]]:
+    """The extents and scalars of an argument beside those that the type of its parameter declares.
 
-
-def _extents(parameter: ir.KernelBuffer, argument: ir.Operand) -> Iterator[tuple[Expr, Expr]]:
-    """The declared and the actual extents, where both are known and their number is the same."""
-    kind: TensorType | None = tensor_type(argument)
-    if kind is None or kind.shape is None or parameter.shape is None:
-        return
-    if len(kind.shape) == len(parameter.shape):
-        yield from zip(parameter.shape, kind.shape, strict=True)
+    A shape of one extent may be given as a scalar.
+    """
+    if isinstance(kind, ScalarType) and isinstance(argument, ir.ShapeValue) and len(argument.values) == 1:
+        argument = ir.Scalar(argument.values[0])
+    return extent_pairs(type_of(argument), kind)

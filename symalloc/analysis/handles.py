@@ -15,7 +15,8 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import PointsTo, RegionKind, pointees_of
 from symalloc.analysis.sets import members
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, PointKind
+from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.operands import other_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,34 +150,17 @@ def is_read_besides(points_to: PointsTo, effects: Sequence[Effect], view: ir.Vie
 
 def _names(cfg: ControlFlowGraph) -> dict[ir.Var, ir.Var]:
     """For each name of a zero-offset view the variable that ensure_zero_offset bound."""
-    names: dict[ir.Operand, ir.Var] = {
-        made.var: made.var for _, made in cfg.of_type(ir.View) if made.kind == "ensure_zero_offset"
-    }
-    tuples: dict[ir.Operand, tuple[ir.Operand, ...]] = {}
-    for point in cfg.points if names else ():
-        made = point.instruction
-        if made is None or point.kind is PointKind.BRANCH:
-            continue
-        if isinstance(made, ir.MakeTuple):
-            tuples[made.var] = made.fields
-            continue
-        source = _source(made, tuples)
-        if isinstance(made, ir.If):
-            yielded = {names.get(made.then.result), names.get(made.otherwise.result)}
-            source = None if len(yielded) > 1 else yielded.pop()
-        if source in names:
-            names[made.var] = names[source]
-        elif source in tuples:
-            tuples[made.var] = tuples[source]
-    return {var: bound for var, bound in names.items() if isinstance(var, ir.Var)}
+    names = {made.var: made.var for _, made in cfg.of_type(ir.View) if made.kind == "ensure_zero_offset"}
 
+    def bound(operand: ir.Operand) -> ir.Var | None:
+        known = other_names(operand, cfg.definitions, views=True)
+        return next(
+            (names[one] for one, path in known if isinstance(one, ir.Var) and one in names and not path), None
+        )
 
-def _source(made: ir.Instruction, tuples: Mapping[ir.Operand, tuple[ir.Operand, ...]]) -> ir.Operand | None:
-    """The operand that an instruction gives another name to; None where it makes something else of it."""
-    match made:
-        case ir.Alias(source=source) | ir.MatchCast(source=source) | ir.View(kind="reshape", source=source):
-            return source
-        case ir.TakeField(source=source, index=index):
-            fields = tuples.get(source, ())
-            return fields[index] if 0 <= index < len(fields) else None
-    return None
+    for _, made in cfg.bindings if names else ():
+        values = (made.then.result, made.otherwise.result) if isinstance(made, ir.If) else (made.var,)
+        found, *others = {bound(value) for value in values}
+        if found is not None and not others:
+            names[made.var] = found
+    return names

@@ -31,6 +31,7 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.operands import other_names
 from symalloc.program.record import from_fields
 from symalloc.program.types import (
     ALIGNMENT,
@@ -484,25 +485,12 @@ def _storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:
         return frozenset()
     reserved = {made.var for _, made in cfg.of_type(ir.AllocStorage)}
     placed = dict.fromkeys(made.storage for _, made in tensors)
-    pending: list[ir.Operand] = [s for s in placed if isinstance(s, ir.Var) and s not in reserved]
-    seen: set[ir.Var] = set()
+    pending: list[tuple[ir.Operand, tuple[int, ...]]] = [(one, ()) for one in placed if one not in reserved]
+    seen: set[tuple[ir.Operand, tuple[int, ...]]] = set()
     while pending:
-        operand = pending.pop()
-        if isinstance(operand, ir.TupleValue):
-            pending.extend(operand.items)
-        elif isinstance(operand, ir.Var) and operand not in seen:
-            seen.add(operand)
-            pending.extend(_sources(cfg.definitions.get(operand)))
-    return frozenset(seen)
-
-
-def _sources(made: ir.Instruction | None) -> tuple[ir.Operand, ...]:
-    """The operands that the value of an instruction may be."""
-    match made:
-        case ir.Alias(source=source) | ir.MatchCast(source=source) | ir.TakeField(source=source):
-            return (source,)
-        case ir.MakeTuple(fields=fields):
-            return fields
-        case ir.If(then=then, otherwise=otherwise):
-            return then.result, otherwise.result
-    return ()
+        for name in other_names(pending[-1][0], cfg.definitions, pending.pop()[1]):
+            made = cfg.definitions.get(name[0]) if isinstance(name[0], ir.Var) else None
+            if isinstance(made, ir.If) and name not in seen:
+                pending += ((made.then.result, name[1]), (made.otherwise.result, name[1]))
+            seen.add(name)
+    return frozenset(operand for operand, _ in seen if isinstance(operand, ir.Var))

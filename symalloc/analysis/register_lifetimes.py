@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.program import ir
-from symalloc.program.operands import variables_in, variables_of
+from symalloc.program.operands import instructions_of, other_names, type_of, variables_in, variables_of
 from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import holds_memory
 
@@ -47,13 +47,12 @@ def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes
     if kills == "paths" and any(isinstance(one, ir.If) for one in function.body.instructions):
         emptied = {one.place: one.variables for one in last_uses(function.body) if one.variables}
         return RegisterLifetimes(emptied, anew=True)
-    names = _Names()
-    names.block(function.body)
-    lifetimes = _Stock(names.of)
+    names = _other_names(function.body)
+    lifetimes = _Stock(names)
     used = lifetimes.block(function.body)
     for var in _idle_results(function.body, used) if kills == "paths" else ():
         lifetimes.emptied.setdefault((var, "behind"), []).append(var)
-    return RegisterLifetimes(lifetimes.emptied, names.of)
+    return RegisterLifetimes(lifetimes.emptied, names)
 
 
 def _idle_results(body: ir.Block, used: Collection[ir.Var]) -> Iterator[ir.Var]:
@@ -143,32 +142,20 @@ def _allocates(instruction: ir.Instruction) -> bool:
 # -- the kills of TVM's pass ---------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Names:
-    """The variables that are other names `of` variables; `tuples` holds the fields of tuples."""
-
-    of: dict[ir.Var, ir.Var] = field(default_factory=dict)
-    tuples: dict[ir.Operand, Sequence[ir.Operand]] = field(default_factory=dict)
-
-    def block(self, block: ir.Block) -> None:
-        for one in block.instructions:
-            source: ir.Operand | None = None
-            match one:
-                case ir.Alias(source=source):
-                    pass
-                case ir.MatchCast(source=ir.Var(type=kind) as value, target=target) if kind == target:
-                    source = value
-                case ir.MakeTuple():
-                    self.tuples[one.var] = one.fields
-                case ir.TakeField(source=whole, index=index):
-                    known = self.of.get(whole, whole) if isinstance(whole, ir.Var) else whole
-                    items = self.tuples.get(known, ())
-                    source = items[index] if 0 <= index < len(items) else None
-                case ir.If(then=then, otherwise=otherwise):
-                    self.block(then)
-                    self.block(otherwise)
-            if isinstance(source, ir.Var):
-                self.of[one.var] = self.of.get(source, source)
+def _other_names(body: ir.Block) -> Mapping[ir.Var, ir.Var]:
+    """The variable that each one which is nothing but another name of it stands for."""
+    definitions = {one.var: one for one in instructions_of(body)}
+    found: dict[ir.Var, ir.Var] = {}
+    for var in definitions:
+        for operand, path in other_names(var, definitions):
+            if not isinstance(operand, ir.Var):
+                break
+            if not path and operand is not var:
+                found[var] = operand
+            made = definitions.get(operand)
+            if isinstance(made, ir.MatchCast) and type_of(made.source) != made.target:
+                break
+    return found
 
 
 @dataclass(slots=True)

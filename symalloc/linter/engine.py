@@ -36,7 +36,6 @@ from symalloc.program.ir import (
     CallTIR,
     Function,
     Kernel,
-    KernelBuffer,
     KernelScalar,
     Origin,
     Program,
@@ -44,12 +43,12 @@ from symalloc.program.ir import (
     Var,
 )
 from symalloc.program.operands import extent_pairs
-from symalloc.program.types import ScalarType, TensorType, TupleType, extents_of
+from symalloc.program.types import TupleType, extents_of
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.size.condition import Condition, disjunction, negate
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr
 
 
 def program_context(
@@ -316,7 +315,7 @@ def lone_kernels(
 
 def _caller(kernel: Kernel) -> Function:
     """A function with the parameters of `kernel`, which it hands on."""
-    params = tuple(map(_param, kernel.parameters))
+    params = tuple(Var(parameter.name, parameter.type) for parameter in kernel.parameters)
     nothing = TupleType(fields=())
     call = CallKernel(var=Var("_", nothing), kernel=kernel.name, arguments=params)
     extents = (extent for param in params for extent in extents_of(param.type))
@@ -329,12 +328,6 @@ def _caller(kernel: Kernel) -> Function:
         result_type=nothing,
         symbols=scalars | symbols,
     )
-
-
-def _param(parameter: KernelBuffer | KernelScalar) -> Var:
-    if isinstance(parameter, KernelScalar):
-        return Var(parameter.name, ScalarType(value=symbol(parameter.name), dtype=None))
-    return Var(parameter.name, TensorType(shape=parameter.shape, dtype=parameter.dtype))
 
 
 def check(

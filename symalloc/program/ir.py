@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from symalloc.program.record import record
 from symalloc.program.source_map import SpanFinder
 from symalloc.program.span import Source, Span
-from symalloc.program.types import DType, TensorType, Type
+from symalloc.program.types import DType, ScalarType, TensorType, Type
 from symalloc.size.condition import Condition, ge, le
 from symalloc.size.expr import Expr, symbol
 
@@ -353,12 +353,22 @@ class KernelBuffer:
     must_def: bool = False
     layout: BufferLayout | None = None
 
+    @property
+    def type(self) -> TensorType:
+        """The type of the tensor that is given."""
+        return TensorType(shape=self.shape, dtype=self.dtype)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelScalar:
     """A scalar parameter of a PrimFunc; `name` is a symbol of the kernel."""
 
     name: str
+
+    @property
+    def type(self) -> ScalarType:
+        """The type of the scalar that is given."""
+        return ScalarType(value=symbol(self.name), dtype=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

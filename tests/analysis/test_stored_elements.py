@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from symalloc.analysis.kernels.coverage import element_index, stored_elements
+from symalloc.analysis.kernels.coverage import accessed_elements, element_index
 from symalloc.program.ir import KernelAccess, KernelLoop
 from symalloc.size.condition import Condition, ge, le, lt, ne
 from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, symbol
@@ -95,7 +95,8 @@ def test_the_condition_holds_at_what_is_stored_and_if_exact_nowhere_else(seed: i
         loops=loops,
     )
     shape = [draw.choice([N, M, N + M, N * M, constant(4)]) for _ in access.indices]
-    where, exact = stored_elements(access, shape, frozenset())
+    found = accessed_elements(access, shape, frozenset())
+    where, exact = found.condition, found.exact
     for n, m in product(SIZES, SIZES[1:]):  # `m` is a divisor
         sizes = {"n": n, "m": m}
         stored = {

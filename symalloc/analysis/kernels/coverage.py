@@ -14,6 +14,7 @@ from math import gcd
 from typing import NamedTuple
 
 from symalloc.analysis.kernels.index_bounds import (
+    Extremes,
     bounds_of,
     divided,
     extremes,
@@ -26,7 +27,7 @@ from symalloc.program.ir import KernelAccess
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import TRUE, Condition, Relation, conjunction, eq, ge, le, lt
 from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, floordiv, mod, symbol
-from symalloc.size.sign import is_nonnegative
+from symalloc.size.sign import is_nonnegative, undominated
 
 
 class Range(NamedTuple):
@@ -70,9 +71,14 @@ class Elements(NamedTuple):
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols of all bounds and conditions."""
-        bounds = (bound for one in self.ranges if one is not None for bound in one)
-        spoken = self.where.symbols - {element_index(axis).as_symbol for axis in range(len(self.ranges))}
-        return spoken.union(*(e.symbols for e in bounds), *(c.symbols for c in self.conditions))
+        return self.condition.symbols - {element_index(axis).as_symbol for axis in range(len(self.ranges))}
+
+    @property
+    def condition(self) -> Condition:
+        """The condition that an element of the parameter is one of these, over `element_index`."""
+        parts = [(element_index(axis), found) for axis, found in enumerate(self.ranges) if found is not None]
+        inside = [c for index, part in parts for c in (le(part.begin, index), lt(index, part.end))]
+        return conjunction((*self.conditions, *inside, self.where))
 
     def substitute(self, values: Mapping[str, Expr]) -> Elements:
         """The elements with symbols replaced."""
@@ -128,7 +134,7 @@ def _coverage(
         loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
     loads = [fresh for load in loads if (fresh := _before_stores(load, [a for _, a in stores])) is not None]
     surely = [load for load in loads if load.exact]
-    boxes = dict.fromkeys(_box(load, parameter.shape) for load in surely or loads)
+    boxes = dict.fromkeys(accessed_elements(load, parameter.shape, scalars) for load in surely or loads)
     reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
     if reads and reads[0].is_whole and reads[0].exact:
         reads = reads[:1]
@@ -162,7 +168,8 @@ def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> Kernel
 def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:
     """The loop that counts an index, if there is just one and it reaches each value once."""
     names = [loop.symbol for loop in access.loops if index is not None and loop.symbol in index.symbols]
-    if len(names) == 1 and index is not None and _split(index, names[0]) is not None:
+    factor = factor_of(index, names[0]) if len(names) == 1 and index is not None else None
+    if factor is not None and factor.as_constant in (1, -1):
         yield names[0]
 
 
@@ -172,7 +179,7 @@ def may_load(kernel: ir.Kernel, position: int) -> tuple[Elements, ...] | None:
     loads = [a for a in kernel.accesses if a.parameter == position and a.kind == "load"]
     if not isinstance(parameter, ir.KernelBuffer) or parameter.shape is None or not loads:
         return None
-    found = dict.fromkeys(_box(load, parameter.shape) for load in loads)
+    found = dict.fromkeys(accessed_elements(load, parameter.shape, scalars_of(kernel)) for load in loads)
     return None if any(box.is_whole for box in found) else tuple(found)
 
 
@@ -184,136 +191,15 @@ def _written(
         return ()
     if parameter.shape is None or any(store.handed for store in stores):
         return None
-    found: dict[Elements, None] = {}
-    for store in stores:
-        box = _reached(store, parameter.shape, scalars)
-        if box.is_whole:
-            return None
-        found[box] = None
-    return tuple(found) or None
+    found = dict.fromkeys(accessed_elements(store, parameter.shape, scalars) for store in stores)
+    return None if any(one.is_whole for one in found) else tuple(found) or None
 
 
-def _reached(store: KernelAccess, shape: tuple[Expr, ...], scalars: frozenset[str]) -> Elements:
-    """The elements that a store may reach: a box, if that says it, or what its indices tell."""
-    box = _box(store, shape)
-    apart = box.symbols.isdisjoint(loop.symbol for loop in store.loops)
-    if (box.exact and apart) or len(shape) != len(store.indices):
-        return box
-    where, exact = stored_elements(store, shape, scalars)
-    by_data = None in store.indices
-    return Elements((None,) * len(shape), exact=exact, where=where, by_data=by_data)
-
-
-# -- boxes ---------------------------------------------------------------------------------------------------
-
-
-class _LoopBounds:
-    """The bounds of the loops around one access, and the conditions on sizes alone.
-
-    `understood` unless a condition between loops, or with data, is left out.
-    """
-
-    def __init__(self, access: KernelAccess) -> None:
-        self.lower: dict[str, list[Expr]] = {loop.symbol: [] for loop in access.loops}
-        self.upper: dict[str, list[Expr]] = {loop.symbol: [] for loop in access.loops}
-        self.conditions: dict[Condition, None] = {}
-        self.understood = access.exact
-        plain = len(access.domain) == 2 * len(access.loops)  # nothing but the ends of the loops
-        for loop in access.loops if plain else ():
-            if loop.passes is not None:
-                self.lower[loop.symbol], self.upper[loop.symbol] = [ZERO], [loop.passes]
-        for condition in access.domain if not (plain and all(self.lower.values())) else ():
-            self.understood &= self.take(condition)
-
-    def take(self, condition: Condition) -> bool:
-        """Take in one condition of the domain; False where it is left out."""
-        loops = condition.symbols & self.lower.keys()
-        if not loops:
-            self.conditions[condition] = None
-            return True
-        name = next(iter(loops))
-        bounds = bounds_of(condition, name) if len(loops) == 1 else None
-        if bounds is None:
-            return False
-        lower, upper = bounds
-        self.lower[name] += () if lower is None else (lower,)
-        self.upper[name] += () if upper is None else (upper + 1,)
-        return True
-
-    def range_of(self, name: str) -> Range | None:
-        """The passes of a loop; None where they have no bounds."""
-        lower, upper = self.lower[name], self.upper[name]
-        return (
-            Range(maximum(*_tightest(lower, 1)), minimum(*_tightest(upper, -1))) if lower and upper else None
-        )
-
-    def runs(self, name: str) -> Iterator[Condition]:
-        """The conditions for a loop to be run at all, those that always hold left out."""
-        for upper in self.upper[name]:
-            for lower in self.lower[name]:
-                condition = ge(upper - lower, 1)
-                if condition.as_bool is not True:
-                    yield condition
-
-
-def _tightest(bounds: Sequence[Expr], sign: int) -> list[Expr]:
-    """Lower bounds (`sign` 1) or upper ones (-1), those left out that another one plainly makes idle."""
-    kept: list[Expr] = []
-    for bound in dict.fromkeys(bounds):
-        over = [((other - bound) * sign).as_constant for other in kept]
-        if not any(difference is not None and difference > 0 for difference in over):
-            kept = [o for o, d in zip(kept, over, strict=True) if d is None or d > 0] + [bound]
-    return kept
-
-
-def _split(expr: Expr, name: str) -> tuple[int, Expr] | None:
-    """(1 or -1, rest) of an expression that is plus or minus the symbol `name` and a rest without it."""
-    counter = symbol(name)
-    (own,) = counter.terms
-    sign = expr.terms.get(own)
-    if sign not in (1, -1):
-        return None
-    rest = expr - counter * sign
-    return None if name in rest.symbols else (sign, rest)
-
-
-def _box(access: KernelAccess, shape: tuple[Expr, ...] | None) -> Elements:
-    """The elements that an access reaches: exactly, or a box that holds them all."""
-    bounds, unused = _LoopBounds(access), {loop.symbol: None for loop in access.loops}
-    if shape is None or len(shape) != len(access.indices):
-        return Elements((), tuple(bounds.conditions), exact=False)
-    ranges: list[Range | None] = []
-    exact = bounds.understood
-    for index, extent in zip(access.indices, shape, strict=True):
-        found = None if index is None else _range(index, bounds, unused)
-        exact = exact and found is not None
-        ranges.append(None if found == (ZERO, extent) else found)
-    runs = dict.fromkeys(condition for name in unused for condition in bounds.runs(name))
-    return Elements(tuple(ranges), tuple(bounds.conditions), tuple(runs), exact)
-
-
-def _range(index: Expr, bounds: _LoopBounds, unused: dict[str, None]) -> Range | None:
-    """The range of an index that a loop of its own counts, or none; None for any other."""
-    loops = index.symbols & bounds.lower.keys()
-    if not loops:
-        return Range(index, index + 1)
-    name = next(iter(loops))
-    split = _split(index, name) if len(loops) == 1 and name in unused else None
-    passes = bounds.range_of(name)
-    if split is None or passes is None:
-        return None
-    del unused[name]
-    sign, rest = split
-    if sign < 0:
-        return Range(rest - passes.end + 1, rest - passes.begin + 1)
-    return Range(passes.begin + rest, passes.end + rest)
-
-
-# -- the elements that a store reaches ---------------------------------------------------------------------
+# -- the elements that an access reaches -------------------------------------------------------------------
 
 
 _MOST_STEPS = 32
-"""Equations that are solved for one store."""
+"""Equations that are solved for one access."""
 
 
 def element_index(axis: int) -> Expr:
@@ -321,22 +207,42 @@ def element_index(axis: int) -> Expr:
     return symbol(f"i{axis}'")
 
 
-def stored_elements(
-    access: KernelAccess, shape: Sequence[Expr], scalars: frozenset[str]
-) -> tuple[Condition, bool]:
-    """The condition that holds at each element of a buffer of `shape` that `access` stores.
+def accessed_elements(
+    access: KernelAccess, shape: Sequence[Expr] | None, scalars: frozenset[str]
+) -> Elements:
+    """The elements of a buffer of `shape` that an access reaches, or, if not exact, some that hold them all.
 
-    True with it where it holds at no others.  The symbols `scalars` may be negative.
+    Those of a load are always a box.  The symbols `scalars` may be negative.
     """
-    solution = _Solution(access, scalars)
-    for axis, index in enumerate(access.indices):
-        if index is not None:
-            solution.equations.append((index, element_index(axis)))
-    solution.solve()
-    held, exact = solution.held()
-    inside = [lt(element_index(axis), extent) for axis, extent in enumerate(shape)]
+    if shape is None or len(shape) != len(access.indices):
+        return Elements((), exact=False)
+    held, runs, exact = _Solution(access, scalars).held()
+    indices = [element_index(axis) for axis in range(len(shape))]
+    inside = [lt(index, extent) for index, extent in zip(indices, shape, strict=True)]
+    names = frozenset[str]().union(*(index.symbols for index in indices))
+    held += (c for c in runs if c.symbols & names)
     told = [c for c in dict.fromkeys(held) if not _is_plain(c, inside, scalars)]
-    return conjunction(told), exact and None not in access.indices
+    idle = tuple(c for c in runs if not c.symbols & names and not _is_plain(c, inside, scalars))
+    bounds = {c: bounds_of(c, min(c.symbols & names)) for c in held if len(c.symbols & names) == 1}
+    rest = any(c.symbols & names and not bounds.get(c) for c in told)
+    if access.kind == "store" and (rest or None in access.indices):
+        where, by_data = conjunction((*told, *idle)), None in access.indices
+        return Elements((None,) * len(shape), exact=exact, where=where, by_data=by_data)
+    ranges: list[Range | None] = []
+    for index, extent in zip(indices, shape, strict=True):
+        own = [c for c, bound in bounds.items() if bound and index.symbols <= c.symbols]
+        found = _range([bounds[c] or (None, None) for c in own], extent, scalars)
+        ranges.append(None if found == (ZERO, extent) or not any(c in told for c in own) else found)
+    guards = tuple(c for c in told if not c.symbols & names)
+    return Elements(tuple(ranges), guards, idle, exact and not rest)
+
+
+def _range(bounds: Sequence[tuple[Expr | None, Expr | None]], extent: Expr, scalars: frozenset[str]) -> Range:
+    """The range between bounds, those left out that another one plainly makes idle."""
+    lower = undominated((low for low, _ in bounds if low is not None), scalars)
+    upper = undominated((-high for _, high in bounds if high is not None), scalars)
+    end = minimum(*(1 - high for high in upper)) if upper else extent
+    return Range(maximum(*lower) if lower else ZERO, end)
 
 
 def _is_plain(condition: Condition, inside: Sequence[Condition], scalars: frozenset[str]) -> bool:
@@ -359,8 +265,9 @@ class _Solution:
         self.access, self.scalars = access, scalars
         self.passes = {loop.symbol: loop.passes for loop in access.loops}
         self.solved: dict[str, Expr] = {}
-        self.equations: list[tuple[Expr, Expr]] = []
         self.conditions: list[Condition] = []
+        indexed = ((index, element_index(axis)) for axis, index in enumerate(access.indices))
+        self.equations = [(index, value) for index, value in indexed if index is not None]
 
     def unsolved(self, told: Expr | Condition) -> list[str]:
         return [name for name in self.passes if name in told.symbols and name not in self.solved]
@@ -443,27 +350,25 @@ class _Solution:
 
     # -- what is known in the end --------------------------------------------------------------------------
 
-    def held(self) -> tuple[list[Condition], bool]:
-        """The conditions at which elements are stored, and whether they say all."""
-        held, exact = list(self.conditions), not self.equations and self.access.exact
+    def held(self) -> tuple[list[Condition], list[Condition], bool]:
+        """The conditions at which elements are reached, those at which loops that count no elements are run
+        at all, and whether they say all.
+        """
+        self.solve()
+        held = list(self.conditions)
         for index, value in self.equations:
             held += self.between(index.substitute(self.solved), value)
-        for condition in self.access.domain:
-            known = condition.substitute(self.solved)
-            left = self.unsolved(known)
-            if not left:
-                held += known.conjuncts
-            elif len(left) == 1 and condition in _ends(left[0], self.passes[left[0]]):
-                held += self.runs(left[0])
-            else:
-                exact = False
-        return held, exact
+        domain = [condition.substitute(self.solved) for condition in self.access.domain]
+        held += (part for one in domain if not self.unsolved(one) for part in one.conjuncts)
+        bound = [condition for condition in domain if self.unsolved(condition)]
+        where = self.over_loops(ZERO, bound).where
+        runs = [condition for condition in where if not self.unsolved(condition)]
+        return held, runs, self.access.exact and not self.equations and len(runs) == len(where)
 
-    def runs(self, name: str) -> Iterator[Condition]:
-        """That a loop which counts no elements is run at all."""
-        passes = self.passes[name]
-        if passes is not None and not self.unsolved(passes := passes.substitute(self.solved)):
-            yield ge(passes, 1)
+    def over_loops(self, index: Expr, domain: Sequence[Condition]) -> Extremes:
+        """The extremes of an expression over the loops whose counters are not solved."""
+        names = [name for name in self.passes if name not in self.solved]
+        return extremes(index, domain, names, partial(is_nonnegative, signed=self.scalars))
 
     def between(self, index: Expr, value: Expr) -> Iterator[Condition]:
         """The bounds of an index that is not solved, and the step in which it goes."""
@@ -485,17 +390,11 @@ class _Solution:
     def bounds(self, index: Expr, low: Expr, high: Expr) -> Iterator[Condition]:
         """That the values of `index` over the loops reach into `low` to `high`."""
         domain = [condition.substitute(self.solved) for condition in self.access.domain]
-        names = [name for name in self.passes if name not in self.solved]
-        found = extremes(index, domain, names, partial(is_nonnegative, signed=self.scalars))
+        found = self.over_loops(index, domain)
         if not self.unsolved(found.least):
             yield le(found.least, high)
         if not self.unsolved(found.greatest):
             yield le(low, found.greatest)
-
-
-def _ends(name: str, passes: Expr | None) -> tuple[Condition, ...]:
-    count = symbol(name)
-    return (ge(count, 0),) if passes is None else (ge(count, 0), lt(count, passes))
 
 
 def _common(factors: Sequence[Expr], step: int) -> Expr | None:

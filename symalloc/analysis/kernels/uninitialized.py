@@ -244,22 +244,11 @@ def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Uninitial
         return None
     conditions = tuple(lt(element_index(axis), extent) for axis, extent in enumerate(shape))
     exact = all(part.elements.exact for part in parts)
-    written = disjunction(_elements(part) for part in parts)
-    among = AtElements(shape, (*conditions, *_elements(wanted).conjuncts), exact)
+    written = disjunction(part.elements.condition for part in parts)
+    among = AtElements(shape, (*conditions, *wanted.elements.condition.conjuncts), exact)
     return UninitializedRange(
         select(written, ZERO, ONE), _elements_in_words(written, len(shape)), elements=among
     )
-
-
-def _elements(stretch: MemoryRange) -> Condition:
-    """The condition that an element is one of a stretch."""
-    inside = [
-        condition
-        for axis, found in enumerate(stretch.elements.ranges)
-        if found is not None
-        for condition in (le(found.begin, element_index(axis)), lt(element_index(axis), found.end))
-    ]
-    return conjunction((*stretch.elements.conditions, *inside, stretch.elements.where))
 
 
 def _elements_in_words(where: Condition, rank: int) -> str:
