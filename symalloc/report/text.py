@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -40,23 +41,17 @@ class Window:
 
 
 class CellLine:
-    """A line as cells, the second of a wide character empty, and the cell at which each character starts."""
+    """A line as it is printed: a piece of text for each character, and the cells at which they start."""
 
-    __slots__ = ("_cells", "starts")
+    __slots__ = ("_pieces", "starts")
 
     def __init__(self, line: str) -> None:
-        self._cells: list[str] = []
+        self._pieces: list[str] = []
         self.starts = [0]
         for character in line:
-            piece = " " * (TAB - self.starts[-1] % TAB) if character == "\t" else _shown(character)
-            wide = cell_len(piece)
-            if wide == len(piece):
-                self._cells += piece
-            elif wide:
-                self._cells += [piece, *[""] * (wide - 1)]
-            elif self._cells:
-                self._cells[-1] += piece  # it is drawn over the character in front of it
-            self.starts.append(len(self._cells))
+            tab = character == "\t"
+            self._pieces.append(" " * (TAB - self.starts[-1] % TAB) if tab else _shown(character))
+            self.starts.append(self.starts[-1] + cell_len(self._pieces[-1]))
 
     @property
     def width(self) -> int:
@@ -69,25 +64,24 @@ class CellLine:
         last = len(self.starts) - 1
         return self.starts[index] if index <= last else self.width + index - last
 
-    def blank_before(self, cell: int) -> bool:
-        """Return whether nothing but white space stands in front of `cell`."""
-        return not "".join(self._cells[:cell]).strip()
+    def blank_before(self, column: int) -> bool:
+        """Return whether nothing but white space stands in front of `column`."""
+        return not "".join(self._pieces[: max(column - 1, 0)]).strip()
 
     def cut(self, window: Window) -> str:
         """The part of the line inside `window`, an ellipsis in place of what is cut off."""
-        left, right = window.left, self.width if window.right is None else window.right
-        shown = self._cells[left:right]
-        if not "".join(shown).strip():
+        right = self.width if window.right is None else min(window.right, self.width)
+        before, behind = window.left > 0, self.width > right
+        first, last = window.left + before, right - behind
+        text, end = "", first
+        for piece, start, stop in zip(self._pieces, self.starts, self.starts[1:], strict=False):
+            if first <= start and stop <= last:  # the half of a wide character is a space
+                text += " " * (start - end) + piece
+                end = stop
+        if not text.strip():
             return ""
-        if left:
-            shown[0] = ELLIPSIS
-        if self.width > right:
-            shown[-1] = ELLIPSIS
-        halves = zip(["", *shown], shown, [*shown[1:], "x"], strict=False)  # of wide characters
-        return "".join(
-            " " if (not cell and cell_len(before) < 2) or (cell_len(cell) > 1 and after) else cell
-            for before, cell, after in halves
-        ).rstrip()
+        dots = " " * (last - end) + ELLIPSIS if behind else ""
+        return f"{ELLIPSIS * before}{text}{dots}".rstrip()
 
 
 def _shown(character: str) -> str:
@@ -153,9 +147,15 @@ class _Excerpt:
             body = self._margin(number, opening=True)
             body.append(line.cut(self.window))
             yield Row(number=number, text=body)
-            yield from self._block_starts(number, line)
+            for slot, block in enumerate(self.blocks):
+                if block.span.line == number and not self._opens_line(block):
+                    start = self.window.clip(line.cell(block.span.column))
+                    yield self._reach(slot, block, number, start, "")
             yield from self._underlines(number, line)
-            yield from self._block_ends(number, line)
+            for slot, block in enumerate(self.blocks):
+                if block.span.end_line == number:
+                    last = max(self.window.clip(line.cell(block.span.end_column)) - 1, 0)
+                    yield self._reach(slot, block, number, last, block.text)
 
     def _window(self) -> Window:
         if self.room is None or all(line.width <= self.room for line in self.shown.values()):
@@ -181,19 +181,7 @@ class _Excerpt:
         return margin
 
     def _opens_line(self, block: Underline) -> bool:
-        line = self.shown[block.span.line]
-        return line.blank_before(line.cell(block.span.column))
-
-    def _block_starts(self, number: int, line: CellLine) -> Iterator[Row]:
-        for slot, block in enumerate(self.blocks):
-            if block.span.line == number and not self._opens_line(block):
-                yield self._reach(slot, block, number, self.window.clip(line.cell(block.span.column)), "")
-
-    def _block_ends(self, number: int, line: CellLine) -> Iterator[Row]:
-        for slot, block in enumerate(self.blocks):
-            if block.span.end_line == number:
-                last = max(self.window.clip(line.cell(block.span.end_column)) - 1, 0)
-                yield self._reach(slot, block, number, last, block.text)
+        return self.shown[block.span.line].blank_before(block.span.column)
 
     def _reach(self, slot: int, block: Underline, number: int, cell: int, label: str) -> Row:
         """A row that joins the margin column `slot` to `cell` of the line."""
@@ -209,20 +197,21 @@ class _Excerpt:
             if not mark.is_block and mark.span.line == number:
                 start = self.window.clip(line.cell(mark.span.column))
                 end = max(self.window.clip(line.cell(mark.span.end_column)), start + 1)
-                placed.append(_PlacedUnderline(mark=mark, start=start, end=end))
+                placed.append(_Stretch(start, end, mark.glyph, mark.style, visible(mark.text)))
         for row in _underline_rows(placed, self.room):
             margin = self._margin(number + 1, opening=False)
             margin.append_text(row)
             yield Row(number=None, text=margin)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlacedUnderline:
-    """A mark on one line, in cells of the excerpt: [start, end)."""
+class _Stretch(NamedTuple):
+    """Cells [start, end) of an excerpt that are filled with `glyph`, and what is said of them."""
 
-    mark: Underline
     start: int
     end: int
+    glyph: str
+    style: str
+    text: str
 
 
 def _shown_lines(marks: Sequence[Underline]) -> list[int]:
@@ -236,48 +225,40 @@ def _shown_lines(marks: Sequence[Underline]) -> list[int]:
     return sorted(wanted)
 
 
-def _underline_rows(placed: Sequence[_PlacedUnderline], room: int | None) -> Iterator[Text]:
-    """The underlines, the last label beside them where it fits, the others below, each hung on a bar."""
+def _underline_rows(placed: Sequence[_Stretch], room: int | None) -> Iterator[Text]:
+    """The underlines, the last label beside them where it fits, the others below, each hung on a bar.
+
+    Where marks overlap, carets win over dashes.
+    """
     if not placed:
         return
     order = sorted(placed, key=lambda p: p.start, reverse=True)
     rightmost = order[0]
-    inline = all(p.end <= rightmost.start for p in order[1:]) and _fits(rightmost, room)
-    row = _underline(order)
-    if inline and rightmost.mark.text:
-        row.append(f" {visible(rightmost.mark.text)}", rightmost.mark.style)
+    fits = room is None or rightmost.end + 1 + cell_len(rightmost.text) <= room
+    inline = fits and all(p.end <= rightmost.start for p in order[1:])
+    row = _filled(sorted(order, key=lambda p: p.glyph == "^"))
+    if inline and rightmost.text:
+        row.append(f" {rightmost.text}", rightmost.style)
     yield row
-    hanging = [p for p in order[1 if inline else 0 :] if p.mark.text]
-    if hanging:
-        yield _bars(hanging)
-    for index, item in enumerate(hanging):
-        row = _bars([p for p in hanging[index + 1 :] if p.start < item.start])
+    hanging = [p for p in order[1 if inline else 0 :] if p.text]
+    bars = [p._replace(end=p.start + 1, glyph="|") for p in reversed(hanging)]
+    if bars:
+        yield _filled(bars)
+    for item in hanging:
+        row = _filled([bar for bar in bars if bar.start < item.start])
         row.append(" " * (item.start - cell_len(row.plain)))
-        row.append(visible(item.mark.text), item.mark.style)
+        row.append(item.text, item.style)
         yield row
 
 
-def _fits(item: _PlacedUnderline, room: int | None) -> bool:
-    return room is None or item.end + 1 + cell_len(item.mark.text) <= room
-
-
-def _underline(placed: Sequence[_PlacedUnderline]) -> Text:
-    """All underlines of a line; where marks overlap, carets win over dashes."""
-    order = sorted(placed, key=lambda p: p.mark.glyph == "^")
-    glyphs = [" "] * max(p.end for p in placed)
-    for item in order:
-        glyphs[item.start : item.end] = item.mark.glyph * (item.end - item.start)
+def _filled(stretches: Sequence[_Stretch]) -> Text:
+    """A row with the glyphs of all stretches, the later ones over those before them."""
+    glyphs = [" "] * max((one.end for one in stretches), default=0)
+    for one in stretches:
+        glyphs[one.start : one.end] = one.glyph * (one.end - one.start)
     row = Text("".join(glyphs))
-    for item in order:
-        row.stylize(item.mark.style, item.start, item.end)
-    return row
-
-
-def _bars(placed: Sequence[_PlacedUnderline]) -> Text:
-    styles = {p.start: p.mark.style for p in reversed(placed)}
-    row = Text("".join("|" if cell in styles else " " for cell in range(max(styles, default=-1) + 1)))
-    for start, style in styles.items():
-        row.stylize(style, start, start + 1)
+    for one in stretches:
+        row.stylize(one.style, one.start, one.end)
     return row
 
 
