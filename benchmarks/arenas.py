@@ -32,9 +32,9 @@ import tvm
 
 from benchmarks.harness import json_option, print_table
 from benchmarks.zoo_models import GROUPS, case_named
-from symalloc.analysis.timeline import Reservation
+from symalloc.analysis.timeline import Reservation, Timeline
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import PlanOutcome, TvmPlan, bound_label, standard
+from symalloc.planner.memory_report.function_report import PlanOutcome, bound_label, own_storages, standard
 from symalloc.program.ir import Function, If
 from symalloc.relax.files.plan_file import compare_with_tvm, plan_outcomes
 from symalloc.relax.passes.pipeline import lower
@@ -67,17 +67,17 @@ def rows_of(name: str) -> Iterator[dict[str, Any]]:
             yield {"name": f"{Path(name).name.split('.')[0]}:{function}", **row}
 
 
-def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: TvmPlan) -> dict[str, Any]:
+def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: Timeline) -> dict[str, Any]:
     """The figures of one function."""
     own = [arena for arena in plan.arenas if arena.result is None]
     held = ours.planned.taken()
-    plans = [each.known for each in (ours.planned, ours.unplanned, theirs.memory)]
+    plans = [each.known for each in (ours.planned, ours.unplanned, theirs)]
     symbols = frozenset().union(*(one.size.symbols for one in held if one.size is not None))
     found: dict[str, Any] = {
         "tensors": sum(len(arena.placements) for arena in plan.arenas),
         "arenas": len(own),
         "ifs": any(isinstance(one, If) for one in function.body.instructions),
-        "allocations": f"{len(held)}/{len(theirs.memory.taken()) or '-'}",
+        "allocations": f"{len(held)}/{len(theirs.taken()) or '-'}",
         "unplanned": 1.0,
         "over": 0,
         "tvm": 0.0,
@@ -88,7 +88,7 @@ def row_of(function: Function, plan: Plan, ours: PlanOutcome, theirs: TvmPlan) -
         call, without, stock = (each.peak(at) for each in plans)
         sizes = [evaluated(arena.size, at) or 0 for arena in own]
         found["reserved"] = max(found["reserved"], sum(sizes))
-        found["theirs"] = max(found["theirs"], _reserved(theirs.storages, at))
+        found["theirs"] = max(found["theirs"], _reserved(own_storages(theirs), at))
         if call is not None and without:
             found["unplanned"] = max(found["unplanned"], call / without)
             found["over"] = max(found["over"], call - without)

@@ -1,4 +1,4 @@
-"""`symalloc report`: the memory map of a module, or of a trace, as a page or a picture."""
+"""`symalloc report`: the memory map of a module as a page or a picture, or of a trace as a page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 EPILOG = """\
 The page (.html) is one file that loads nothing: sliders for the symbols, what shares which bytes, the floor
 and TVM's plan beside ours.  A picture (.svg, .png) shows one function at one binding.  FILE is a module, or
-an allocation trace, as `symalloc run --trace` writes it.  docs/memory-map.md shows how to read them.
+an allocation trace, as `symalloc run --trace` writes it, for a page.  docs/memory-map.md shows how to read
+them.
 
 Exit status: 0; 1 if the linter finds an error (the page shows it), or an allocation does not fit under
 --limit; 2 for wrong usage, for a file that cannot
@@ -83,8 +84,10 @@ def report_command(
     binding = parse_binding(bind, "--bind")
     if file.is_file() and holds_trace(file):
         refuse_given(_MODULES_ONLY, f"{file} is an allocation trace, and these are for modules")
-        drawn, complete = _trace(file, pool, output.suffix)
-        write_file(output, drawn)
+        if output.suffix != ".html":
+            raise UsageError(f"{output}: an allocation trace is drawn as a page (.html)")
+        page, complete = _trace(file, pool)
+        write_file(output, page)
         return int(not complete)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
     if output.suffix == ".html":
@@ -114,15 +117,16 @@ def _check_output(output: Path) -> None:
 
 
 def _module(planned: Planned, file: Path, function: str | None, form: str) -> bytes:
-    from symalloc.report.map.page import map_page, plan_data
-    from symalloc.report.map.picture import plan_scene
+    from symalloc.report.map.page import as_png, map_page, plan_data
+    from symalloc.report.map.picture import picture, plan_scene
 
     chosen = _chosen(planned.reports, function, file)
     if form == ".html":
         return map_page(plan_data(planned.reports, planned.plan_report, title=file.name)).encode()
     report = max(chosen, key=lambda r: len(r.placements))
     binding = report.samples[-1].binding if report.samples else {}
-    return _drawn(plan_scene(report.plan, binding), form)
+    drawn = picture(plan_scene(report.plan, binding))
+    return as_png(drawn) if form == ".png" else drawn.encode()
 
 
 def _chosen(
@@ -135,25 +139,12 @@ def _chosen(
     return tuple(r for r in reports if function in (None, r.plan.function))
 
 
-def _trace(file: Path, options: PoolOptions, form: str) -> tuple[bytes, bool]:
-    """Return the page or the picture, and whether all allocations fitted."""
+def _trace(file: Path, options: PoolOptions) -> tuple[bytes, bool]:
+    """Return the page, and whether all allocations fitted."""
     from symalloc.pool.replaying import timeline_of
     from symalloc.pool.trace import read_trace
     from symalloc.report.map.page import map_page, trace_data
-    from symalloc.report.map.picture import trace_scene
 
     timeline = timeline_of(read_trace(file), options)
-    capacity = options.range_capacity
-    if form == ".html":
-        drawn = map_page(trace_data(timeline, title=file.name, capacity=capacity)).encode()
-    else:
-        drawn = _drawn(trace_scene(timeline, capacity=capacity), form)
-    return drawn, timeline.failed is None
-
-
-def _drawn(scene: Any, form: str) -> bytes:
-    from symalloc.report.map.page import as_png
-    from symalloc.report.map.picture import picture
-
-    drawn = picture(scene)
-    return as_png(drawn) if form == ".png" else drawn.encode()
+    data = trace_data(timeline, title=file.name, capacity=options.range_capacity)
+    return map_page(data).encode(), timeline.failed is None

@@ -212,8 +212,7 @@ POLICIES: Mapping[str, Callable[[PoolOptions], Allocator]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class Replayed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One trace on one policy; sizes in bytes.
 
     `operations` counts allocations and frees, `seconds` the time of all, called from Python.

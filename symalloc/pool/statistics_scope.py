@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from weakref import ref
 
+import msgspec
+
 from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool, living_pools
@@ -34,13 +36,12 @@ class TagCount:
     peak: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeStatistics:
+class ScopeStatistics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The figures of a scope at one moment; sizes in bytes.
 
     `live` is live at the end, from before too, and `peak_live` the most at a time; `peak_used` and
     `peak_reserved` are as in `PoolStatistics`.  Of several pools they are sums: an upper bound of the peaks.
-    `tags` has "" for blocks without a tag.
+    `tags` has "" for blocks without a tag, the highest peaks first.
     """
 
     live: int

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import field
 
 from symalloc.analysis.tensor_origin import NO_ORIGIN
+from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import FurtherArena, Rung
@@ -20,7 +21,8 @@ from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     MemorySample,
     TargetReport,
-    TvmPlan,
+    own_storages,
+    own_tensors,
 )
 from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelWorkspaceUse
 from symalloc.planner.plan_diff.compare_plans import FunctionRecord, TensorRecord
@@ -232,13 +234,17 @@ def _others(report: FunctionReport) -> OtherPlans | None:
     return OtherPlans(bounded=bounded, unbounded=_other(both.unbounded))
 
 
-def _other(plan: TvmPlan) -> OtherPlan:
+def _other(memory: Timeline) -> OtherPlan:
     called: dict[int, list[Expr | None]] = {}
-    for one in plan.memory.taken():
+    for one in memory.taken():
         if one.frame.caller is not None:
             called.setdefault(id(one.frame), []).append(one.size)
-    sizes = {name: [one.size for one in getattr(plan, name)] for name in ("storages", "fresh")}
-    return record(OtherPlan, plan, calls=list(called.values()), **sizes)
+    return OtherPlan(
+        storages=tuple(one.size for one in own_storages(memory)),
+        fresh=tuple(one.size for one in own_tensors(memory)),
+        calls=tuple(map(tuple, called.values())),
+        problem=memory.problem,
+    )
 
 
 def _fit(fit: fitting.Fit) -> FitEntry:

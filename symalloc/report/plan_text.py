@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
+from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.fitting import Fit, FunctionFit, LargestValue
@@ -14,7 +15,8 @@ from symalloc.planner.memory_report.function_report import (
     MemorySample,
     TargetReport,
     TvmComparison,
-    TvmPlan,
+    own_storages,
+    own_tensors,
 )
 from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
@@ -294,7 +296,7 @@ def _guard(sample: MemorySample) -> str:
 def _rows(report: FunctionReport) -> list[Row]:
     """Return the rows of the table, and whether each is wanted."""
     planned, outside = bool(report.placements), report.outside
-    theirs = report.comparison or TvmComparison(bounded=None, unbounded=TvmPlan(problem="not asked"))
+    theirs = report.comparison or TvmComparison(bounded=None, unbounded=Timeline(problem="not asked"))
     refused = any(s.refused for s in report.samples)
     called = bool(report.outcome.planned.steps or report.outcome.unplanned.steps)
     return [
@@ -311,8 +313,8 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("whole call", lambda s: _at_least(s.call, s.known_call), called),
         ("  without a plan", lambda s: _at_least(s.call_unplanned, s.known_unplanned), called),
         ("  ours / unplanned", lambda s: times(s.call_ratio), called),
-        ("  TVM, its bounds", _bounded, _has_plan(theirs.bounded)),
-        ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), _has_plan(theirs.unbounded)),
+        ("  TVM, its bounds", _bounded, theirs.bounded is not None and theirs.bounded.problem is None),
+        ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), theirs.unbounded.problem is None),
         ("workspace", lambda s: human_bytes(s.workspace), bool(outside.kernels)),
         ("workspace pool", lambda s: human_bytes(s.pool), bool(outside.kernels)),
         ("with the pool", lambda s: human_bytes(s.whole), called and bool(outside.kernels)),
@@ -340,10 +342,6 @@ def _at_least(nbytes: int | None, known: int | None) -> str:
 def _bounded(sample: MemorySample) -> str:
     """Return what a call holds with TVM's bounds: too little past them, and nothing stops the call."""
     return "overruns" if sample.label == "beyond" else human_bytes(sample.call_bounded)
-
-
-def _has_plan(plan: TvmPlan | None) -> bool:
-    return plan is not None and plan.problem is None
 
 
 # -- outside the arena -------------------------------------------------------------------------------------
@@ -415,7 +413,7 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
         if plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
             continue
-        storages, fresh = plan.storages, plan.fresh
+        storages, fresh = own_storages(plan), own_tensors(plan)
         left = f", and leaves {counted(len(fresh), 'tensor')} memory of their own" if fresh else ""
         yield f"  TVM {how} reserves {counted(len(storages), 'storage')}{left}"
 

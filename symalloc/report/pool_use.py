@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TypeAlias
 
 from symalloc.arguments import require_choice, shown
 from symalloc.errors import UsageError
 from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.replaying import PolicySummary, Replayed, total
-from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
+from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope
 from symalloc.report.document import Document, as_json, record
 from symalloc.report.quantities import cut, human_bytes
 
@@ -29,23 +28,12 @@ def replays_as_text(results: Sequence[Replayed]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-class ReplayedTrace(Document, frozen=True, kw_only=True):
+class ReplayedTrace(Replayed, frozen=True, kw_only=True):
     """One trace on one policy; sizes are bytes, `ratio` is peak reserved to peak live.
 
     `out_of_memory`: the event that ran out of memory; figures go as far as that.
     """
 
-    trace: str
-    policy: str
-    operations: int
-    peak_live: int
-    peak_reserved: int
-    seconds: float
-    left_live: int
-    commits: int
-    decommits: int
-    bytes_given_back: int
-    out_of_memory: str | None
     ratio: float
     operations_per_second: int
 
@@ -59,12 +47,17 @@ class ReplayDocument(Document, frozen=True, kw_only=True, tag_field="version", t
 
 def replays_as_json(results: Sequence[Replayed]) -> str:
     """Return the same as a `ReplayDocument`."""
-    return as_json(ReplayDocument(results=tuple(map(_result, results)), totals=tuple(_totals(results))))
-
-
-def _result(one: Replayed) -> ReplayedTrace:
-    ratio, seconds = round(one.ratio, 6), round(one.seconds, 6)
-    return record(ReplayedTrace, one, ratio=ratio, seconds=seconds, operations_per_second=round(one.rate))
+    told = [
+        record(
+            ReplayedTrace,
+            one,
+            ratio=round(one.ratio, 6),
+            seconds=round(one.seconds, 6),
+            operations_per_second=round(one.rate),
+        )
+        for one in results
+    ]
+    return as_json(ReplayDocument(results=tuple(told), totals=tuple(_totals(results))))
 
 
 def _totals(results: Sequence[Replayed]) -> list[PolicySummary]:
@@ -103,13 +96,14 @@ def _row(name: str, *cells: str) -> str:
     return f"  {name:<{NAME}}" + "".join(f"{cell:>12}" for cell in cells)
 
 
-Scope: TypeAlias = ScopeStatistics | StatisticsScope
 SHOWN = 20  # tags
 WIDTH = 44  # columns for a tag
 NAMELESS = "(no tag)"
 
 
-def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str = "text") -> str:
+def pool_report(
+    pool: InstrumentedPool, scope: ScopeStatistics | StatisticsScope | None = None, *, form: str = "text"
+) -> str:
     """Report on the use of `pool` as `text` or `json`; `scope` adds its counts of a part of the program.
 
     Of a scope that counts several pools it takes those of `pool`.  Raises UsageError for another form,
@@ -126,7 +120,7 @@ def pool_report(pool: InstrumentedPool, scope: Scope | None = None, *, form: str
 
 
 def use_as_text(
-    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: Scope | None = None
+    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: ScopeStatistics | None = None
 ) -> str:
     """A table: amounts, then who holds memory, then what was counted."""
     lines = [*_amounts(now, limit), *_held(held)]
@@ -135,31 +129,20 @@ def use_as_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-class Counted(Document, frozen=True, kw_only=True):
-    """The figures of a scope; `tags` has "" for blocks without a tag, the highest peaks first."""
-
-    live: int
-    peak_live: int
-    peak_used: int
-    peak_reserved: int
-    tags: dict[str, TagCount]
-
-
 class PoolDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
     """The use of a pool, in bytes; `held` are the live blocks by tag, `counted` is null without a scope."""
 
     limit: int | None
     statistics: PoolStatistics
     held: tuple[Holding, ...]
-    counted: Counted | None
+    counted: ScopeStatistics | None
 
 
 def use_as_json(
-    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: Scope | None = None
+    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: ScopeStatistics | None = None
 ) -> str:
     """Return the same as a `PoolDocument`."""
-    counted = None if scope is None else record(Counted, scope, tags=_by_peak(scope.tags))
-    return as_json(PoolDocument(limit=limit, statistics=now, held=tuple(held), counted=counted))
+    return as_json(PoolDocument(limit=limit, statistics=now, held=tuple(held), counted=scope))
 
 
 def _amounts(now: PoolStatistics, limit: int | None) -> Iterator[str]:
@@ -181,7 +164,7 @@ def _held(held: Sequence[Holding]) -> Iterator[str]:
     yield from _first(f"{_tag(h.tag):<{WIDTH}}{human_bytes(h.nbytes):>12}{h.blocks:>10}" for h in held)
 
 
-def _counted(scope: Scope) -> Iterator[str]:
+def _counted(scope: ScopeStatistics) -> Iterator[str]:
     yield (
         f"counted: at most {human_bytes(scope.peak_live)} live, {human_bytes(scope.peak_used)} used, "
         f"{human_bytes(scope.peak_reserved)} reserved"
@@ -190,7 +173,7 @@ def _counted(scope: Scope) -> Iterator[str]:
     yield from _first(
         f"{_tag(tag):<{WIDTH}}{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
         f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
-        for tag, count in _by_peak(scope.tags).items()
+        for tag, count in scope.tags.items()
     )
 
 
@@ -200,10 +183,6 @@ def _first(rows: Iterable[str]) -> Iterator[str]:
     yield from every[:SHOWN]
     if len(every) > SHOWN:
         yield f"… {len(every) - SHOWN} more"
-
-
-def _by_peak(tags: Mapping[str, TagCount]) -> dict[str, TagCount]:
-    return dict(sorted(tags.items(), key=lambda item: (-item[1].peak, item[0])))
 
 
 def _tag(tag: str) -> str:

@@ -11,7 +11,6 @@ from symalloc.planner.memory_report.function_report import (
     PlanOutcome,
     TargetReport,
     TvmComparison,
-    TvmPlan,
     function_report,
 )
 from symalloc.planner.memory_report.non_arena import (
@@ -159,15 +158,13 @@ def everything() -> FunctionReport:
         packed=("keep", "relax.run.nonzero"),
     )
     compared = TvmComparison(
-        bounded=TvmPlan(
-            memory=timeline(
-                (65536, 0, 4, "storage"),
-                (4096, 1, 3, "storage"),
-                (64 * N, 2, 4, "tensor"),
-                (4 * N * N, 3, 4, "result"),
-            )
+        bounded=timeline(
+            (65536, 0, 4, "storage"),
+            (4096, 1, 3, "storage"),
+            (64 * N, 2, 4, "tensor"),
+            (4 * N * N, 3, 4, "result"),
         ),
-        unbounded=TvmPlan(problem="StaticPlanBlockMemory fails: Check failed"),
+        unbounded=Timeline(problem="StaticPlanBlockMemory fails: Check failed"),
     )
     planned = [(one.size, i, 4, "storage") for i, one in enumerate(plan.arenas)]
     outcome = PlanOutcome(

@@ -37,10 +37,10 @@ TALLY = ScopeStatistics(
     peak_used=96 * MIB,
     peak_reserved=100 * MIB,
     tags={
-        "": TagCount(allocs=1000, allocated=10 * MIB, frees=1001, freed=11 * MIB, left=0, peak=MIB),
         "main.a_rather_long_name_of_a_variable float32[n, 4096, 4096]": TagCount(
             allocs=10, allocated=300 * MIB, frees=9, freed=270 * MIB, left=30 * MIB, peak=60 * MIB
         ),
+        "": TagCount(allocs=1000, allocated=10 * MIB, frees=1001, freed=11 * MIB, left=0, peak=MIB),
     },
 )
 

@@ -97,35 +97,25 @@ def own_arenas(written: PlannedProgram) -> frozenset[Var]:
     return frozenset(var for var, arena in written.arenas.items() if arena.result is None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TvmPlan:
-    """A call of one function behind StaticPlanBlockMemory; `problem` says why there is no plan."""
+def own_storages(memory: Timeline) -> list[Reservation]:
+    """The storages of a function itself, less those that are results."""
+    return [one for one in memory.taken() if one.why == "storage" and one.frame.caller is None]
 
-    memory: Timeline = field(default_factory=Timeline)
-    problem: str | None = None
 
-    @property
-    def storages(self) -> list[Reservation]:
-        """The storages of the function itself, less those that are results."""
-        return [one for one in self.memory.taken() if one.why == "storage" and one.frame.caller is None]
-
-    @property
-    def fresh(self) -> list[Reservation]:
-        """The tensors of the function itself that have memory of their own, less results."""
-        kinds = ("tensor", "packed")
-        return [one for one in self.memory.taken() if one.why in kinds and one.frame.caller is None]
-
-    def peak(self, binding: Mapping[str, int], *, results: bool) -> int | None:
-        """See `Timeline.peak`; None where there is no plan."""
-        return None if self.problem is not None else self.memory.peak(binding, results=results)
+def own_tensors(memory: Timeline) -> list[Reservation]:
+    """The tensors of a function itself that have memory of their own, less results."""
+    kinds = ("tensor", "packed")
+    return [one for one in memory.taken() if one.why in kinds and one.frame.caller is None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TvmComparison:
-    """TVM's plan with the bounds that the function declares (None where it declares none), and without."""
+    """A call of one function behind StaticPlanBlockMemory, with the bounds that the function declares (None
+    where it declares none), and without; the problem of a timeline says why there is no plan.
+    """
 
-    bounded: TvmPlan | None
-    unbounded: TvmPlan
+    bounded: Timeline | None
+    unbounded: Timeline
 
 
 BoundLabel: TypeAlias = Literal["bound", "beyond"]
@@ -322,7 +312,7 @@ class FunctionReport:
     @property
     def storages_before(self) -> int:
         """The number of storages that the module reserves by itself: those of a plan made before."""
-        return len(TvmPlan(memory=self.outcome.unplanned).storages)
+        return len(own_storages(self.outcome.unplanned))
 
     @property
     def offsets(self) -> int:

@@ -23,7 +23,6 @@ from symalloc.planner.memory_report.function_report import (
     PlanOutcome,
     SampleError,
     TvmComparison,
-    TvmPlan,
     check_wanted,
     function_report,
     needed_at_entry,
@@ -90,16 +89,16 @@ def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
     return bare
 
 
-def _plans(lowered: tvm.IRModule) -> dict[str, TvmPlan]:
+def _plans(lowered: tvm.IRModule) -> dict[str, Timeline]:
     names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
     try:
         with passes_run_by(None):
             planned = transform.StaticPlanBlockMemory()(lowered)
         program = extract(planned, name="planned by TVM")
     except Exception as error:  # a pass raises whatever it raises
-        failed = TvmPlan(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
+        failed = Timeline(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
         return dict.fromkeys(names, failed)
-    return {name: TvmPlan(memory=Timeline.of(program, name, kills="stock")) for name in names}
+    return {name: Timeline.of(program, name, kills="stock") for name in names}
 
 
 def plan_file(
@@ -215,7 +214,7 @@ def _compared(
     found: Mapping[str, TvmComparison] | str | None, planned: PlannedModule
 ) -> Mapping[str, TvmComparison]:
     if isinstance(found, str):
-        return dict.fromkeys(planned.plans, TvmComparison(bounded=None, unbounded=TvmPlan(problem=found)))
+        return dict.fromkeys(planned.plans, TvmComparison(bounded=None, unbounded=Timeline(problem=found)))
     return found or {}
 
 

@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic, Report
-from symalloc.planner.memory_report.function_report import FunctionReport, TvmPlan
-from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
+from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.pool.replaying import MICROSECOND, Lifespan, PoolTimeline, TimelinePoint
 from symalloc.report.plan_json import function_document
 from symalloc.report.quantities import binding_text
 from symalloc.size.algebra import Algebra, Operator, Term
@@ -117,20 +116,33 @@ def trace_data(timeline: PoolTimeline, *, title: str, capacity: int) -> dict[str
     is `[name, begin, end, range, offset, bytes, call]`, `end` null where it is never freed; a moment
     `[time, live, used, reserved]`.  `capacity` is the bytes of addresses of one range.
     """
-    clock = _Clock(timeline)
-    blocks = sorted(timeline.blocks.values(), key=lambda b: -b.nbytes * (clock.end_of(b) - b.begin))
-    shown = sorted(blocks[:MOST_BLOCKS], key=lambda b: b.number)
-    statistics = timeline.statistics
-    moments = timeline.moments
+    times = timeline.trace.times
+    first, step = (times[0], 1) if times else (0, MICROSECOND)
+
+    def at(time: int) -> int:
+        """A time as the page has it: small enough for a browser's numbers."""
+        return (time - first) // step
+
+    def entry(block: Lifespan) -> list[Any]:
+        which, offset = divmod(block.address, capacity)
+        end = None if block.end is None else at(block.end)
+        name = timeline.name(block.number)
+        return [name, at(block.begin), end, which, exact(offset), exact(block.nbytes), block.call]
+
+    def lasting(block: Lifespan) -> int:
+        return block.nbytes * ((timeline.end if block.end is None else block.end) - block.begin)
+
+    blocks = sorted(timeline.blocks.values(), key=lasting, reverse=True)[:MOST_BLOCKS]
+    statistics, moments = timeline.statistics, timeline.moments
     return {
         "kind": "trace",
         "title": title,
         "name": timeline.trace.name,
-        "timed": bool(timeline.trace.times),
-        "end": clock.at(timeline.end),
-        "blocks": [_block(timeline, clock, block, capacity) for block in shown],
-        "all_blocks": len(blocks),
-        "moments": [[clock.at(t), *map(exact, sizes)] for t, *sizes in _moments(moments)],
+        "timed": bool(times),
+        "end": at(timeline.end),
+        "blocks": [entry(block) for block in sorted(blocks, key=lambda b: b.number)],
+        "all_blocks": len(timeline.blocks),
+        "moments": [[at(time), *map(exact, sizes)] for time, *sizes in _moments(moments)],
         "all_moments": len(moments),
         "peak": {
             "live": exact(max((m.live for m in moments), default=0)),
@@ -144,40 +156,11 @@ def trace_data(timeline: PoolTimeline, *, title: str, capacity: int) -> dict[str
     }
 
 
-class _Clock:
-    """Times as the page has them: small enough for a browser's numbers."""
-
-    def __init__(self, timeline: PoolTimeline) -> None:
-        times = timeline.trace.times
-        self.first = times[0] if times else 0
-        self.step = 1 if times else 1000  # events are a microsecond apart
-        self.last = timeline.end
-
-    def at(self, time: int) -> int:
-        return (time - self.first) // self.step
-
-    def end_of(self, block: Lifespan) -> int:
-        return self.last if block.end is None else block.end
-
-
-def _block(timeline: PoolTimeline, clock: _Clock, block: Lifespan, capacity: int) -> list[Any]:
-    which, offset = divmod(block.address, capacity)
-    end = None if block.end is None else clock.at(block.end)
-    name = timeline.name(block.number)
-    return [name, clock.at(block.begin), end, which, exact(offset), exact(block.nbytes), block.call]
-
-
-def _moments(moments: Sequence[TimelinePoint]) -> Iterator[tuple[int, int, int, int]]:
+def _moments(moments: Sequence[TimelinePoint]) -> Iterator[tuple[int, ...]]:
     """Yield time, live, used and reserved; where there are many, the most of several events in a row."""
     each = -(-len(moments) // MOST_MOMENTS) or 1
-    for first in range(0, len(moments), each):
-        some = moments[first : first + each]
-        yield (
-            some[0].time,
-            max(m.live for m in some),
-            max(m.used for m in some),
-            max(m.reserved for m in some),
-        )
+    for some in (moments[first : first + each] for first in range(0, len(moments), each)):
+        yield some[0].time, *map(max, zip(*((m.live, m.used, m.reserved) for m in some), strict=True))
 
 
 def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) -> dict[str, Any]:
@@ -245,28 +228,27 @@ def _encoded(value: Any, table: FormulaTable) -> Any:
 
 
 def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
-    """Return what a call holds, by who planned it; null where nobody did, or a function calls itself."""
+    """Return what a call holds, by who planned it; null where nobody did, or a function calls itself.
+
+    `{"steps": count, "held": [[bytes, begin, end, why], …]}`; see `Reservation`.
+    """
     outcome, compared = report.outcome, report.comparison
     timelines = {
         "ours": outcome.planned,
         "unplanned": outcome.unplanned,
-        "tvm_bounded": None if compared is None else _timeline_of(compared.bounded),
-        "tvm_unbounded": None if compared is None else _timeline_of(compared.unbounded),
+        "tvm_bounded": None if compared is None else compared.bounded,
+        "tvm_unbounded": None if compared is None else compared.unbounded,
     }
     found = {
-        who: None if one is None or one.problem is not None else _held(one) for who, one in timelines.items()
+        who: None
+        if one is None or one.problem is not None
+        else {
+            "steps": len(one.steps),
+            "held": [[held.size, held.begin, held.end, held.why] for held in one.reservations],
+        }
+        for who, one in timelines.items()
     }
     return {**_encoded(found, table), "fallback": outcome.fallback}
-
-
-def _timeline_of(plan: TvmPlan | None) -> Timeline | None:
-    return None if plan is None or plan.problem is not None else plan.memory
-
-
-def _held(timeline: Timeline) -> dict[str, Any]:
-    """`{"steps": count, "held": [[bytes, begin, end, why], …]}`; see `Reservation`."""
-    held = [[one.size, one.begin, one.end, one.why] for one in timeline.reservations]
-    return {"steps": len(timeline.steps), "held": held}
 
 
 # -- findings ----------------------------------------------------------------------------------------------

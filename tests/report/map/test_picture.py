@@ -9,12 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from symalloc.errors import UsageError
-from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import timeline_of
 from symalloc.report.map import page
 from symalloc.report.map.page import as_png, require_png
-from symalloc.report.map.picture import Scene, picture, plan_scene, trace_scene
-from tests.pool.workloads import make_trace
+from symalloc.report.map.picture import Scene, picture, plan_scene
 from tests.report import plan_samples
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -79,14 +76,6 @@ def test_nothing_planned_is_drawn_too() -> None:
     scene = plan_scene(plan_samples.static().plan, {})
     assert scene.peak is None
     assert _blocks(picture(scene)) == []
-
-
-def test_traces_are_drawn() -> None:
-    options = PoolOptions()
-    timeline = timeline_of(make_trace("mixed", 2), options)
-    scene = trace_scene(timeline, capacity=options.range_capacity)
-    assert len(_blocks(picture(scene))) == len(timeline.blocks)
-    assert max(size for _, size in scene.live) == timeline.trace.peak_live
 
 
 def test_a_png_needs_cairosvg(monkeypatch: pytest.MonkeyPatch) -> None:
