@@ -341,8 +341,8 @@ def _looked_at(
 
 LINT: Mapping[str, Mechanism] = {
     "instructions known to be clean": Mechanism(
-        stand_ins={"symalloc.linter.function_check.MemoKeys.of": _none},
-        code=["symalloc.linter.function_check.MemoKeys"],
+        stand_ins={"symalloc.linter.function_check.memo_key": _none},
+        code=["symalloc.linter.function_check.memo_key"],
     ),
     "instructions and sites known so": Mechanism(
         stand_ins={"symalloc.linter.function_check.FunctionCheck._unless_clean": _looked_at},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -259,14 +259,12 @@ class LintSummary:
         else:
             self.always_valid += 1
 
-    def add(self, other: LintSummary, times: int = 1) -> None:
-        """Add all counts of `other`, so many times."""
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + times * getattr(other, name))
-        self.seconds += other.seconds
-
-
-_COUNTS = tuple(count.name for count in fields(LintSummary) if count.name != "seconds")
+    def add(self, other: LintSummary) -> None:
+        """Add all counts of `other`."""
+        for name in LintSummary.__slots__:
+            more = getattr(other, name)
+            if more:
+                setattr(self, name, getattr(self, name) + more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

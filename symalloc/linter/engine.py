@@ -20,13 +20,12 @@ from symalloc.linter.finding import Finding
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import (
-    FunctionDomains,
     FunctionProver,
     PlacedConstraint,
     UnprovedIndices,
     domain_of,
 )
-from symalloc.linter.sites.site import FunctionContext, ProgramContext, RelationSite
+from symalloc.linter.sites.site import FunctionContext, ProgramContext, Site
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, functions_as_values
 from symalloc.program.ir import (
@@ -82,7 +81,7 @@ class _ContextMaker:
         function = self.shared.program.functions[name] if expansion is None else expansion.function
         tests = branch_tests(points_to, effects, kernels)
         facts = facts_of(analysis.cfg, kernels, tests)
-        prover = FunctionProver(self.prover, FunctionDomains(function, facts, self.assume))
+        prover = FunctionProver(self.prover, function, facts, self.assume)
         paths = FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
         return FunctionContext(
             shared=self.shared,
@@ -226,15 +225,16 @@ def _answer(
     if proof.holds:
         one.summary.count(proof)
         return None
-    proof, only_empty = one.prover.explain(asked.constraint, proof)
+    proof, only_empty = one.prover.explain(asked, proof)
     if proof.holds:
         one.summary.count(proof)
         return None
+    proof = one.prover.completed(proof)
     needed = one.prover.needed_bounds(asked.constraint, domain_of(proof))
     if cause.needed and not needed and proof.verdict is Verdict.RUNTIME_CHECK:
         return cause  # the bound that the callee declares is reported there
     one.summary.count(proof)
-    site = RelationSite(
+    site = Site(
         kind="call",
         instruction=call,
         relation="callee-precondition-fails",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
-from symalloc.linter.sites.site import ConstraintSite, FunctionContext, Site
+from symalloc.linter.sites.site import FunctionContext, Site
 from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.language import Clause, Clauses, Comparison, Quantity, Unit
@@ -74,7 +74,7 @@ class Finding:
         if self.site.uncertainty is not None:
             return self.site.uncertainty
         if self.proof is None:
-            return self.site.unknown if self.undecidable and isinstance(self.site, ConstraintSite) else None
+            return self.site.unknown if self.undecidable else None
         return self.proof.reason if self.proof.unknown else None
 
     @property
@@ -108,10 +108,10 @@ class Finding:
         empty = self.only_empty and rule.severity_when_empty
         severity = Severity(empty or rule.severity_at_runtime)
         if proof is None:
-            noted = self.undecidable and not (isinstance(self.site, ConstraintSite) and self.site.doubt)
+            noted = self.undecidable and not self.site.doubt
             return Severity.NOTE if noted else _milder(severity, Severity.WARNING)
         undecided = proof.unknown and self.counterexample is None
-        if undecided and isinstance(self.site, ConstraintSite) and self.site.passes is not None:
+        if undecided and self.site.passes is not None:
             return Severity.NOTE  # what kernels compute is harder than sizes, and mostly TVM's own
         if self.site.uncertainty is not None or undecided:
             severity = _milder(severity, Severity.WARNING)
@@ -175,9 +175,8 @@ class Finding:
         if point is not None and self.rule.clauses is not None:
             known = {n: e.substitute(self.context.facts.definitions) for n, e in site.quantities.items()}
             values["consequence"] = consequence(self.rule.clauses, known, point)
-        lazy_texts = site.lazy_texts if isinstance(site, ConstraintSite) else None
-        if lazy_texts is not None and proof is not None and proof.domain is not None:
-            values.update(lazy_texts(self.context.prover.prover, proof.domain))
+        if site.lazy_texts is not None and proof is not None and proof.domain is not None:
+            values.update(site.lazy_texts(self.context.prover.prover, proof.domain))
         return values
 
     def _message(self, values: Mapping[str, Value]) -> str:

@@ -10,8 +10,9 @@ and the report can say which constraints hold only thanks to a check at run time
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, product
 from typing import NamedTuple
 
@@ -24,13 +25,13 @@ from symalloc.analysis.kernels.index_bounds import (
     scalars_of,
     unknown_indices,
 )
-from symalloc.program.ir import DeclaredBound, Function, Kernel, Origin, Var, declared_bounds
-from symalloc.program.types import TensorType, TupleType, Type
+from symalloc.program.ir import DeclaredBound, Function, Kernel, Origin, declared_bounds
+from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.budget import Budget, excess
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, le, lt, negate
+from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, lt, negate
 from symalloc.size.defined import evaluated_divisors
 from symalloc.size.expr import ZERO, Expr
 
@@ -62,7 +63,7 @@ ANY_PASS = Passes()
 class PlacedConstraint(NamedTuple):
     """A constraint at a place where `facts` are known.
 
-    `sized`: asked about ordinary inputs only (see `FunctionDomains`).  `divisors` are taken to be at least 1:
+    `sized`: asked about ordinary inputs only (see `FunctionProver`).  `divisors` are taken to be at least 1:
     the program stops at a division by 0 before anything else goes wrong, and that a divisor can be 0 is a
     finding of its own.  `passes`: asked at these passes of a kernel's loops.
     """
@@ -74,245 +75,185 @@ class PlacedConstraint(NamedTuple):
     passes: Passes = ANY_PASS
 
 
-class FunctionDomains:
-    """Makes the domains of one function, each once: the prover remembers by domain.
-
-    A symbol that is an extent is at least 0, a scalar is any int64, a flag, and what stands for a test of an
-    If, is 0 or 1.  Assumptions about symbols that the function does not have are left out.  A `sized` domain
-    holds ordinary inputs only: no extent of 0 (an empty parameter limits no other extent), no symbol above
-    `LARGEST_EXTENT`, no parameter above `LARGEST_INPUT` bytes.  `bounds` are the declared bounds,
-    which no domain takes for granted.
-    """
-
-    def __init__(self, function: Function, facts: FunctionFacts, assume: Sequence[Condition]) -> None:
-        lower = {name: INT64_MIN for name, origin in function.symbols.items() if origin is Origin.SCALAR}
-        flags = {name for name, origin in function.symbols.items() if origin is Origin.FLAG}
-        flags |= frozenset().union(*(c.symbols for c in facts.tests.values())) - function.symbols.keys()
-        self.flags = dict.fromkeys(sorted(flags), 0)
-        known = function.symbols.keys()
-        given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
-        upper = dict.fromkeys(self.flags, 1)
-        self.entry = Domain(lower=lower | self.flags, upper=upper, assumptions=(*given, *facts.entry))
-        self.bounds = declared_bounds(function)
-        given_value = (n for n, origin in function.symbols.items() if origin in _GIVEN)
-        self.inputs = tuple(name for name in given_value if name not in facts.definitions)
-        self._sized = self._ordinary(function)
-        self._made: dict[tuple[Facts | None, bool, bool, tuple[Expr, ...], Passes], Domain] = {}
-
-    def _ordinary(self, function: Function) -> Domain:
-        inputs = (t.nbytes for p in function.params for t in _tensors(p))
-        limits = [le(nbytes, LARGEST_INPUT) for nbytes in inputs if nbytes is not None]
-        domain = self.entry.assuming(c for c in dict.fromkeys(limits) if c.as_bool is None)
-        lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT) | self.flags
-        return replace(non_empty(domain), lower=lower, default_upper=LARGEST_EXTENT)
-
-    def over(
-        self,
-        facts: Facts | None = None,
-        *,
-        calls: bool = False,
-        sized: bool = False,
-        divisors: tuple[Expr, ...] = (),
-        passes: Passes = ANY_PASS,
-    ) -> Domain:
-        """The inputs where `facts` (those of kernels only with `calls`) hold; `divisors` are at least 1."""
-        if facts is None and not divisors and passes is ANY_PASS:
-            return self._sized if sized else self.entry
-        key = (facts, calls, sized, divisors, passes)
-        domain = self._made.get(key)
-        if domain is None:
-            guards = facts.guards if facts is not None else ()
-            checks = facts.calls if facts is not None and calls else ()
-            usable = (ge(divisor, 1) for divisor in divisors)
-            domain = self.over(sized=sized).assuming((*guards, *checks, *usable, *passes.conditions))
-            if passes.counters:
-                domain = replace(domain, lower={**domain.lower, **{name: 0 for name, _ in passes.counters}})
-            self._made[key] = domain
-        return domain
-
-
 GLANCE = Budget(z3_steps=5_000, z3_milliseconds=500, sampling_steps=400, cases=12, work=6_000)
 
 
 class FunctionProver:
-    """Proves the constraints of one function."""
+    """Proves the constraints of one function.
 
-    def __init__(self, prover: Prover, domains: FunctionDomains) -> None:
-        self.prover, self.domains = prover, domains
+    A symbol that is an extent is at least 0, a scalar is any int64, a flag, and what stands for a test of an
+    If, is 0 or 1.  Assumptions about symbols that the function does not have are left out.  Ordinary inputs
+    have no extent of 0 (an empty parameter limits no other extent), no symbol above `LARGEST_EXTENT`, no
+    parameter above `LARGEST_INPUT` bytes.  No domain takes the declared bounds for granted.
+    """
+
+    def __init__(
+        self, prover: Prover, function: Function, facts: FunctionFacts, assume: Sequence[Condition] = ()
+    ) -> None:
+        self.prover, self.function = prover, function
+        known = function.symbols.keys()
+        scalars = {name for name, origin in function.symbols.items() if origin is Origin.SCALAR}
+        flags = {name for name, origin in function.symbols.items() if origin is Origin.FLAG}
+        flags |= frozenset().union(*(c.symbols for c in facts.tests.values())) - known
+        self._flags = dict.fromkeys(sorted(flags), 0)
+        lower, upper = dict.fromkeys(scalars, INT64_MIN) | self._flags, dict.fromkeys(self._flags, 1)
+        given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
+        self.entry = Domain(lower=lower, upper=upper, assumptions=(*given, *facts.entry))
+        given_value = (name for name, origin in function.symbols.items() if origin in _GIVEN)
+        self.inputs = tuple(name for name in given_value if name not in facts.definitions)
 
     @cached_property
     def glancing(self) -> FunctionProver:
         """The same with a small budget, for what is a fault only where a point is found that shows it."""
-        return FunctionProver(Prover(GLANCE), self.domains)
+        other = copy(self)
+        other.prover = Prover(GLANCE)
+        return other
+
+    @cached_property
+    def _ordinary(self) -> Domain:
+        """The inputs that are ordinary."""
+        leaves = (kind for param in self.function.params for _, kind in type_leaves(param.type))
+        inputs = (kind.nbytes for kind in leaves if isinstance(kind, TensorType))
+        limits = [le(nbytes, LARGEST_INPUT) for nbytes in inputs if nbytes is not None]
+        domain = self.entry.assuming(c for c in dict.fromkeys(limits) if c.as_bool is None)
+        lower = dict.fromkeys(domain.lower, -LARGEST_EXTENT) | self._flags
+        return replace(non_empty(domain), lower=lower, default_upper=LARGEST_EXTENT)
+
+    def _over(self, asked: PlacedConstraint, *, guards: bool = True, calls: bool = False) -> Domain:
+        """The inputs that a constraint is asked about, where what is known of its place holds."""
+        known = (*(asked.facts.guards if guards else ()), *(asked.facts.calls if calls else ()))
+        usable = (ge(divisor, 1) for divisor in asked.divisors)
+        domain = self._ordinary if asked.sized else self.entry
+        domain = domain.assuming((*known, *usable, *asked.passes.conditions))
+        counted = {name: 0 for name, _ in asked.passes.counters}
+        return replace(domain, lower={**domain.lower, **counted}) if counted else domain
 
     def decide(self, asked: PlacedConstraint) -> Proof:
         """The verdict on a constraint where it stands; `guarded` where it takes a check at run time."""
-        constraint, facts, sized, divisors, passes = asked
+        constraint, facts = asked.constraint, asked.facts
         if constraint.as_bool is True:
             return _BY_SIGHT
-        over = partial(self.domains.over, sized=sized, divisors=divisors, passes=passes)
-        proof = self._ask(constraint, over())
+        proof = self._ask(constraint, self._over(asked, guards=False))
         if facts.guards and not proof.holds:
-            proof = self._ask(constraint, over(facts))
+            proof = self._ask(constraint, self._over(asked))
             if proof.verdict is Verdict.ALWAYS_VALID:
                 return replace(proof, guarded=True)
-        if sized and proof.verdict is Verdict.VACUOUS:  # what is given asks for inputs that are not ordinary
+        if (
+            asked.sized and proof.verdict is Verdict.VACUOUS
+        ):  # what is given asks for inputs out of the ordinary
             return self.decide(asked._replace(sized=False))
         if facts.calls and proof.verdict is Verdict.RUNTIME_CHECK:
-            checked = self._ask(constraint, over(facts, calls=True))
+            checked = self._ask(constraint, self._over(asked, calls=True))
             if checked.verdict is Verdict.ALWAYS_VALID:
                 return replace(checked, guarded=True)
             if checked.verdict is not Verdict.VACUOUS:
                 return checked
         return proof
 
-    def explain(self, constraint: Condition, decided: Proof) -> tuple[Proof, bool]:
+    def explain(self, asked: PlacedConstraint, decided: Proof) -> tuple[Proof, bool]:
         """Prove what does not always hold, with points; and tell whether only empty tensors break it.
 
         The counterexample has extents of at least 1 where there is such a one, and is the smallest of those.
         A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
         an empty tensor.  What is very long and was not decided is only glanced at.
         """
-        domain = domain_of(decided)
+        constraint, domain = asked.constraint, domain_of(decided)
         hopeless = decided.unknown and decided.counterexample is None and excess((constraint,)) > 1
         proof = decided if hopeless else self.prover.prove(constraint, domain)
         if proof.verdict is not Verdict.RUNTIME_CHECK:
-            return self._at_a_shape(proof), False
+            return self._at_shapes(asked, proof)
         prover = self.glancing.prover if hopeless else self.prover
         inner = prover.prove(constraint, non_empty(domain))
         if inner.verdict is Verdict.ALWAYS_INVALID:
-            return self._at_a_shape(replace(inner, witness=proof.witness, domain=domain)), False
+            return self._at_shapes(asked, replace(inner, witness=proof.witness, domain=domain))
         if inner.counterexample is None:
-            return replace(proof, smallest=proof.smallest and inner.holds), inner.holds
-        return replace(proof, counterexample=inner.counterexample, smallest=inner.smallest), inner.holds
+            proof = replace(proof, smallest=proof.smallest and inner.holds)
+        else:
+            proof = replace(proof, counterexample=inner.counterexample, smallest=inner.smallest)
+        return self._at_shapes(asked, proof, only_empty=inner.holds)
 
-    def at_every_shape(self, asked: PlacedConstraint, proof: Proof) -> Proof:
-        """`proof` as always invalid where a pass of a kernel's loops is shown to fail at every shape.
-
-        That is so where no shape has a say, and where a first or last pass fails whatever the shape is.
+    def _at_shapes(
+        self, asked: PlacedConstraint, proof: Proof, *, only_empty: bool = False
+    ) -> tuple[Proof, bool]:
+        """`proof`, which is about all passes of a kernel's loops, as one about shapes: a shape is at fault if
+        a pass that it has fails.
         """
+        if proof.holds or not (asked.passes.conditions or asked.passes.counters):
+            return proof, only_empty
         counters = {name for name, _ in asked.passes.counters}
         spoken = asked.constraint.symbols.union(*(c.symbols for c in asked.passes.conditions))
-        static = proof.counterexample is not None and spoken <= counters
-        if not static and not self._runs_at_every_shape(asked):
-            return proof
-        if static or any(self._fails_at(asked, values) for values in _corners(asked.passes)):
-            return self._at_a_shape(replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None))
-        return proof
+        shown = proof.counterexample is not None and spoken <= counters  # whatever the shape is
+        if shown or self._fails_at_every_shape(asked):
+            return replace(proof, verdict=Verdict.ALWAYS_INVALID, precondition=None), False
+        if proof.verdict is Verdict.RUNTIME_CHECK:
+            return proof, only_empty
+        inner = self.prover.prove(asked.constraint, non_empty(domain_of(proof)))
+        found = proof if inner.counterexample is None else replace(inner, domain=proof.domain)
+        return replace(found, verdict=Verdict.RUNTIME_CHECK, precondition=None), inner.holds
 
-    def _at_a_shape(self, proof: Proof) -> Proof:
-        """`proof`, if it is always invalid, with a point even where no symbol of the function has a say.
+    def _fails_at_every_shape(self, asked: PlacedConstraint) -> bool:
+        """True if one pass is proved to be run, and to fail, at every shape without an empty tensor."""
+        passes = asked.passes
+        runs = [ge(last, 1) for _, last in passes.counters if last is not None]
+        fails = conjunction((*passes.conditions, *runs, negate(asked.constraint)))
+        domain = non_empty(self._over(asked._replace(sized=False, passes=ANY_PASS), calls=True))
+        tried = (self._ask(fails.substitute(values), domain) for values in _corners(passes))
+        return any(proof.verdict is Verdict.ALWAYS_VALID for proof in tried)
 
-        All points of its domain are as good then; the one taken has small values.
-        """
-        inputs, point = self.domains.inputs, proof.counterexample or {}
-        if proof.verdict is not Verdict.ALWAYS_INVALID or not inputs or any(name in point for name in inputs):
-            return proof
-        for domain in (non_empty(domain_of(proof)), domain_of(proof)):
-            found = self.prover.complete(point, domain)
-            if found is not None:
-                nearest = {n: max(domain.lower_of(n), min(domain.upper_of(n), 0)) for n in inputs}
-                return replace(proof, counterexample={**nearest, **found}, smallest=False)
-        return proof
-
-    def with_passes(self, proof: Proof) -> Proof:
+    def completed(self, proof: Proof) -> Proof:
         """`proof` with values in its counterexample for the inputs that it leaves out and that may not be 1.
 
-        What is assumed of them says when the place is got to: that a loop is run, or a check passed.
+        What is assumed of them says when the place is got to: that a loop is run, or a check passed.  Where
+        all points of the domain are as good, one with small values is taken.
         """
-        point = proof.counterexample
-        if point is None or _are_met(domain_of(proof), point, self.domains.inputs):
+        point, inputs = proof.counterexample or {}, self.inputs
+        every = proof.verdict is Verdict.ALWAYS_INVALID and inputs and point.keys().isdisjoint(inputs)
+        if not every and (proof.counterexample is None or _are_met(domain_of(proof), point, inputs)):
             return proof
         for domain in (non_empty(domain_of(proof)), domain_of(proof)):
             found = self.prover.complete(point, domain)
+            if found is not None and every:
+                nearest = {n: max(domain.lower_of(n), min(domain.upper_of(n), 0)) for n in inputs}
+                return replace(proof, counterexample={**nearest, **found}, smallest=False)
             if found is not None:
-                more = {name: found[name] for name in self.domains.inputs if found.get(name, 1) != 1}
+                more = {name: found[name] for name in inputs if found.get(name, 1) != 1}
                 return replace(proof, counterexample={**point, **more})
         return proof
 
-    def at_some_shape(self, asked: PlacedConstraint, proof: Proof) -> tuple[Proof, bool]:
-        """`proof`, which says that each pass fails, as one of a fault at those shapes that have such a pass,
-        and whether all of these hold empty tensors.
-
-        The same where each shape is shown to have one.
-        """
-        counted = {name for name, _ in asked.passes.counters}
-        spoken = asked.constraint.symbols.union(*(c.symbols for c in asked.passes.conditions))
-        if spoken <= counted or (not counted and self._runs_at_every_shape(asked)):
-            return proof, False
-        passes = Passes((), asked.passes.counters, asked.passes.certain)
-        domain = self.domains.over(
-            asked.facts, calls=True, sized=asked.sized, divisors=asked.divisors, passes=passes
-        )
-        idle = negate(conjunction(asked.passes.conditions))
-        found = self.prover.prove(disjunction((idle, asked.constraint)), non_empty(domain))
-        if found.holds:
-            return replace(proof, verdict=Verdict.RUNTIME_CHECK, precondition=None), True
-        if found.counterexample is None:
-            return proof, False
-        return self.at_every_shape(asked, replace(found, precondition=None)), False
-
-    def _runs_at_every_shape(self, asked: PlacedConstraint) -> bool:
-        """True if the conditions on sizes alone under which there are passes hold unless a shape is empty."""
-        counters = {name for name, _ in asked.passes.counters}
-        needed = [c for c in asked.passes.conditions if c.symbols.isdisjoint(counters)]
-        ends = (last for _, last in asked.passes.counters if last is not None)
-        needed += (ge(last, 1) for last in ends if last.symbols.isdisjoint(counters))
-        domain = self.domains.over(asked.facts, calls=True, divisors=asked.divisors)
-        return self._ask(conjunction(needed), non_empty(domain)).holds
-
-    def _fails_at(self, asked: PlacedConstraint, values: Mapping[str, Expr]) -> bool:
-        """Return whether a pass is proved to be executed and to fail at every shape at which loops run."""
-        inside = [c for c in asked.passes.conditions if not c.symbols.isdisjoint(values)]
-        given = [c for c in asked.passes.conditions if c.symbols.isdisjoint(values)]
-        runs = [ge(passes, 1) for _, passes in asked.passes.counters if passes is not None]
-        domain = self.domains.over(
-            asked.facts, calls=True, divisors=asked.divisors, passes=Passes((*given, *runs))
-        )
-        fails = conjunction((*inside, negate(asked.constraint))).substitute(values)
-        return self._ask(fails, non_empty(domain)).verdict is Verdict.ALWAYS_VALID
-
     def always(self, condition: Condition) -> bool:
         """True where `condition` is proved for all inputs of the function."""
-        return self._ask(condition, self.domains.entry).holds
+        return self._ask(condition, self.entry).holds
 
     def possible(self, conditions: Sequence[Condition]) -> bool | None:
         """Return whether `conditions` can hold together for some inputs; None where undecided."""
-        verdict = self._ask(FALSE, self.domains.entry.assuming(conditions)).verdict
+        verdict = self._ask(FALSE, self.entry.assuming(conditions)).verdict
         return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
 
     def needed_bounds(self, constraint: Condition, domain: Domain) -> tuple[DeclaredBound, ...]:
         """The declared bounds without one of which `constraint` is not proved over `domain`; none where they
         do not make it hold.
         """
-        bounds = self.bounds
-        if not bounds or not self._holds_within(constraint, domain, bounds):
+        kept = sorted(self.bounds, key=lambda b: (b.symbol not in constraint.symbols, not b.is_upper))
+        if not kept or not self._holds_within(constraint, domain, kept):
             return ()
-        own = sorted(bounds, key=lambda bound: (bound.symbol not in constraint.symbols, not bound.is_upper))
-        kept = next(((bound,) for bound in own if self._holds_within(constraint, domain, (bound,))), None)
-        if kept is not None:
-            return kept
-        for bound in reversed(own):
-            fewer = tuple(other for other in bounds if other != bound)
+        for bound in reversed(kept):
+            fewer = [other for other in kept if other != bound]
             if self._holds_within(constraint, domain, fewer):
-                bounds = fewer
-        return bounds
+                kept = fewer
+        return tuple(kept)
 
     def within_bounds(self, constraint: Condition, domain: Domain) -> Proof | None:
         """The proof where callers keep to the declared bounds; None where these settle nothing."""
         if not self.bounds:
             return None
         limited = domain.assuming(bound.condition for bound in self.bounds)
-        for bounded in (non_empty(limited), limited):
-            proof = self.prover.prove(constraint, bounded)
-            if proof.counterexample is not None:
-                return proof
-        return None
+        proofs = (self.prover.prove(constraint, bounded) for bounded in (non_empty(limited), limited))
+        return next((proof for proof in proofs if proof.counterexample is not None), None)
 
     @cached_property
     def bounds(self) -> tuple[DeclaredBound, ...]:
         """The declared bounds; none where they contradict each other, or what is known on entry."""
-        found = self.domains.bounds
+        found = declared_bounds(self.function)
         return () if self.possible([bound.condition for bound in found]) is False else found
 
     def _holds_within(self, constraint: Condition, domain: Domain, bounds: Sequence[DeclaredBound]) -> bool:
@@ -355,18 +296,6 @@ def non_empty(domain: Domain) -> Domain:
 def domain_of(proof: Proof) -> Domain:
     """The domain that a proof was found over."""
     return Domain() if proof.domain is None else proof.domain
-
-
-def _tensors(param: Var) -> list[TensorType]:
-    found: list[TensorType] = []
-    pending: list[Type] = [param.type]
-    while pending:
-        kind = pending.pop()
-        if isinstance(kind, TensorType):
-            found.append(kind)
-        elif isinstance(kind, TupleType):
-            pending.extend(kind.fields)
-    return found
 
 
 class UnprovedIndices:

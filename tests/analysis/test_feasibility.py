@@ -15,7 +15,7 @@ from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.paths import PathCondition
-from symalloc.linter.function_prover import FunctionDomains, FunctionProver
+from symalloc.linter.function_prover import FunctionProver
 from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import Alias, Assert, Block, CallKernel, CallOperator, Function, If, Operand, Var
 from symalloc.prover.prover import Prover
@@ -160,7 +160,7 @@ def paths_of(function: Function) -> FeasiblePaths:
     analysis = analyse(program)["main"]
     tests = branch_tests(analysis.points_to, analysis.effects)
     facts = facts_of(analysis.cfg, KERNELS, tests)
-    prover = FunctionProver(PROVER, FunctionDomains(function, facts, ()))
+    prover = FunctionProver(PROVER, function, facts)
     return FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
 
 

@@ -40,7 +40,7 @@ def test_what_stays_is_fine() -> None:
     assert lint(4, "i, 3") == []
 
 
-FAR_IN_A_LOOP = """@I.ir_module
+TWO_BUFFERS = """@I.ir_module
 class Module:
     @T.prim_func
     def kernel(first: T.handle, out: T.handle):
@@ -48,8 +48,8 @@ class Module:
         n = T.int64()
         a = T.match_buffer(first, (m,), "float32")
         b = T.match_buffer(out, (n,), "float32")
-        for i, j in T.grid({passes}, 3):
-            b[j] = a[0]
+        {loop}
+            {body}
 
     @R.function(pure=False)
     def main(
@@ -64,6 +64,27 @@ class Module:
     ("passes", "point"), [("m", {"n": 1}), ("m // 4", {"m": 4, "n": 1}), ("m - 1", {"m": 2, "n": 1})]
 )
 def test_the_counterexample_names_sizes_at_which_the_loop_is_run(passes: str, point: dict[str, int]) -> None:
-    report = symalloc.lint(from_source(FAR_IN_A_LOOP.format(passes=passes)))
+    loop = f"for i, j in T.grid({passes}, 3):"
+    report = symalloc.lint(from_source(TWO_BUFFERS.format(loop=loop, body="b[j] = a[0]")))
     (found,) = [d for d in report if d.severity == "error"]
     assert (found.rule, found.counterexample) == ("SYM306", point)
+
+
+FAR = "b[n + i] = T.float32(0)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "body", "verdict"),
+    [
+        ("for i in range(n):", FAR, "always-invalid"),
+        ("for i in range(m):", FAR, "always-invalid"),
+        ("for i in range(n):", "b[i + 1] = T.float32(0)", "always-invalid"),
+        ("for i in range(m // 4):", FAR, "runtime-check"),
+        ("for i in range(m):", f"if i > 4: {FAR}", "runtime-check"),
+        ("for i in range(n):", f"if m > 4: {FAR}", "runtime-check"),
+        ("for i in range(n):", "for j in range(i): b[n + j] = T.float32(0)", "runtime-check"),
+    ],
+)
+def test_every_shape_is_at_fault_where_each_has_a_pass_that_fails(loop: str, body: str, verdict: str) -> None:
+    (found,) = symalloc.lint(from_source(TWO_BUFFERS.format(loop=loop, body=body)))
+    assert (found.rule, str(found.verdict), found.severity) == ("SYM306", verdict, "error")

@@ -10,7 +10,7 @@ from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.register_machine import Step
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.function_prover import Passes
-from symalloc.linter.sites.site import ConstraintSite, FunctionContext, ProgramContext, Site, function_sites
+from symalloc.linter.sites.site import FunctionContext, ProgramContext, Site, function_sites
 from symalloc.program.control_flow import functions_as_values
 from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Origin, Var
 from symalloc.size.choice import maximum
@@ -125,11 +125,11 @@ def _site(
     unknown: str | None = None,
     passes: Passes | None = None,
     uncertainty: str | None = None,
-) -> ConstraintSite:
+) -> Site:
     instruction = None
     if at is not None:
         instruction = context.analysis.cfg.points[_point(context, at)].instruction
-    return ConstraintSite(
+    return Site(
         kind="held-memory",
         instruction=instruction,
         span=context.function.span if instruction is None else None,

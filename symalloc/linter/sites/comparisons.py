@@ -11,9 +11,7 @@ from symalloc.analysis.argument_binding import arguments_of, comparisons
 from symalloc.analysis.conflicts import Access, StaleUse, stale_uses
 from symalloc.analysis.kernels.overlap import is_known
 from symalloc.linter.sites.site import (
-    ConstraintSite,
     FunctionContext,
-    RelationSite,
     Site,
     caller_name,
     function_sites,
@@ -72,7 +70,7 @@ def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
     """The sites of one cast; extents that bind a symbol are compared with nothing."""
     reading = read_cast(cast)
     for index, source, target in reading.compared:
-        yield ConstraintSite(
+        yield Site(
             kind="match-cast",
             instruction=cast,
             quantities={"source.extent": source, "extent": target},
@@ -119,11 +117,11 @@ def argument_site(
     expected: Expr,
     texts: dict[str, str] | None = None,
     kind: str = "call-argument",
-) -> ConstraintSite:
+) -> Site:
     """A site of `kind`, at which a property of an argument must be what a parameter declares."""
     named = {"kernel": call.kernel, "parameter": parameter, "argument": argument, "property": what}
     named |= {"subject": f"{what} of `{argument}`", "declarer": f"`{call.kernel}` declares for `{parameter}`"}
-    return ConstraintSite(
+    return Site(
         kind=kind,
         instruction=call,
         quantities={"actual": actual, "expected": expected},
@@ -155,7 +153,7 @@ def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 def _constant_write(call: ir.Instruction | None, found: Sequence[ir.Operand], access: Access) -> Site:
     named = next((o for o in found if isinstance(o, ir.Var)), None)
     doubt = "what the function does is known in outline only" if isinstance(call, ir.CallFunction) else None
-    return RelationSite(
+    return Site(
         kind="constant-write",
         instruction=call,
         relation="constant-written",
@@ -199,7 +197,7 @@ def _stale_use(context: FunctionContext, use: StaleUse) -> Site:
         if use.reader == use.writer
         else caller_name(point.instruction)
     )
-    return RelationSite(
+    return Site(
         kind="inplace-operand",
         instruction=point.instruction,
         span=context.function.result_span if ends else None,
@@ -240,7 +238,7 @@ def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[S
     if extent is None:
         return
     for index in dict.fromkeys(_indices(call.arguments[1])):
-        yield ConstraintSite(
+        yield Site(
             kind="index",
             instruction=call,
             quantities={"index": index, "extent": extent},

@@ -20,7 +20,6 @@ from symalloc.analysis.regions import Region, Target
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.comparisons import argument_name
 from symalloc.linter.sites.site import (
-    ConstraintSite,
     FunctionContext,
     Site,
     caller_name,
@@ -106,7 +105,7 @@ def _plainly_apart(one: Region, other: Region) -> bool:
 
 def _site(context: FunctionContext, pair: _Pair) -> Site:
     first, second = pair.first.region, pair.second.region
-    return ConstraintSite(
+    return Site(
         kind="kernel-arguments",
         instruction=pair.call,
         quantities=places_in_memory(first, second),
@@ -123,12 +122,11 @@ def _site(context: FunctionContext, pair: _Pair) -> Site:
         },
         path=pair.path,
         dedup_key=(pair.point, pair.first.position, pair.second.position),
-        memo_key=("kernel-arguments", first.offset, first.nbytes, second.offset, second.nbytes),
         resolve=partial(_resolved, context, pair),
     )
 
 
-def _resolved(context: FunctionContext, pair: _Pair, site: ConstraintSite) -> Iterator[ConstraintSite]:
+def _resolved(context: FunctionContext, pair: _Pair, site: Site) -> Iterator[Site]:
     """The pair, with the reason for which it may be no fault; none where a call is in place on purpose."""
     if not (pair.first.target.certain and pair.second.target.certain):
         yield replace(site, uncertainty="an alias is not certain")
@@ -204,7 +202,7 @@ def _slots(kind: str, _context: FunctionContext, call: NotUnderstood) -> Iterato
     if fault is None or fault.size is None or fault.stored is not (kind == "store"):
         return
     slot = constant(fault.slot)
-    yield ConstraintSite(
+    yield Site(
         kind=f"kernel-{kind}",
         instruction=call,
         quantities={"least": slot, "greatest": slot, "extent": constant(fault.size)},
@@ -264,7 +262,7 @@ def _index_site(
         if c in names
     )
     ends = (least, greatest, extent, *where)
-    return ConstraintSite(
+    return Site(
         kind=f"kernel-{bound.access.kind}",
         instruction=call,
         quantities={"least": least, "greatest": greatest, "extent": extent},

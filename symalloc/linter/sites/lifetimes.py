@@ -22,9 +22,7 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.analysis.unwritten_reads import UnwrittenRead
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.site import (
-    ConstraintSite,
     FunctionContext,
-    RelationSite,
     Site,
     caller_name,
     function_sites,
@@ -52,12 +50,11 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     analysis, points_to = context.analysis, context.points_to
     for point, target, index in context.conflicts.candidates(analysis.written, analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
-        site = ConstraintSite(
+        site = Site(
             kind="live-pair",
             instruction=context.analysis.cfg.points[point].instruction,
             quantities=places_in_memory(first, second),
             dedup_key=frozenset((index, target.region)),
-            memo_key=(first.offset, first.nbytes, second.offset, second.nbytes),
             resolve=partial(_resolved, context, point, target, index),
         )
         if len(site.quantities) == 4:
@@ -67,7 +64,7 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
             yield point, _not_followed(found, second if None in (second.offset, second.nbytes) else first)
 
 
-def _not_followed(pair: ConstraintSite, unknown: Region) -> Site:
+def _not_followed(pair: Site, unknown: Region) -> Site:
     """The site that says that a pair is not verified, because it is not known where `unknown` lies."""
     first, storage = pair.texts["first"], pair.texts["storage"]
     what = f"`{storage}`" if first == storage else f"`{first}` in `{storage}`"
@@ -77,17 +74,13 @@ def _not_followed(pair: ConstraintSite, unknown: Region) -> Site:
     return not_understood(f"{doubt}: {where} is not known", pair.instruction, dedup_key=key)
 
 
-def _resolved(
-    context: FunctionContext, point: int, target: Target, index: int, site: ConstraintSite
-) -> Iterator[ConstraintSite]:
+def _resolved(context: FunctionContext, point: int, target: Target, index: int, site: Site) -> Iterator[Site]:
     """The pair on each path on which content is lost."""
     for found in context.conflicts.overwrites(point, target, index):
         yield from _in_part(context, found, _lost(context, found, site))
 
 
-def _in_part(
-    context: FunctionContext, found: ReuseConflict, site: ConstraintSite
-) -> Iterator[ConstraintSite]:
+def _in_part(context: FunctionContext, found: ReuseConflict, site: Site) -> Iterator[Site]:
     """The pair, for each part of the two that kernels read and write, where that is not all of them."""
     content = context.analysis.content
     read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
@@ -131,7 +124,7 @@ def _if_run(part: MemoryRange, found: Range) -> Range:
     )
 
 
-def _lost(context: FunctionContext, found: ReuseConflict, site: ConstraintSite) -> ConstraintSite:
+def _lost(context: FunctionContext, found: ReuseConflict, site: Site) -> Site:
     regions, points = context.points_to.regions, context.analysis.cfg.points
     first, second = regions[found.first], regions[found.second]
     writer, reader = points[found.writer].instruction, points[found.reader].instruction
@@ -191,7 +184,7 @@ def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 def _handle_site(context: FunctionContext, kind: str, fault: HandleFault, places: Mapping[str, Span]) -> Site:
     point = context.analysis.cfg.points[fault.point]
     ends = point.kind is PointKind.EXIT
-    return RelationSite(
+    return Site(
         kind=kind,
         instruction=point.instruction,
         span=context.function.result_span if ends else None,
@@ -227,7 +220,7 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 def _allocation(made: ir.AllocStorage | ir.AllocTensor, relation: str) -> Site:
     kind = "storage" if isinstance(made, ir.AllocStorage) else "tensor"
     texts = {"variable": made.var.name, "kind": kind}
-    return RelationSite(kind="allocation", instruction=made, relation=relation, texts=texts)
+    return Site(kind="allocation", instruction=made, relation=relation, texts=texts)
 
 
 def _escaping(context: FunctionContext) -> RegionSet:
@@ -251,7 +244,7 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     for region, path in ((points_to.regions[number], path) for number, path in targets.items()):
         root = points_to.regions[region.root]
         if region.kind is RegionKind.TENSOR and _outlives(root):
-            site = RelationSite(
+            site = Site(
                 kind="result",
                 instruction=region.instruction,
                 relation="views-reused-memory",
@@ -319,7 +312,7 @@ def _donated_site(
     points, root = context.analysis.cfg.points, context.points_to.regions[view.root]
     writer, reader = points[write.point].instruction, points[read.point].instruction
     ends = points[read.point].kind is PointKind.EXIT
-    return ConstraintSite(
+    return Site(
         kind="donated-input",
         instruction=writer if ends else reader,
         quantities={} if view.nbytes is None else {"output.nbytes": view.nbytes},
@@ -360,7 +353,7 @@ def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
         if made.fault is not None and made.fault.size is None:
             yield (
                 point,
-                ConstraintSite(
+                Site(
                     kind="read",
                     instruction=made,
                     quantities={"lacking": _SLOT_BYTES},
@@ -390,7 +383,7 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
         "reader": "the caller" if ends else caller_name(point.instruction),
         "what": _what(found),
     }
-    return ConstraintSite(
+    return Site(
         kind="read",
         instruction=None if ends else point.instruction,
         span=context.function.result_span if ends else None,

@@ -36,47 +36,15 @@ LazyTexts: TypeAlias = Callable[[Prover, Domain], Mapping[str, str]]
 class Site:
     """One place of a program; `kind` says which rules ask there.
 
-    `quantities` are the sizes that constraints and messages are over, `texts` the words of messages (they win
-    over quantities of the same name), `places` further spans to point at.  `span` stands in for that of the
-    instruction.  `uncertainty`: why the site may be no fault whatever the verdict.  It is one only on paths
-    that take the branches `path` and get to the point `until` (where it stands, if that is None).
+    With a `relation`, which the analyses decide, it is a place where that is broken; without, one where
+    constraints over `quantities` must hold.  `unknown` says why one of these is left out: a note, or with
+    `doubt` a warning.  `texts` are the words of messages (they win over quantities of the same name),
+    `places` further spans to point at.  `span` stands in for that of the instruction.  `uncertainty`: why the
+    site may be no fault whatever the verdict.  It is one only on paths that take the branches `path` and get
+    to the point `until` (where it stands, if that is None).
 
     Of several findings of one rule with the same `dedup_key` one is kept.  With `several` that is one that no
-    shape satisfies; where there is none, all are kept that guards against the others leave.  `memo_key`:
-    everything that the verdicts depend on; a site whose key was clean is not asked again.  None stands for
-    no such key.
-    """
-
-    kind: str
-    instruction: ir.Instruction | None = None
-    span: Span | None = None
-    quantities: Mapping[str, Expr] = field(default_factory=dict)
-    texts: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, Span] = field(default_factory=dict)
-    uncertainty: str | None = None
-    path: PathCondition = EVERY_PATH
-    until: int | None = None
-    dedup_key: object = None
-    several: bool = False
-    memo_key: Hashable | None = None
-
-    @property
-    def where(self) -> Span | None:
-        """The span to point at."""
-        return self.span or (self.instruction.span if self.instruction is not None else None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelationSite(Site):
-    """A site where `relation`, which the analyses decide, is broken."""
-
-    relation: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintSite(Site):
-    """A site where constraints over `quantities` must hold; `unknown` says why one of these is left out:
-    a note, or at a site of `doubt` a warning.
+    shape satisfies; where there is none, all are kept that guards against the others leave.
 
     `checked` is what the program itself checks right here: a constraint that is no more than that stops the
     program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
@@ -87,18 +55,42 @@ class ConstraintSite(Site):
     is one (none where it is none), and `lazy_texts` gives further words.
     """
 
+    kind: str
+    instruction: ir.Instruction | None = None
+    span: Span | None = None
+    relation: str | None = None
+    quantities: Mapping[str, Expr] = field(default_factory=dict)
     unknown: str | None = None
     doubt: bool = False
+    texts: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Span] = field(default_factory=dict)
+    uncertainty: str | None = None
+    path: PathCondition = EVERY_PATH
+    until: int | None = None
+    dedup_key: object = None
+    several: bool = False
     checked: Condition | None = None
     sized: bool = False
     passes: Passes | None = None
     shown_only: bool = False
     estimate: bool = False
-    resolve: Callable[[ConstraintSite], Iterable[ConstraintSite]] | None = None
+    resolve: Callable[[Site], Iterable[Site]] | None = None
     lazy_texts: LazyTexts | None = None
 
     @property
-    def resolved(self) -> Iterable[ConstraintSite]:
+    def where(self) -> Span | None:
+        """The span to point at."""
+        return self.span or (self.instruction.span if self.instruction is not None else None)
+
+    @property
+    def memo_key(self) -> Hashable | None:
+        """All that verdicts depend on, but for what is known at the point; None for a relation."""
+        if self.relation is not None:
+            return None
+        return self.kind, *self.quantities.items(), self.unknown, self.sized, self.passes, self.shown_only
+
+    @property
+    def resolved(self) -> Iterable[Site]:
         """The site completed, once for each set of branches on which it is one."""
         return (self,) if self.resolve is None else self.resolve(self)
 
@@ -237,9 +229,9 @@ def places_in_memory(first: Region, second: Region) -> Mapping[str, Expr]:
     return {name: value for name, value in places.items() if value is not None}
 
 
-def not_understood(what: str, instruction: ir.Instruction | None, **more: Any) -> RelationSite:
+def not_understood(what: str, instruction: ir.Instruction | None, **more: Any) -> Site:
     """The site of a construct that is not verified; `what` says it in words."""
-    return RelationSite(
+    return Site(
         kind="construct",
         instruction=instruction,
         relation="not-understood",
@@ -273,7 +265,7 @@ def instruction_sites(
     """Register a generator: sites of `kind` at each instruction of one of the types `instructions`.
 
     Instructions whose memo keys are equal fare alike.  A key holds all fields of an instruction, and of its
-    operands the types and byte offsets; a generator that looks at more adds it there (function_check.py).
+    operands the types and byte offsets; a generator that looks at more adds it there (`memo_key`).
     """
     _require(kind)
 

@@ -13,9 +13,7 @@ from symalloc.analysis.regions import Region, RegionKind, byte_count
 from symalloc.analysis.sets import contains
 from symalloc.linter.sites.comparisons import argument_name, argument_site
 from symalloc.linter.sites.site import (
-    ConstraintSite,
     FunctionContext,
-    RelationSite,
     Site,
     caller_name,
     function_sites,
@@ -93,7 +91,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
         if made is not None:
             texts["storage.device"] = str(made.device)
             texts["storage.dtype"] = made.dtype.name if made.dtype is not None else "none"
-        yield ConstraintSite(
+        yield Site(
             kind="tensor-on-storage",
             instruction=alloc,
             quantities=quantities,
@@ -105,7 +103,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
         )
         if made is not None and made.device != alloc.device:
             difference = f"device {alloc.device} against device {made.device}"
-            yield RelationSite(
+            yield Site(
                 kind="tensor-on-storage",
                 instruction=alloc,
                 relation="placement-differs",
@@ -191,7 +189,7 @@ def _byte_offset_site(
     point: ProgramPoint, operand: ir.Operand, offset: Expr, uncertainty: str | None
 ) -> Site:
     receiver = "the test of an If" if point.kind is PointKind.BRANCH else caller_name(point.instruction)
-    return ConstraintSite(
+    return Site(
         kind="ignored-offset",
         instruction=point.instruction,
         quantities={"offset": offset},
@@ -239,7 +237,7 @@ def _access_site(
     devices: Expr = ONE,
     scopes: Expr = ONE,
 ) -> Site:
-    return ConstraintSite(
+    return Site(
         kind="memory-place",
         instruction=made,
         quantities={"device": device, "devices": devices, "scopes": scopes},
@@ -254,7 +252,7 @@ def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
     if storage.size is not None:
         texts = {"storage": storage.var.name}
         sizes = {"size": storage.size}
-        yield ConstraintSite(kind="storage", instruction=storage, quantities=sizes, texts=texts)
+        yield Site(kind="storage", instruction=storage, quantities=sizes, texts=texts)
 
 
 @instruction_sites("extent", AllocTensor, AllocFresh, View, CallTIR)
@@ -267,7 +265,7 @@ def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | Ca
         for index, extent in enumerate(shape):
             if (extent.as_constant or 0) >= 0 and extent.as_constant is not None:
                 continue
-            yield ConstraintSite(
+            yield Site(
                 kind="extent",
                 instruction=made,
                 quantities={"extent": extent},
@@ -284,7 +282,7 @@ def byte_counts(
     for what, nbytes in _sizes(made):
         if nbytes.as_constant is not None and 0 <= nbytes.as_constant < 2**63:
             continue
-        yield ConstraintSite(
+        yield Site(
             kind="byte-count",
             instruction=made,
             quantities={"nbytes": nbytes},
@@ -294,10 +292,10 @@ def byte_counts(
         )
 
 
-def divisor_site(divisor: Expr, user: ConstraintSite) -> ConstraintSite:
+def divisor_site(divisor: Expr, user: Site) -> Site:
     """The site of a divisor in a quantity of the site `user`."""
     made = user.instruction
-    return ConstraintSite(
+    return Site(
         kind="divisor",
         instruction=made,
         span=user.span,
@@ -380,7 +378,7 @@ def views(context: FunctionContext, view: View) -> Iterator[Site]:
     absolute = ZERO if view.var in context.written_views else absolute_offset(context, view)
     known = {"offset": offset, "nbytes": nbytes, "source.nbytes": source.nbytes, "absolute_offset": absolute}
     quantities.update({name: value for name, value in known.items() if value is not None})
-    yield ConstraintSite(
+    yield Site(
         kind="view",
         instruction=view,
         quantities=quantities,
@@ -397,7 +395,7 @@ def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
     if writer is None:
         return
     absolute = absolute_offset(context, view)
-    yield ConstraintSite(
+    yield Site(
         kind="written-view",
         instruction=view,
         quantities={"alignment": ALIGNMENT} | ({} if absolute is None else {"absolute_offset": absolute}),
@@ -408,9 +406,7 @@ def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
     )
 
 
-def _unless_read_alone(
-    context: FunctionContext, view: View, site: ConstraintSite
-) -> Iterator[ConstraintSite]:
+def _unless_read_alone(context: FunctionContext, view: View, site: Site) -> Iterator[Site]:
     """The site; no fault where all that is written there is read from the copy itself."""
     if is_read_besides(context.points_to, context.analysis.effects, view):
         yield site
@@ -453,7 +449,7 @@ def _reshape(
     kind = tensor_type(source)
     if kind is None or kind.shape is None or shape is None:
         return
-    yield ConstraintSite(
+    yield Site(
         kind="reshape",
         instruction=made,
         quantities={"numel": product(shape), "source.numel": product(kind.shape)},

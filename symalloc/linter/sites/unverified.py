@@ -8,7 +8,6 @@ from symalloc.analysis.call_expansion import LeftCall
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.linter.sites.site import (
     FunctionContext,
-    RelationSite,
     Site,
     function_sites,
     not_understood,
@@ -94,7 +93,7 @@ def symbols(context: FunctionContext) -> Iterator[tuple[int, Site]]:
             first = _first_use(context, name)
             found = context.analysis.cfg.points[first].instruction if first is not None else None
             span = found.span if found is not None and found.span is not None else context.function.span
-            site = RelationSite(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
+            site = Site(kind="symbol", span=span, relation="defined-nowhere", texts={"symbol": name})
             yield first or 0, site
 
 
