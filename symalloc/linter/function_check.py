@@ -60,7 +60,7 @@ def _fields(context: FunctionContext, made: Instruction) -> Hashable:
 
 
 def _value(context: FunctionContext, value: Hashable) -> Hashable:
-    """What stands for a field: for a variable its type, and the byte offsets at which it may begin."""
+    """The value of a field; for a variable its type, and the byte offsets at which it may begin."""
     if type(value) is tuple:
         return tuple([_value(context, one) for one in value])
     if type(value) is not ir.Var:
