@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.program.record import record
-from symalloc.program.source_map import SpanFinder
+from symalloc.program.source_map import PrintedScript
 from symalloc.program.span import Source, Span
 from symalloc.program.types import DType, ScalarType, TensorType, Type
 from symalloc.size.condition import Condition, ge, le
@@ -403,7 +403,7 @@ class Program:
     functions: Mapping[str, Function]
     kernels: Mapping[str, Kernel]
     stage: str = "as-is"
-    source: Source | SpanFinder | None = None
+    source: Source | PrintedScript | None = None
     devices: tuple[str, ...] = ()
 
 

@@ -10,40 +10,27 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple
 
-from symalloc.program.record import from_fields
 from symalloc.program.span import Source, Span, span_of
 
 
 class SourceMap:
     """Tells where the bindings of one function stand, asked in their order; this one knows of none."""
 
-    @property
-    def definition(self) -> Span | None:
-        """The `def` line, from the keyword to the end of the name."""
-        return None
-
-    @property
-    def result(self) -> Span | None:
-        """The value that the function returns."""
-        return None
+    definition: Span | None = None
+    """The `def` line, from the keyword to the end of the name."""
+    result: Span | None = None
+    """The value that the function returns."""
 
     def span_of(self, name: str, given: Span | None = None) -> Span | None:
-        """The span of what is bound to the variable `name`; `given` is the one that TVM has for it."""
+        """The span of what is bound to the variable `name`, "" for an If with its condition; `given` is the
+        one that TVM has for it.
+        """
         return None
-
-    def span_of_if(self) -> Span | None:
-        """The span of an If with its condition."""
-        return None
-
-    def branch(self, *, taken: bool) -> AbstractContextManager[None]:
-        """While entered, bindings are those of a branch of the If asked for last."""
-        return nullcontext()
 
 
 NO_SPANS = SourceMap()
@@ -73,99 +60,53 @@ class NumberedSpan(Span):
 
 def numbered(function: str, number: int) -> NumberedSpan:
     """The place of binding `number`."""
-    return from_fields(NumberedSpan, (function, number, 0, 0, 0))
-
-
-Step: TypeAlias = str | bool | None
-"""A step through the bindings of a function: the name of a variable, "" for that of an If; True and False for
-the beginning of its branches, None for the end of one.
-"""
+    return NumberedSpan(function, number, 0, 0, 0)
 
 
 class NumberedSpans(SourceMap):
-    """Numbers the bindings of one function; `steps` are those so far."""
+    """Numbers the bindings of one function; `names` are those of what was bound so far."""
 
     def __init__(self, function: str) -> None:
-        self.steps: list[Step] = []
-        self._function, self._next = function, 0
-
-    @property
-    def definition(self) -> Span:
-        """See SourceMap."""
-        return numbered(self._function, _DEFINITION)
-
-    @property
-    def result(self) -> Span:
-        """See SourceMap."""
-        return numbered(self._function, _RESULT)
+        self.names: list[str] = []
+        self._function = function
+        self.definition = numbered(function, _DEFINITION)
+        self.result = numbered(function, _RESULT)
 
     def span_of(self, name: str, given: Span | None = None) -> Span:
         """See SourceMap."""
-        self.steps.append(name)
-        self._next += 1
-        return numbered(self._function, self._next - 1)
-
-    def span_of_if(self) -> Span:
-        """See SourceMap."""
-        return self.span_of("")
-
-    @contextmanager
-    def branch(self, *, taken: bool) -> Iterator[None]:
-        """See SourceMap."""
-        self.steps.append(taken)
-        yield
-        self.steps.append(None)
-
-
-class SpanFinder(Protocol):
-    """A text that is there when something is to be shown in it."""
-
-    def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
-        """The text, and where in it each numbered span stands; without those that it does not have."""
+        self.names.append(name)
+        return numbered(self._function, len(self.names) - 1)
 
 
 @dataclass(frozen=True)
 class PrintedScript:
-    """A script that TVM prints, under `file`, of a module as it is after the pass `origin`.
+    """A script that TVM prints, under `file`, of a module as it is after the pass `origin`; it is printed
+    when something is to be shown in it.
 
-    `steps` are those through each function.  With a text for `script` it pickles.
+    `names` are those of what is bound in each function, in order.  With a text for `script` it pickles.
     """
 
     script: str | Callable[[], str]
     file: str
     origin: str
-    steps: Mapping[str, Sequence[Step]]
+    names: Mapping[str, Sequence[str]]
 
     def located(self, spans: Iterable[Span]) -> tuple[Source, Mapping[Span, Span]]:
-        """See SpanFinder."""
+        """The text, and where in it each numbered span stands; without those that it does not have."""
         text = self.script if isinstance(self.script, str) else self.script()
         source = Source(file=self.file, text=text, origin=self.origin)
         lines = text.split("\n")
         wanted = [span for span in dict.fromkeys(spans) if isinstance(span, NumberedSpan)]
-        found: dict[Span, Span] = {}
+        found: dict[Span, Span | None] = {}
         for function in dict.fromkeys(span.function for span in wanted):
-            found |= _found(source, lines, function, self.steps.get(function, ()))
-        return source, {span: found[span] for span in wanted if span in found}
-
-
-def _found(source: Source, lines: Sequence[str], function: str, steps: Sequence[Step]) -> dict[Span, Span]:
-    """The spans that a script has for the numbered ones of a function."""
-    node = _printed_definition(lines, function)
-    if node is None:
-        return {}
-    statements = _StatementMap(source.file, lines, node)
-    numbers = NumberedSpans(function)
-    spans = {numbers.definition: statements.definition, numbers.result: statements.result}
-    entered: list[AbstractContextManager[None]] = []
-    for step in steps:
-        if step is None:
-            entered.pop().__exit__(None, None, None)
-        elif isinstance(step, bool):
-            entered.append(statements.branch(taken=step))
-            entered[-1].__enter__()
-        else:
-            spans[numbers.span_of(step)] = statements.span_of(step) if step else statements.span_of_if()
-    return {number: span for number, span in spans.items() if span is not None}
+            node = _printed_definition(lines, function)
+            if node is not None:
+                statements = _StatementMap(self.file, lines, node)
+                found[numbered(function, _DEFINITION)] = statements.definition
+                found[numbered(function, _RESULT)] = statements.result
+                for number, name in enumerate(self.names.get(function, ())):
+                    found[numbered(function, number)] = statements.span_of(name)
+        return source, {span: place for span in wanted if (place := found.get(span)) is not None}
 
 
 def _printed_definition(lines: Sequence[str], name: str) -> ast.FunctionDef | None:
@@ -219,23 +160,22 @@ class ScriptText:
 def _definitions(text: str, module: str | int) -> Mapping[str, ast.FunctionDef]:
     """The functions of a module by name; without a class `module`, those of all classes and of the text."""
     tree = _parsed_file(text)
-    if isinstance(module, int):
-        defined = (ast.ClassDef, ast.FunctionDef)
-        holders = [node for node in ast.walk(tree) if isinstance(node, defined) and node.lineno == module][:1]
-        bodies = [[node] if isinstance(node, ast.FunctionDef) else node.body for node in holders]
-    else:
-        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-        named = [node for node in classes if node.name == module] or classes
-        bodies = [*(node.body for node in named), tree.body]
+    holders = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    meant = [holder for holder in holders if module in (holder.lineno, holder.name)][:1]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     found: dict[str, ast.FunctionDef] = {}
-    for node in (node for body in bodies for node in body):
-        if isinstance(node, ast.FunctionDef):
-            found.setdefault(node.name, node)
+    chosen: Sequence[ast.ClassDef | ast.FunctionDef | ast.Module] = meant or (*classes, tree)
+    for holder in chosen:
+        for node in (holder,) if isinstance(holder, ast.FunctionDef) else holder.body:
+            if isinstance(node, ast.FunctionDef):
+                found.setdefault(node.name, node)
     return found
 
 
 class _Statement(NamedTuple):
-    """A statement that makes bindings; `target` is the name bound, `_` for an expression statement."""
+    """A statement that makes bindings; `target` is the name bound, `_` for an expression statement, "" for an
+    If.
+    """
 
     node: ast.stmt
     target: str
@@ -248,6 +188,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[_Statement]:
                 yield from _statements(node.body)
             case ast.If():
                 yield _Statement(node, "")
+                yield from _statements([*node.body, *node.orelse])
             case (
                 ast.Assign(targets=[ast.Name(id=name)])
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
@@ -258,7 +199,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[_Statement]:
                 if not _declares_only(node):
                     yield _Statement(node, "_")
             case ast.Return(value=ast.expr()) | ast.FunctionDef():
-                yield _Statement(node, getattr(node, "name", ""))
+                yield _Statement(node, getattr(node, "name", "return"))
 
 
 _DECLARATIONS = frozenset(
@@ -282,58 +223,32 @@ class _StatementMap(SourceMap):
     def __init__(
         self, file: str, lines: Sequence[str], node: ast.FunctionDef, *, trust: bool = False
     ) -> None:
-        self._file, self._lines, self._node, self._trust = file, lines, node, trust
-        self._statements = list(_statements(node.body))
-        self._next = 0
-        self._last_if: ast.If | None = None
-
-    @property
-    def definition(self) -> Span:
-        """See SourceMap."""
-        start = self._span(self._node)
-        end = start.column + len("def ") + len(self._node.name)
-        return start._replace(end_line=start.line, end_column=end)
-
-    @property
-    def result(self) -> Span | None:
-        """See SourceMap."""
-        last = self._node.body[-1]
-        return self._span(last.value) if isinstance(last, ast.Return) and last.value else None
+        self._file, self._lines, self._trust = file, lines, trust
+        self._statements, self._next = list(_statements(node.body)), 0
+        start, last = self._span(node), node.body[-1]
+        end = start.column + len("def ") + len(node.name)
+        self.definition = start._replace(end_line=start.line, end_column=end)
+        if isinstance(last, ast.Return) and last.value:
+            self.result = self._span(last.value)
 
     def span_of(self, name: str, given: Span | None = None) -> Span | None:
         """See SourceMap."""
         trusted = given if self._trust and given and 1 <= given.line <= len(self._lines) else None
-        statement = self._advance(name, trusted)
+        found = self._find(name, trusted)
+        if found is not None:
+            self._next = found + 1 if _names(self._statements[found].target, name) else found
         if trusted is not None:
             return trusted._replace(file=self._file)
-        return None if statement is None else self._value(statement.node)
-
-    def span_of_if(self) -> Span | None:
-        """See SourceMap."""
-        for i in range(self._next, len(self._statements)):
-            node = self._statements[i].node
-            if isinstance(node, ast.If):
-                self._next, self._last_if = i + 1, node
-                return self._span(node, node.test)
-        self._last_if = None
-        return None
-
-    @contextmanager
-    def branch(self, *, taken: bool) -> Iterator[None]:
-        """See SourceMap."""
-        saved = self._statements, self._next, self._last_if
-        node = self._last_if
-        body = [] if node is None else node.body if taken else node.orelse
-        self._statements, self._next = list(_statements(body)), 0
-        yield
-        self._statements, self._next, self._last_if = saved
+        return None if found is None else self._value(self._statements[found].node)
 
     def _span(self, node: ast.stmt | ast.expr, end: ast.expr | None = None) -> Span:
         return span_of(self._file, self._lines, node, end)
 
-    def _advance(self, name: str, given: Span | None) -> _Statement | None:
-        """The statement a binding belongs to; it stays the next where it names another (a nested call)."""
+    def _find(self, name: str, given: Span | None) -> int | None:
+        """The statement that a binding belongs to: one with a name of its own may stand for nested calls."""
         ahead = range(self._next, len(self._statements))
+        if not name:
+            return next((i for i in ahead if not self._statements[i].target), None)
         fitting: Iterator[int]
         if given is not None:
             fitting = (i for i in ahead if _is_at(self._statements[i].node, given.line))
@@ -341,16 +256,13 @@ class _StatementMap(SourceMap):
             fitting = iter((self._next,))
         else:
             fitting = (i for i in ahead if self._statements[i].target == name)
-        others = (i for i in ahead if not isinstance(self._statements[i].node, ast.If))
-        found = next(chain(fitting, others), None)
-        if found is None:
-            return None
-        statement = self._statements[found]
-        self._next = found + 1 if _names(statement.target, name) else found
-        return statement
+        others = (i for i in ahead if self._statements[i].target)
+        return next(chain(fitting, others), None)
 
     def _value(self, node: ast.stmt) -> Span:
-        """The value that a statement binds, but all of `y = x`: there the value alone says little."""
+        """The value that is bound, all of `y = x`, whose value says little, or an If with its condition."""
+        if isinstance(node, ast.If):
+            return self._span(node, node.test)
         value = getattr(node, "value", None)
         whole = value is None or (isinstance(node, ast.Assign) and not isinstance(value, ast.Call))
         return self._span(node if whole or value is None else value)

@@ -93,10 +93,9 @@ def _lines(body: Node, statements: SourceMap) -> Iterator[tuple[VarNode, int]]:
         for binding in elements(block.bindings):
             var, value = binding.var, binding.value
             if isinstance(value, relax.If):
-                statements.span_of_if()
-                for taken, side in ((True, value.true_branch), (False, value.false_branch)):
-                    with statements.branch(taken=taken):
-                        yield from _lines(side, statements)
+                statements.span_of("")
+                yield from _lines(value.true_branch, statements)
+                yield from _lines(value.false_branch, statements)
                 continue
             span = statements.span_of(var.name, span_given(value))
             if isinstance(value, Call) and value.span is None and span is not None:

@@ -12,7 +12,7 @@ from tvm import relax, tirx
 from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.record import by_position
-from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap, Step
+from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap
 from symalloc.program.span import Source, Span
 from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
@@ -60,18 +60,18 @@ def extract_numbered(
     `file` is the file that the module came from.  The program holds `mod`, unless it `pickles`: then the
     script is printed at once.
     """
-    steps: dict[str, list[Step]] = {}
+    names: dict[str, list[str]] = {}
 
     def numbers(function: str) -> NumberedSpans:
         made = NumberedSpans(function)
-        steps[function] = made.steps
+        names[function] = made.names
         return made
 
     def script() -> str:
         return str(mod.script(show_meta=False))
 
     program = _program(mod, name, stage, numbers)
-    source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, steps=steps)
+    source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, names=names)
     return replace(program, source=source)
 
 
@@ -210,9 +210,7 @@ class FunctionExtractor(Context):
     def _span_of(self, var: VarNode, value: Node) -> Span | None:
         if self.source_map is NO_SPANS:
             return None
-        if type(value) is relax.If:
-            return self.source_map.span_of_if()
-        return self.source_map.span_of(str(var.name), span_given(value))
+        return self.source_map.span_of("" if type(value) is relax.If else str(var.name), span_given(value))
 
     def _head(self, var: ir.Var, span: Span | None, binding: BindingNode) -> CommonFields:
         return {"var": var, "span": span, "handle": binding if self.handles else None}
@@ -318,11 +316,9 @@ class FunctionExtractor(Context):
     def _if(self, head: CommonFields, value: Node) -> ir.Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
         before = self.heaps.saved()
-        with self.source_map.branch(taken=True):
-            then = self._block(value.true_branch)
+        then = self._block(value.true_branch)
         behind_then, self.heaps.slots = self.heaps.slots, before
-        with self.source_map.branch(taken=False):
-            otherwise = self._block(value.false_branch)
+        otherwise = self._block(value.false_branch)
         self.heaps.join(behind_then)
         yielded = type_of(then.result)
         if yielded == type_of(otherwise.result):

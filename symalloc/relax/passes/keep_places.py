@@ -8,7 +8,6 @@ Behind CallTIRRewrite that is the allocation: `y = call_tir(f)` is `a = alloc_te
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import tvm
@@ -21,17 +20,16 @@ from symalloc.relax.source_spans import map_places, place_of
 _FUSED = "Primitive"  # the attribute of a function that FuseOps has made
 
 Value: TypeAlias = "int | tuple[Value, ...] | None"
-"""What a variable was before: a variable or constant by its address, the field of one by a number of its own,
-a tuple of these, or not known.
-"""
+"""A number for what a variable is: equal for equal calls of equal values; a tuple of these, or not known."""
 
 
 def _fused_calls(before: tvm.IRModule, after: tvm.IRModule) -> Iterator[tuple[Node, int]]:
-    """The variables that calls of fused functions are bound to in `after`, each with the address of the
-    variable that the last call within was bound to in `before`; only those that are found.
+    """The variables that calls are bound to in `after`, which FuseOps has made, each with the address of the
+    variable that it, or the last call within a fused function, was bound to in `before`; only those that are
+    found.
 
     FuseOps makes new variables, and one function of all groups that look alike: what is within says where one
-    of them comes from.  So a group is followed call by call, from its arguments, to what stood there before.
+    of them comes from.
     """
     fused = {
         variable.name_hint: function
@@ -42,65 +40,37 @@ def _fused_calls(before: tvm.IRModule, after: tvm.IRModule) -> Iterator[tuple[No
     for variable, function in after.functions_items() if fused else ():
         name = variable.name_hint
         if isinstance(function, relax.Function) and name in old and name not in fused:
-            yield from _Follower(calls=_calls(old[name]), fused=fused).follow(function)
+            found: dict[Value, list[int]] = {}
+            for var, value in _computed(old[name].body, {}, {}):
+                found.setdefault(value, []).append(var.__chandle__())
+            for var, value in _computed(function.body, {}, fused):
+                equal = found.get(value, ())
+                if len(equal) == 1:
+                    yield var, equal[0]
 
 
-def _calls(function: relax.Function) -> dict[tuple[Value, ...], list[int]]:
-    """The variables of a function by what is called for them, and with what."""
-    found: dict[tuple[Value, ...], list[int]] = {}
-    values: dict[int, Value] = {}
-    for binding in bindings_in(function.body):
-        number, value = binding.var.__chandle__(), binding.value
-        if isinstance(value, Call):
-            found.setdefault(_key(value, values), []).append(number)
+def _computed(
+    body: Node, values: dict[int, Value], fused: Mapping[str, relax.Function]
+) -> Iterator[tuple[VarNode, Value]]:
+    """The variables that calls are bound to, each with what is called for it last; enters into `values` what
+    all variables are.
+    """
+    for binding in bindings_in(body):
+        var, value = binding.var, binding.value
+        named = isinstance(value, Call) and isinstance(value.op, GlobalVar)
+        callee = fused.get(value.op.name_hint) if named else None
+        if callee is not None:
+            given = zip(elements(callee.params), elements(value.args), strict=False)
+            inside = {param.__chandle__(): _value(argument, values) for param, argument in given}
+            last = [called for _, called in _computed(callee.body, inside, {})][-1:]
+            values[var.__chandle__()] = _value(callee.body.body, inside)
+            yield from ((var, called) for called in last)
+        elif isinstance(value, Call):
+            made = hash((_called(value.op), *(_value(each, values) for each in elements(value.args))))
+            values[var.__chandle__()] = made
+            yield var, made
         else:
-            values[number] = _value(value, values)
-    return found
-
-
-@dataclass(slots=True, kw_only=True)
-class _Follower:
-    """`calls` are those before, `fused` the functions that FuseOps has made; `values` what variables were."""
-
-    calls: dict[tuple[Value, ...], list[int]]
-    fused: Mapping[str, relax.Function]
-    values: dict[int, Value] = field(default_factory=dict)
-
-    def follow(self, function: relax.Function) -> Iterator[tuple[Node, int]]:
-        """The calls of fused functions in `function`, with the last variable of each."""
-        for binding in bindings_in(function.body):
-            var, value = binding.var, binding.value
-            callee = _callee(value, self.fused)
-            if callee is not None:
-                self.values[var.__chandle__()], last = self._within(callee, value)
-                if last is not None:
-                    yield var, last
-            elif not isinstance(value, Call):
-                self.values[var.__chandle__()] = _value(value, self.values)
-
-    def _within(self, callee: relax.Function, call: CallNode) -> tuple[Value, int | None]:
-        """The value that a call gives, and the variable that the last call within was bound to."""
-        given = zip(elements(callee.params), elements(call.args), strict=False)
-        known = {p.__chandle__(): _value(argument, self.values) for p, argument in given}
-        last: int | None = None
-        for binding in bindings_in(callee.body):
-            number, value = binding.var.__chandle__(), binding.value
-            if not isinstance(value, Call):
-                known[number] = _value(value, known)
-                continue
-            equal = self.calls.get(_key(value, known), ())
-            known[number] = last = equal[0] if len(equal) == 1 else None
-        return _value(callee.body.body, known), last
-
-
-def _callee(value: Node, fused: Mapping[str, relax.Function]) -> relax.Function | None:
-    named = isinstance(value, Call) and isinstance(value.op, GlobalVar)
-    return fused.get(value.op.name_hint) if named else None
-
-
-def _key(call: CallNode, values: Mapping[int, Value]) -> tuple[Value, ...]:
-    """A call by its operator, or its kernel, and by the tensors that it is given."""
-    return (_called(call.op), *(_value(argument, values) for argument in elements(call.args)))
+            values[var.__chandle__()] = _value(value, values)
 
 
 def _called(op: Node) -> int:
@@ -129,13 +99,11 @@ class Places:
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[VarNode, Node]] = {}
-        self._seen: dict[int, relax.Function] = {}
 
     def note(self, module: tvm.IRModule) -> None:
         """Take up the places that `module` has."""
-        for function in self._unseen(module):
-            for binding in bindings_in(function.body):
-                self._take_up(binding)
+        for binding in _bindings(module):
+            self._take_up(binding)
 
     def restored(self, before: tvm.IRModule, module: tvm.IRModule) -> tvm.IRModule:
         """`module`, which a pass has made of `before`, with the places that are known of its variables; takes
@@ -147,14 +115,11 @@ class Places:
             if last in self.known:
                 self.known[var.__chandle__()] = (var, self.known[last][1])
         missing: dict[int, Node] = {}
-        for function in self._unseen(module):
-            for binding in bindings_in(function.body):
-                self._compare(binding, missing)
+        for binding in _bindings(module):
+            self._compare(binding, missing)
         if not missing:
             return module
-        placed = map_places(module, lambda var, call: _without(call, missing.get(var.__chandle__())))
-        self.note(placed)
-        return placed
+        return map_places(module, lambda var, call: _without(call, missing.get(var.__chandle__())))
 
     def _take_up(self, binding: BindingNode) -> bool:
         """Note where what is bound comes from; False where the binding does not tell."""
@@ -169,15 +134,16 @@ class Places:
         """Enter what the call of a binding lacks, or the allocations that it stands for."""
         var, value = binding.var, binding.value
         if not self._take_up(binding) and var.__chandle__() in self.known:
+            span = self.known[var.__chandle__()][1]
             for one in (var,) if isinstance(value, Call) else _variables(value):
-                missing.setdefault(one.__chandle__(), self.known[var.__chandle__()][1])
+                self.known.setdefault(one.__chandle__(), (one, span))
+                missing.setdefault(one.__chandle__(), span)
 
-    def _unseen(self, module: tvm.IRModule) -> Iterator[relax.Function]:
-        """The functions that were not seen as they are."""
-        for function in module.functions.values():
-            if isinstance(function, relax.Function) and function.__chandle__() not in self._seen:
-                self._seen[function.__chandle__()] = function
-                yield function
+
+def _bindings(module: tvm.IRModule) -> Iterator[BindingNode]:
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            yield from bindings_in(function.body)
 
 
 def _variables(value: Node) -> Iterator[VarNode]:
