@@ -35,25 +35,31 @@ def cut(text: str) -> str:
     return first if not rest and len(first) <= _MOST_SHOWN else f"{first[:_MOST_SHOWN]}…"
 
 
-def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise UsageError where the argument `name` is none of its `choices`."""
-    if not isinstance(value, str) or value not in choices:
-        known = ", ".join(choices)
-        raise UsageError(f"{name} is {shown(value)}; it must be one of {known}{meant(value, choices)}")
+def require_choice(name: str, value: object, choices: Sequence[str]) -> str:
+    """Return the one of its `choices` that the argument `name` is; raise UsageError for anything else."""
+    if isinstance(value, str) and value in choices:
+        return value
+    known = ", ".join(choices)
+    raise UsageError(f"{name} is {shown(value)}; it must be one of {known}{meant(value, choices)}")
 
 
-def require_flag(name: str, value: object) -> None:
-    """Raise UsageError where the argument `name` is neither True nor False."""
+def require_flag(name: str, value: object) -> bool:
+    """Return the argument `name`; raise UsageError where it is neither True nor False."""
     if not isinstance(value, bool):
         raise UsageError(f"{name} is {shown(value)}; it must be True or False")
+    return value
+
+
+def _whole(value: object) -> int | None:
+    try:
+        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def require_whole(name: str, value: object, least: int, most: int | None = None) -> int:
     """Return the whole number that the argument `name` is; raise UsageError for none, or one out of range."""
-    try:
-        number = None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
+    number = _whole(value)
     if number is None or number < least:
         raise UsageError(f"{name} is {shown(value)}; it must be a whole number of at least {least}")
     if most is not None and number > most:
@@ -61,30 +67,22 @@ def require_whole(name: str, value: object, least: int, most: int | None = None)
     return number
 
 
-def parse_bytes(text: str) -> int:
-    """Return the bytes that `text` denotes (4096, 64KiB, 10KB); raises UsageError for no amount of memory."""
+def _parsed_bytes(name: str, text: str) -> int:
     match = AMOUNT.fullmatch(text.strip())
     if match is None or match[2].lower() not in _FACTORS:
         examples = "write bytes, or 64KiB, 512MiB, 1.5GiB, 10KB"
-        raise UsageError(f"`{cut(text)}` is no amount of memory; {examples}")
+        raise UsageError(f"{name}: `{cut(text)}` is no amount of memory; {examples}")
     nbytes = int(Fraction(match[1]) * _FACTORS[match[2].lower()])
     if nbytes > MOST_BYTES:
-        raise UsageError(f"`{cut(text)}` is more memory than there can be")
+        raise UsageError(f"{name}: `{cut(text)}` is more memory than there can be")
     return nbytes
 
 
 def require_bytes(name: str, value: object, *, least: int = 0, most: int = MOST_BYTES) -> int:
-    """Return the bytes that the argument `name` is: an int, a whole float, or text.  Raises UsageError."""
-    try:
-        amount: object = parse_bytes(value) if isinstance(value, str) else value
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}") from None
-    if isinstance(amount, float) and amount.is_integer():
-        amount = int(amount)
-    try:
-        nbytes = None if isinstance(amount, bool) else index(amount)  # type: ignore[arg-type]
-    except TypeError:
-        nbytes = None
+    """Return the bytes that the argument `name` is: 4096, 4096.0, "64KiB", "10KB".  Raises UsageError."""
+    if isinstance(value, str):
+        value = _parsed_bytes(name, value)
+    nbytes = int(value) if isinstance(value, float) and value.is_integer() else _whole(value)
     if nbytes is None:
         raise UsageError(f"{name} is {shown(value)}; it must be a whole number of bytes")
     if not least <= nbytes <= most:

@@ -57,22 +57,13 @@ def _number(kind: type[int] | type[float], word: str) -> object:
 def choice(words: Any) -> Kind:
     """One of some words, given as a sequence or as a Literal."""
     known: Sequence[str] = get_args(words) or words
-
-    def read(name: str, value: object) -> object:
-        require_choice(name, value, known)
-        return value
-
-    return Kind(read=read, metavar=f"[{'|'.join(known)}]")
+    return Kind(read=partial(require_choice, choices=known), metavar=f"[{'|'.join(known)}]")
 
 
 def whole(least: int, most: int | None = None, metavar: str = "N") -> Kind:
     """A whole number of at least `least`, and at most `most`."""
-    read = partial(_whole, least=least, most=most)
+    read = partial(require_whole, least=least, most=most)
     return Kind(read=read, metavar=metavar, parse=partial(_number, int))
-
-
-def _whole(name: str, value: object, least: int, most: int | None) -> int:
-    return require_whole(name, value, least, most)
 
 
 def amount(least: int = 0) -> Kind:
@@ -80,12 +71,7 @@ def amount(least: int = 0) -> Kind:
     return Kind(read=partial(require_bytes, least=least), metavar="BYTES")
 
 
-def _flag(name: str, value: object) -> object:
-    require_flag(name, value)
-    return value
-
-
-FLAG = Kind(read=_flag, metavar="")
+FLAG = Kind(read=require_flag, metavar="")
 TEXT = Kind(read=require_text, metavar="TEXT")
 TEXTS = Kind(read=require_texts, metavar="TEXT", several=True)
 PATH = Kind(read=require_path, metavar="PATH")

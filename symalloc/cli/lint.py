@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ def progress(title: str, *, shown: bool) -> Iterator[Watch]:
 if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
     from symalloc.linter.fixes import Rewrite
-    from symalloc.session.linting import LintElsewhere, LintSession
+    from symalloc.session.linting import LintSession
 
 WITHOUT_FIXES = ("concise", "github")
 EPILOG = """\
@@ -174,9 +173,10 @@ def lint_command(
         pool = stack.enter_context(WorkerPool(options.jobs))
         if scheduler is None and not (cache and all(map(cache.has, found.files))):
             pool.start()  # it imports TVM while rules are loaded here
-        from symalloc.session.linting import LintSession
+        from symalloc.session.linting import LintSession, dask_executor
 
-        session = LintSession(options, pool, cache=cache, elsewhere=_elsewhere(scheduler, stack))
+        executor = stack.enter_context(dask_executor(scheduler)) if scheduler is not None else None
+        session = LintSession(options, pool, cache=cache, executor=executor)
         return _lint(session, found, shown)
 
 
@@ -184,14 +184,6 @@ def _cache(folder: Path | None, options: LintOptions, output: _Output) -> LintCa
     """The cache in the folder that was given, or in the user's own; None where neither is wanted."""
     place = folder or (default_folder() if options.cache else None)
     return None if place is None else LintCache(place, options, fixes=output.needs_fixes)
-
-
-def _elsewhere(scheduler: str | None, stack: ExitStack) -> LintElsewhere | None:
-    if scheduler is None:
-        return None
-    from symalloc.session.executor import dask_executor, lint_on
-
-    return partial(lint_on, stack.enter_context(dask_executor(scheduler)))
 
 
 def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:

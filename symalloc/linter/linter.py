@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
 
 import msgspec
 
@@ -96,14 +95,14 @@ def report_of(linted: Sequence[LintedFile], *, seconds: float, skipped: int) -> 
     return replace(joined, summary=replace(joined.summary, seconds=seconds), skipped=skipped)
 
 
-def stored(linted: LintedFile) -> Any:
-    """Return finished findings as what JSON can hold; `restored` makes them again."""
-    return msgspec.to_builtins(linted)
+def stored(linted: LintedFile) -> bytes:
+    """Return finished findings as JSON; `restored` makes them again."""
+    return msgspec.json.encode(linted)
 
 
-def restored(value: Any) -> LintedFile:
+def restored(data: bytes) -> LintedFile:
     """Return the findings that `stored` was given; raises msgspec.ValidationError for anything else."""
-    return msgspec.convert(value, LintedFile)
+    return msgspec.json.decode(data, type=LintedFile)
 
 
 NOT_UNDERSTOOD = "SYM904"

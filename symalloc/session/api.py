@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, Unpack
 
-from symalloc.arguments import (
-    require_binding,
-    require_path,
-    require_text,
-    shown,
-)
+from symalloc.arguments import require_binding, require_path, require_text, shown
 from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
@@ -26,9 +20,8 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
 from symalloc.session.config import found_files
-from symalloc.session.executor import lint_on
 from symalloc.session.lint_cache import LintCache
-from symalloc.session.linting import LintElsewhere, LintSession
+from symalloc.session.linting import LintSession
 from symalloc.size.parse import ConditionLike, as_condition
 
 if TYPE_CHECKING:
@@ -88,9 +81,11 @@ def lint(
     """
     chosen = made(LintOptions, options, LintKeywords)
     paths, modules = _sorted_out(target)
+    if not isinstance(executor, Executor | None):
+        raise UsageError(f"executor is {shown(executor)}; it must be a concurrent.futures.Executor")
     with ExitStack() as stack:
         kept = None if cache is None else LintCache(require_path("cache", cache), chosen, fixes=True)
-        session = stack.enter_context(LintSession(chosen, cache=kept, elsewhere=_elsewhere(executor)))
+        session = stack.enter_context(LintSession(chosen, cache=kept, executor=executor))
         reports = [session.lint_files(found_files(chosen, paths))] if paths else []
         reports += [session.lint_module(module, name) for name, module in modules]
         return session.without_known(reports[0] if len(reports) == 1 else Report.joined(reports))
@@ -272,14 +267,6 @@ def _require_model(value: object, verb: str) -> None:
 
     if not is_model(value):
         raise UsageError(f"cannot {verb} {type(value).__name__} objects: give {KINDS}, or a path")
-
-
-def _elsewhere(value: object) -> LintElsewhere | None:
-    if value is None:
-        return None
-    if isinstance(value, Executor):
-        return partial(lint_on, value)
-    raise UsageError(f"executor is {shown(value)}; it must be a concurrent.futures.Executor")
 
 
 def _require_pool(value: object) -> None:

@@ -8,12 +8,12 @@ folder can make findings disappear, and nothing else.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import metadata
 from importlib.util import find_spec
@@ -34,15 +34,14 @@ from symalloc.session.files import read_regular, replace_file
 if TYPE_CHECKING:
     from symalloc.linter.linter import LintedFile
 
-VERSION = 1
+VERSION = 2
 MOST_BYTES = 256 * 2**20
 _KEPT = 0.8  # of MOST_BYTES, where entries are removed
 _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder is a cache of symalloc lint: https://bford.info/cachedir/\n"
 )
-_ANYTHING = {"trust", "jobs", "exclude", "baseline", "cache"}  # options that no finding depends on
-_PACKAGES = ("symalloc", "apache-tvm", "apache-tvm-ffi", "z3-solver", "onnx", "torch")
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "z3-solver", "onnx", "torch")
 _LOG = logging.getLogger("symalloc")
 _NAMED_ELSEWHERE = b"location"  # in an ONNX model whose tensors lie in other files
 
@@ -54,6 +53,13 @@ def default_folder() -> Path | None:
         folder = (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "symalloc"
         return None if _is_taken(folder) else folder
     return None
+
+
+class _Entry(msgspec.Struct):
+    """The file of an entry: the findings, and the sum by which damage shows, and another entry's contents."""
+
+    sum: str
+    linted: msgspec.Raw
 
 
 class LintCache:
@@ -69,7 +75,6 @@ class LintCache:
             raise UsageError(f"the cache {folder} is not a folder")
         self._folder, self._options, self._fixes = folder, options, fixes
         self._asked: dict[Path, str | None] = {}
-        self._wrote = False
 
     def has(self, file: Path) -> bool:
         """Return whether there seems to be an entry; it may turn out to be none."""
@@ -83,24 +88,32 @@ class LintCache:
         key = self._asked[file] = self._key(file)
         if key is None:
             return None
-        entry = self._entry(key)
         try:
-            document = json.loads(read_regular(entry, MOST_BYTES))
-            text = document["linted"]
-            known = document["version"] == VERSION and isinstance(text, str)
-            if not known or document["sum"] != _sum(key, text):
-                raise ValueError("another version, or another sum")
-            found = restored(json.loads(text))
-            os.utime(entry)
+            entry = msgspec.json.decode(read_regular(self._entry(key), MOST_BYTES), type=_Entry)
+            if entry.sum != _hash(key.encode(), bytes(entry.linted)):
+                raise ValueError("another sum")
+            found = restored(bytes(entry.linted))
+            os.utime(self._entry(key))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             _LOG.debug("the cache's entry for %s is of no use: %s", file, error)
             return None
         _LOG.debug("the findings of %s are known from %s", file, self._folder)
         return found
 
-    def put(self, file: Path, linted: LintedFile) -> None:
+    def put(self, linted: Mapping[Path, LintedFile]) -> None:
+        """Keep the findings of some files, and make room: remove the entries that were used longest ago."""
+        for file, one in linted.items():
+            try:
+                self._keep(file, one)
+            except (OSError, UnicodeEncodeError) as error:
+                _LOG.debug("nothing is kept in %s: %s", self._folder, error)
+        if linted:
+            with suppress(OSError):
+                self._make_room()
+
+    def _keep(self, file: Path, linted: LintedFile) -> None:
         """Keep the findings of `file`, unless linting it again could give others.
 
         It was changed meanwhile where it is not as it was when `get` was asked.
@@ -110,49 +123,28 @@ class LintCache:
         key = self._key(file) if linted.is_complete else None
         if key is None or key != self._asked.get(file, key):
             return
-        text = json.dumps(stored(linted), ensure_ascii=False)
-        document = {"version": VERSION, "sum": _sum(key, text), "linted": text}
-        try:
-            self._prepare()
-            replace_file(self._entry(key), json.dumps(document).encode())
-            self._wrote = True
-        except (OSError, UnicodeEncodeError) as error:
-            _LOG.debug("nothing is kept in %s: %s", self._folder, error)
+        data = stored(linted)
+        if not (self._folder / "CACHEDIR.TAG").is_file():  # programs that copy look for it
+            self._folder.mkdir(parents=True, exist_ok=True)
+            replace_file(self._folder / ".gitignore", b"*\n")
+            replace_file(self._folder / "CACHEDIR.TAG", _TAG.encode())
+        entry = _Entry(sum=_hash(key.encode(), data), linted=msgspec.Raw(data))
+        replace_file(self._entry(key), msgspec.json.encode(entry))
 
-    def put_all(self, linted: Mapping[Path, LintedFile]) -> None:
-        """Keep the findings of some files, see `put`, and make room."""
-        for file, one in linted.items():
-            self.put(file, one)
-        self.trim()
-
-    def trim(self) -> None:
-        """Remove the entries that were used longest ago, where there are too many bytes.
-
-        What a process left behind that was killed while it wrote counts as an entry.
-        """
-        if not self._wrote:
-            return
-        with suppress(OSError):
-            entries = sorted(_entries(self._folder), key=lambda found: found[1].st_mtime_ns)
-            left = sum(status.st_size for _, status in entries)
-            least = MOST_BYTES * _KEPT if left > MOST_BYTES else left
-            for path, status in entries:
-                if left <= least:
-                    break
-                with suppress(OSError):
-                    path.unlink()
-                left -= status.st_size
+    def _make_room(self) -> None:
+        """What a process left behind that was killed while it wrote counts as an entry."""
+        entries = sorted(_entries(self._folder), key=lambda found: found[1].st_mtime_ns)
+        left = sum(status.st_size for _, status in entries)
+        least = MOST_BYTES * _KEPT if left > MOST_BYTES else left
+        for path, status in entries:
+            if left <= least:
+                break
+            with suppress(OSError):
+                path.unlink()
+            left -= status.st_size
 
     def _entry(self, key: str) -> Path:
         return self._folder / f"{key}.json"
-
-    def _prepare(self) -> None:
-        """Make the folder, marked as a cache for programs that copy, and for git."""
-        if (self._folder / "CACHEDIR.TAG").is_file():
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        replace_file(self._folder / ".gitignore", b"*\n")
-        replace_file(self._folder / "CACHEDIR.TAG", _TAG.encode())
 
     def _key(self, file: Path) -> str | None:
         """Return the name of an entry for the bytes that a file has now; None where there is more to it."""
@@ -162,18 +154,11 @@ class LintCache:
     @cached_property
     def _context(self) -> bytes:
         """All that the findings of every file depend on."""
-        options = {name: value for name, value in _items(self._options) if name not in _ANYTHING | {"rules"}}
+        options = replace(self._options, rules=(), jobs=None, exclude=(), baseline=None, cache=True)
         files = [path for place in self._options.rules for path in rule_files(place)]
-        rules = [(str(path), _sum_of_file(path)) for path in files]
-        versions = (
-            sys.version,
-            *map(_version, _PACKAGES),
-            _origin("tvm"),
-            *_libraries(),
-            os.environ.get(REPLACE),
-        )
-        parts = (VERSION, versions, list(_package()), rules, sorted(options.items()), self._fixes)
-        return repr(parts).encode()
+        rules = [(str(path), _hash(path.read_bytes())) for path in files]
+        versions = (sys.version, *installed_versions().items(), *_tvm(), os.environ.get(REPLACE))
+        return repr((VERSION, versions, rules, options, self._fixes)).encode()
 
 
 def sendable(file: Path, contents: Mapping[Path, bytes] = MappingProxyType({})) -> bytes | None:
@@ -184,22 +169,50 @@ def sendable(file: Path, contents: Mapping[Path, bytes] = MappingProxyType({})) 
     """
     if file in contents:
         return contents[file]
-    data = None if model_function(file) else _read(file)
-    return None if data is None or (_is_onnx(file, data) and _NAMED_ELSEWHERE in data) else data
-
-
-def _is_onnx(file: Path, data: bytes) -> bool:
-    """Return whether a file is read as ONNX, whatever it is called."""
     try:
-        return kind_of(file, data) == "onnx"
-    except UnreadableError:
-        return False
+        if model_function(file) or file.stat().st_size > MOST_BYTES:
+            return None
+        data = file.read_bytes()
+        return None if _NAMED_ELSEWHERE in data and kind_of(file, data) == "onnx" else data
+    except OSError:
+        return None
+    except UnreadableError:  # of no kind; the reader says so
+        return data
 
 
-def _items(options: LintOptions) -> Iterator[tuple[str, str]]:
-    for name in options.__dataclass_fields__:
-        value = getattr(options, name)
-        yield name, repr(sorted(value.items()) if isinstance(value, Mapping) else value)
+def installed_versions() -> dict[str, str]:
+    """The versions of what findings depend on, wherever they are made; "none" where a package is missing."""
+    python = ".".join(map(str, sys.version_info[:2]))
+    return {"Python": python, **{name: _version(name) for name in _PACKAGES}, "symalloc's files": _package()}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+@cache
+def _package() -> str:
+    """A hash of the code and the rules of this package, equal wherever it is installed."""
+    root = Path(__file__).parent.parent
+    folders = ((root, "*.py"), (root / "rules", "*.toml"), (root.parent / "rules", "*.toml"))
+    files = [path for folder, pattern in folders for path in sorted(folder.rglob(pattern))]
+    return _hash(*(part for path in files for part in (path.name.encode(), path.read_bytes())))[:12]
+
+
+def _tvm() -> Iterator[object]:
+    """The files of TVM that may be built again, and the variables by which it chooses its libraries."""
+    given = os.environ.get("TVM_LIBRARY_PATH", "")
+    yield from (given, os.environ.get("TVM_USE_RUNTIME_LIB", ""))
+    spec = find_spec("tvm")
+    files = [Path(spec.origin)] if spec and spec.origin else []
+    folders = [*(file.parent / "lib" for file in files), *([Path(given)] if given else [])]
+    for file in (*files, *sorted(library for folder in folders for library in folder.glob("*.so"))):
+        with suppress(OSError):
+            status = file.stat()
+            yield str(file), status.st_size, status.st_mtime_ns
 
 
 def _is_taken(folder: Path) -> bool:
@@ -209,65 +222,10 @@ def _is_taken(folder: Path) -> bool:
     return False
 
 
-def _package() -> Iterator[tuple[str, int, int]]:
-    """The files of this package: a version says nothing of an editable install."""
-    for path in _package_files():
-        status = path.stat()
-        yield str(path), status.st_size, status.st_mtime_ns
-
-
-@cache
-def package_sum() -> str:
-    """A hash of the code and the rules of this package, equal wherever it is installed."""
-    return _hash(*(part for path in _package_files() for part in (path.name.encode(), path.read_bytes())))
-
-
-def _package_files() -> Iterator[Path]:
-    root = Path(__file__).parent.parent
-    for folder in (root, root / "rules", root.parent / "rules"):
-        yield from sorted(folder.rglob("*.py" if folder == root else "*.toml"))
-
-
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for path in (*folder.glob("*.json"), *folder.glob(".*.json.*")):
         with suppress(FileNotFoundError):
             yield path, path.lstat()
-
-
-def _read(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes() if file.stat().st_size <= MOST_BYTES else None
-    except OSError:
-        return None
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _origin(package: str) -> tuple[str, int] | None:
-    """The place of a package, and when it was written there: a build of one's own may bear any version."""
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        return None
-    with suppress(OSError):
-        return spec.origin, Path(spec.origin).stat().st_mtime_ns
-    return spec.origin, 0
-
-
-def _libraries() -> Iterator[tuple[str, int, int] | str]:
-    """The libraries of TVM, which may be built again, and the variables by which it chooses them."""
-    spec, given = find_spec("tvm"), os.environ.get("TVM_LIBRARY_PATH", "")
-    folders = [Path(spec.origin).parent / "lib"] if spec and spec.origin else []
-    folders += [Path(given)] if given else []
-    for library in sorted(each for folder in folders for each in folder.glob("*.so")):
-        with suppress(OSError):
-            status = library.stat()
-            yield str(library), status.st_size, status.st_mtime_ns
-    yield from (given, os.environ.get("TVM_USE_RUNTIME_LIB", ""))
 
 
 def _hash(*parts: bytes) -> str:
@@ -276,12 +234,3 @@ def _hash(*parts: bytes) -> str:
         found.update(len(part).to_bytes(8, "big"))
         found.update(part)
     return found.hexdigest()
-
-
-def _sum(key: str, text: str) -> str:
-    """The sum of an entry: one that was renamed, or that lies under another's name, has another."""
-    return _hash(key.encode(), text.encode(errors="replace"))
-
-
-def _sum_of_file(path: Path) -> str:
-    return _hash(_read(path) or b"")

@@ -1,13 +1,21 @@
-"""Lint sessions, which the command line and Python share, and the linter as a pass instrument."""
+"""Lint sessions, which the command line, Python and editors share, and the linter as a pass instrument.
+
+Files are read in worker processes, or linted by the workers of an executor, which need no file system in
+common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import tempfile
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from symalloc.arguments import require_choice
 from symalloc.errors import UsageError, nearest
@@ -18,15 +26,16 @@ from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.linter.linter import LintedFile, Linter, report_of
 from symalloc.options import made
 from symalloc.program.ir import Origin
-from symalloc.program.reading import FileResult, ReadProblem
+from symalloc.program.reading import FileResult, ReadProblem, UnreadableError
 from symalloc.program.record import no_collections
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.read.find_files import STDIN, FoundFiles, may_hold_modules
+from symalloc.relax.read.find_files import STDIN, FoundFiles, kind_of, may_hold_modules
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
+from symalloc.rulebook.book import rule_files
 from symalloc.session.files import read_source, source_bytes
-from symalloc.session.lint_cache import LintCache, sendable
+from symalloc.session.lint_cache import LintCache, installed_versions, sendable
 from symalloc.size.condition import FALSE
 
 if TYPE_CHECKING:
@@ -34,13 +43,10 @@ if TYPE_CHECKING:
 
     from symalloc.relax.passes.stages import MemoryFault, Mode
 
-
-LintElsewhere: TypeAlias = Callable[
-    [Mapping[Path, bytes], LintOptions, bool, Watch | None], Mapping[Path, LintedFile | str]
-]
-"""Lints contents, each taken as that of a file, with fixes or without, and tells how many are done; the
-message of what failed stands for its findings.
-"""
+_DASK = "dask://"
+_SECONDS = 10  # for Dask's scheduler, and for a first worker
+_READ_WITH = {"onnx": "onnx", "pt2": "torch"}  # the package that decides what a kind of file holds
+_HERE = threading.local()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +72,15 @@ class LintSession:
         pool: WorkerPool | None = None,
         *,
         cache: LintCache | None = None,
-        elsewhere: LintElsewhere | None = None,
+        executor: Executor | None = None,
     ) -> None:
         """Load the rules; raises UsageError for rules, rule names, assumptions or a baseline that make no
         sense.
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.  `cache` has
-        the findings of files that did not change, for `lint_files`; `elsewhere` lints them on an executor.
+        the findings of files that did not change, for `lint_files`; the workers of `executor` lint the others.
         """
-        self.options, self._cache, self._elsewhere = options, cache, elsewhere
+        self.options, self._cache, self._executor = options, cache, executor
         self.linter = Linter(options)
         self._baseline = Baseline.load(options.baseline) if options.baseline else None
         self._pool = pool or WorkerPool(options.jobs)
@@ -101,7 +107,7 @@ class LintSession:
         missing = [file for file in files if file not in linted]
         fresh = self._linted(missing, found.standard_input, progress, fixes=fixes)
         if self._cache is not None:
-            self._cache.put_all(fresh)
+            self._cache.put(fresh)
         linted |= fresh
         ordered = [linted[file] for file in files]
         report = report_of(ordered, seconds=perf_counter() - started, skipped=found.skipped)
@@ -162,26 +168,53 @@ class LintSession:
     def _linted(
         self, files: Sequence[Path], standard_input: bytes | None, watch: Watch | None, *, fixes: bool
     ) -> dict[Path, LintedFile]:
-        """Lint files, each once: elsewhere what can be sent, here the others."""
+        """Lint files, each once: on the executor what can be sent there, here the others."""
         contents = {} if standard_input is None else {STDIN: standard_input}
         found: dict[Path, LintedFile] = {}
-        if self._elsewhere is not None and files:
+        if self._executor is not None:
             sent = {file: data for file in files for data in [sendable(file, contents)] if data is not None}
-            answers = self._elsewhere(sent, self.options, fixes, watch)
-            found = {file: self._answered(file, answer) for file, answer in answers.items()}
+            found = self._on_executor(self._executor, sent, watch, fixes=fixes)
         left = [file for file in files if file not in found]
         if left:
             here = self._lint(self._pool.read(left, self.options, watch, contents), fixes, watch)
             found |= zip(left, here, strict=True)
         return found
 
-    def _answered(self, file: Path, answer: LintedFile | str) -> LintedFile:
-        """The findings that came from elsewhere; a message becomes one."""
-        if isinstance(answer, LintedFile):
-            return answer
-        problem = ReadProblem(file=str(file), message=f"linting it on a worker failed: {answer}")
-        (linted,) = self._lint([FileResult(file=str(file), problems=(problem,))], fixes=False)
-        return linted
+    def _on_executor(
+        self, executor: Executor, contents: Mapping[Path, bytes], watch: Watch | None, *, fixes: bool
+    ) -> dict[Path, LintedFile]:
+        """Lint `contents`, each taken as that of a file; raises UsageError where versions differ."""
+        setup = Setup.of(self.options, fixes=fixes)
+        futures = {
+            executor.submit(lint_on_worker, setup, str(file), data): file for file, data in contents.items()
+        }
+        found: dict[Path, LintedFile] = {}
+        try:
+            for future in as_completed(futures):
+                file = futures[future]
+                found[file] = self._answer(file, future)
+                if watch is not None:
+                    watch(len(found), len(futures), f"linting {file.name}")
+        finally:
+            for future in futures:
+                future.cancel()
+        return found
+
+    def _answer(self, file: Path, future: Future[LintedFile]) -> LintedFile:
+        """The findings that a worker sent; whatever ended it is a finding in its file."""
+        try:
+            return future.result()
+        except CancelledError:
+            raise UsageError(
+                "the executor gave up the work: it was shut down, or its cluster is lost"
+            ) from None
+        except UsageError:
+            raise
+        except Exception as error:
+            what = f"linting it on a worker failed: {type(error).__name__}: {error}"
+            problem = ReadProblem(file=str(file), message=what)
+            (linted,) = self._lint([FileResult(file=str(file), problems=(problem,))], fixes=False)
+            return linted
 
     def _lint(
         self, results: Iterable[FileResult], fixes: bool, watch: Watch | None = None
@@ -193,10 +226,8 @@ class LintSession:
         for reading in results:
             one = self.linter.lint(reading)
             linted.append((reading.file, one))
-            found = one.report.diagnostics
-            is_file = reading.file != str(STDIN)
-            if is_file and reading.source is not None and any(d.candidates for d in found):
-                fixable.append((reading.source, found))
+            if reading.source is not None and reading.file != str(STDIN):
+                fixable.append((reading.source, one.report.diagnostics))
         relint = partial(self._relint, watch=watch, unsettled=unsettled)
         good = tried_fixes(fixable, relint) if fixes else {}
         return [one.finished(good, settled=file not in unsettled) for file, one in linted]
@@ -252,6 +283,93 @@ class LintSession:
             raise UsageError(
                 f"the assumptions contradict each other{where}: {given}; nothing would be verified"
             )
+
+
+# -- the workers of an executor -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that a worker needs to lint: the options, the texts of the rules that they name, and the versions
+    that the findings depend on.
+    """
+
+    options: LintOptions
+    rules: tuple[tuple[str, bytes], ...]
+    fixes: bool
+    versions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: LintOptions, *, fixes: bool) -> Setup:
+        """The setup that lints elsewhere as `options` do here."""
+        places = [path for place in options.rules for path in rule_files(place)]
+        return cls(
+            options=replace(options, rules=(), baseline=None, jobs=1),
+            rules=tuple((f"{number}-{path.name}", path.read_bytes()) for number, path in enumerate(places)),
+            fixes=fixes,
+            versions=installed_versions(),
+        )
+
+
+def lint_on_worker(setup: Setup, file: str, data: bytes) -> LintedFile:
+    """Lint `data`, taken as the contents of `file`, in a process of the executor.
+
+    Raises UsageError where it has other versions of what counts for the file than the process that asks.
+    """
+    unread = set(_READ_WITH.values())
+    with suppress(UnreadableError):
+        unread.discard(_READ_WITH.get(kind_of(Path(file), data), ""))
+    wanted, found = setup.versions, installed_versions()
+    others = [name for name in found if name not in unread and wanted[name] != found[name]]
+    if others:
+        has, needs = (" and ".join(f"{name} {of[name]}" for name in others) for of in (found, wanted))
+        raise UsageError(f"a worker has {has}, and this process {needs}: findings could differ")
+    return _session(setup).lint_bytes(file, data, fixes=setup.fixes)
+
+
+def _session(setup: Setup) -> LintSession:
+    """The session of this thread: it keeps its worker process, and what was proved, for the next file."""
+    if getattr(_HERE, "setup", None) != setup:
+        if hasattr(_HERE, "session"):
+            _HERE.session.__exit__()
+        with tempfile.TemporaryDirectory(prefix="symalloc-") as folder:
+            for name, text in setup.rules:
+                (Path(folder) / name).write_bytes(text)
+            rules = (Path(folder),) if setup.rules else ()
+            _HERE.session = LintSession(replace(setup.options, rules=rules))
+        _HERE.setup = setup
+    session: LintSession = _HERE.session
+    return session
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[Executor]:
+    """The executor of the Dask cluster at `address`, `dask://HOST:PORT`.
+
+    Raises UsageError where Dask is missing, nothing answers, or there is no worker.
+    """
+    if not address.startswith(_DASK):
+        raise UsageError(f"--scheduler {address}: expected {_DASK}HOST:PORT")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError(f"--scheduler {address} needs Dask: pip install 'symalloc[dask]'") from None
+    try:
+        client = Client(f"tcp://{address.removeprefix(_DASK)}", timeout=_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
+    try:
+        with suppress(TimeoutError):
+            client.wait_for_workers(1, timeout=_SECONDS)
+        if not client.scheduler_info()["workers"]:
+            raise UsageError(f"the Dask cluster at {address} has no workers")
+        yield client.get_executor(pure=False, retries=1)
+    finally:
+        with suppress(Exception):  # the scheduler may be gone
+            client.close(timeout=_SECONDS)
+
+
+# -- the linter as a pass instrument ------------------------------------------------------------------------
 
 
 def VerifyMemory(  # noqa: N802 - TVM's instruments are classes, and this is called like one

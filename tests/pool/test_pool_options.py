@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symalloc.arguments import parse_bytes
+from symalloc.arguments import require_bytes
 from symalloc.errors import UsageError
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, PoolUsageError
@@ -27,7 +27,7 @@ from tests.pool.reference.reference_pool import ReferencePool
     ),
 )
 def test_amounts(text: str, nbytes: int) -> None:
-    assert parse_bytes(text) == nbytes
+    assert require_bytes("x", text) == nbytes
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_amounts(text: str, nbytes: int) -> None:
 )
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parse_bytes(text)
+        require_bytes("x", text)
     assert len(str(refused.value)) < 200
 
 

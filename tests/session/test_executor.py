@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,7 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import load_rules
-from symalloc.session.executor import Setup, dask_executor, lint_on, lint_on_worker
-from symalloc.session.linting import LintSession
+from symalloc.session.linting import LintSession, Setup, dask_executor, lint_on_worker
 from tests.scale import NIGHTLY
 
 Run = Callable[..., tuple[int, str, str]]
@@ -65,13 +62,13 @@ def test_threads_find_what_this_process_finds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["Python", "apache-tvm", "z3-solver", "symalloc's files", "torch"])
 def test_a_worker_with_other_versions_refuses(missing: str) -> None:
     setup = Setup.of(LintOptions(), fixes=True)
-    other = pickle.dumps(replace(setup, versions={**setup.versions, missing: "0"}))
+    other = replace(setup, versions={**setup.versions, missing: "0"})
     with pytest.raises(UsageError, match=rf"a worker has {re.escape(missing)} .* findings could differ"):
         lint_on_worker(other, "model.pt2" if missing == "torch" else "model.py", b"")
 
 
 def test_what_ends_a_worker_is_a_finding(kept_pool: WorkerPool) -> None:
-    session = LintSession(LintOptions(), kept_pool, elsewhere=partial(lint_on, Ended(KeyError("x"))))
+    session = LintSession(LintOptions(), kept_pool, executor=Ended(KeyError("x")))
     report = session.lint_files(FoundFiles(files=(FAULTY, SOUND), skipped=0))
     assert report.unread == (str(FAULTY), str(SOUND))
     assert "linting it on a worker failed: KeyError: 'x'" in report.diagnostics[0].message
@@ -100,7 +97,7 @@ def test_without_dask_one_line_says_what_to_install(run: Run, monkeypatch: pytes
 
 def test_a_scheduler_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("symalloc.session.executor._SECONDS", 0.2)
+    monkeypatch.setattr("symalloc.session.linting._SECONDS", 0.2)
     status, out, err = run("lint", str(SOUND), "--scheduler", "dask://127.0.0.1:1")
     assert (status, out) == (2, "")
     assert err.startswith("error: no Dask scheduler answers at dask://127.0.0.1:1: ")
