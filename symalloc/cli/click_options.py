@@ -18,6 +18,7 @@ from symalloc.options import FLAG, Kind, Option, choice, options_of
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
+from symalloc.session.files import require_folder_of
 
 if TYPE_CHECKING:
     from symalloc.relax.files.requests import PlanRequest
@@ -55,9 +56,31 @@ class PathName(click.Path):
         return super().convert(value, param, ctx)
 
 
-def file_option(*names: str, help: str, **more: Any) -> Callable[[Command], Command]:  # noqa: A002
-    """An option that names a file; `more` is that of click."""
-    return click.option(*names, type=PathName(dir_okay=False, path_type=Path), help=help, **more)
+class OutputName(PathName):
+    """A file to write in a folder that is there; its name ends in one of `endings`, which say how."""
+
+    def __init__(self, endings: Iterable[str] = ()) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+        self._endings = tuple(endings)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, once it is known that it can be written."""
+        path: Path = super().convert(value, param, ctx)
+        if self._endings and path.suffix not in self._endings:
+            known = f"{', '.join(self._endings[:-1])} or {self._endings[-1]}"
+            raise UsageError(f"{path}: the name must end in {known}, which says how it is written")
+        require_folder_of(path)
+        return path
+
+
+def file_option(
+    *names: str,
+    help: str,  # noqa: A002
+    endings: Iterable[str] = (),
+    **more: Any,
+) -> Callable[[Command], Command]:
+    """An option that names a file to write; `more` is that of click."""
+    return click.option(*names, type=OutputName(endings), help=help, **more)
 
 
 file_argument = click.argument("file", type=PathName(path_type=Path))

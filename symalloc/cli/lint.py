@@ -131,7 +131,9 @@ class _Output:
 @click.option(
     "--scheduler", metavar="dask://HOST:PORT", help="Have the workers of a Dask cluster lint the files."
 )
-@file_option("--config", help="Read [tool.symalloc] from this file.")
+@click.option(
+    "--config", type=PathName(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
+)
 @click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
 def lint_command(
     paths: tuple[str, ...],
@@ -216,8 +218,8 @@ def _apply(session: LintSession, report: Report, found: FoundFiles, output: _Out
     if not rewrites:
         return report
     if not output.quiet:
-        fixed = sum(change.fixes for change in rewrites)
-        click.echo(f"fixed {fixed} finding{'s' * (fixed != 1)} in {len(rewrites)} file(s)", err=True)
+        fixed = counted(sum(change.fixes for change in rewrites), "finding")
+        click.echo(f"fixed {fixed} in {len(rewrites)} file(s)", err=True)
     return session.lint_files(found)
 
 
@@ -248,7 +250,7 @@ def _show(session: LintSession, report: Report, output: _Output) -> None:
     )
     show(text, output.output)
     if output.output is not None and not output.quiet:
-        wrote(output.output, f"{len(report)} finding{'s' * (len(report) != 1)}")
+        wrote(output.output, counted(len(report), "finding"))
 
 
 def _status(session: LintSession, report: Report, output: _Output) -> int:

@@ -13,7 +13,7 @@ from symalloc.cli.output import show, wrote
 from symalloc.errors import UsageError
 from symalloc.options import choice
 from symalloc.planner.planner_options import EffortName, PackOptions
-from symalloc.session.files import explained
+from symalloc.session.files import explained, require_folder_of
 
 if TYPE_CHECKING:
     from symalloc.planner.packing.packing_problem import Packing, PackingProblem
@@ -94,8 +94,7 @@ def _outputs(
     if "text" in forms:
         raise UsageError("the table goes to standard output; -o writes answers as JSON or CSV")
     if len(files) == 1 and not output.is_dir():
-        if not output.parent.is_dir():
-            raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
+        require_folder_of(output)
         return [(output, forms[0])]
     paths = [output / f"{file.stem}.{suffix}" for file, suffix in zip(files, forms, strict=True)]
     if len(set(paths)) < len(paths):

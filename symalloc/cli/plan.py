@@ -39,7 +39,9 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 
 @click.command(epilog=EPILOG)
 @file_argument
-@file_option("-o", "--output", help="Write the planned module here: TVMScript (.py) or JSON (.json).")
+@file_option(
+    "-o", "--output", endings=FORMS, help="Write the planned module here: TVMScript (.py) or JSON (.json)."
+)
 @format_option("the plans")
 @click.option(
     "--sample",
@@ -78,14 +80,13 @@ def plan_command(
 
     request = request_of(file, options)
     chosen = PlanOptions(**options)
-    written = _form(output)
     if output is not None and output == chosen.certificate:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])
     planned = planned_file(
         request,
         options=chosen,
-        form=written,
+        form=None if output is None else FORMS[output.suffix],
         samples=[parse_binding([text], "--sample") for text in samples],
         compare=compare is not None,
     )
@@ -134,13 +135,3 @@ def _refused(reasons: Sequence[str]) -> int:
     """Say why nothing is written; return the exit status."""
     click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
     return 1
-
-
-def _form(output: Path | None) -> Literal["json", "script"] | None:
-    if output is None:
-        return None
-    if output.suffix not in FORMS:
-        raise UsageError(f"{output}: the name must end in .json or .py, which says how the module is written")
-    if not output.parent.is_dir():
-        raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
-    return FORMS[output.suffix]

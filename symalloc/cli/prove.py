@@ -21,7 +21,7 @@ from symalloc.prover.batch import BatchError, answer, proof_row, read_questions,
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
-from symalloc.session.files import explained, read_text
+from symalloc.session.files import read_text, write_proofs
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
 
@@ -80,7 +80,7 @@ def _single(
         proof = replace(proof, counterexample=prover.complete(proof.counterexample, domain))
     _mention_unused(text, assume)
     if certificate is not None:
-        _write_certificates(certificate, [("constraint", constraint, domain, proof)])
+        write_proofs(certificate, {"constraint.smt2": smtlib.certificate(constraint, domain, proof)})
     show(_as_json(text, assume, proof) if form == "json" else _as_text(text, proof), output)
     return 0 if proof.verdict is Verdict.ALWAYS_VALID else 1
 
@@ -144,29 +144,21 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
     except BatchError as error:
         raise UsageError(f"{file}: {error}") from None
     prover = Prover()
-    rows, asked, proofs = [], 0, []
+    rows, asked, proofs = [], 0, {}
     for question in questions:
         before = prover.solver.asked
         row, proof = answer(question, prover)
         asked += prover.solver.asked > before
         rows.append(row)
-        proofs.append((question.id, question.constraint, question.domain, proof))
+        if certificate is not None:
+            name = re.sub(r"[^\w.-]", "_", question.id)
+            proofs[f"{name}.smt2"] = smtlib.certificate(question.constraint, question.domain, proof)
     if certificate is not None:
-        _write_certificates(certificate, proofs)
+        write_proofs(certificate, proofs)
     text = "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
     show(text, output)
     click.echo(summary(questions, rows, asked), err=True)
     return 0
-
-
-def _write_certificates(folder: Path, proofs: Iterable[tuple[str, Condition, Domain, Proof]]) -> None:
-    with explained(f"cannot write certificates to {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, constraint, domain, proof in proofs:
-            safe = re.sub(r"[^\w.-]", "_", name)
-            (folder / f"{safe}.smt2").write_text(
-                smtlib.certificate(constraint, domain, proof), encoding="utf-8"
-            )
 
 
 def _point(point: Any) -> str:

@@ -52,7 +52,11 @@ _MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTION
 @click.command(epilog=EPILOG)
 @file_argument
 @file_option(
-    "-o", "--output", required=True, help="The file to write: a page (.html) or a picture (.svg, .png)."
+    "-o",
+    "--output",
+    required=True,
+    endings=FORMS,
+    help="The file to write: a page (.html) or a picture (.svg, .png).",
 )
 @click.option(
     "--bind",
@@ -76,10 +80,12 @@ def report_command(
 ) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
     from symalloc.pool.trace import holds_trace
+    from symalloc.report.map.page import require_png
     from symalloc.session.planning import planned_file
 
     request, pool = request_of(file, options), pool_options_of(options)
-    _check_output(output)
+    if output.suffix == ".png":
+        require_png()
     keep_apart("-o", output, [file])
     binding = parse_binding(bind, "--bind")
     if file.is_file() and holds_trace(file):
@@ -102,18 +108,6 @@ def report_command(
     )
     write_file(output, _module(planned, file, function, output.suffix))
     return int(any(d.severity is Severity.ERROR for d in planned.plan_report))
-
-
-def _check_output(output: Path) -> None:
-    """Raise UsageError for a file that cannot be written, before the work is done."""
-    if output.suffix not in FORMS:
-        raise UsageError(f"{output}: the name must end in {', '.join(FORMS)}, which says what is drawn")
-    if not output.parent.is_dir():
-        raise UsageError(f"cannot write {output}: there is no directory {output.parent}")
-    if output.suffix == ".png":
-        from symalloc.report.map.page import require_png
-
-        require_png()
 
 
 def _module(planned: Planned, file: Path, function: str | None, form: str) -> bytes:

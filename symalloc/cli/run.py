@@ -10,8 +10,8 @@ import click
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.click_options import (
     PLANNER_OPTIONS,
-    PathName,
     file_argument,
+    file_option,
     format_option,
     from_table,
     given_as,
@@ -21,7 +21,6 @@ from symalloc.cli.click_options import (
     request_of,
 )
 from symalloc.cli.output import keep_apart, show
-from symalloc.errors import UsageError
 from symalloc.options import amount, choice
 from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.planner.planner_options import PlanOptions
@@ -68,9 +67,8 @@ read, planned, built or run.
     is_flag=True,
     help="Protect the edges of every tensor and name a tensor that is overrun; implies --pool.",
 )
-@click.option(
+@file_option(
     "--trace",
-    type=PathName(path_type=Path),
     metavar="FILE",
     help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )
@@ -90,7 +88,6 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
         refuse_given(PLANNER_OPTIONS, f"--plan {options['plan']} runs without symalloc's planner")
     at = bindings(parse_binding(bind, "--bind"), parse_sweeps(sweep))
     trace, form = options.pop("trace"), options.pop("form")
-    _require_folder(trace)
     keep_apart("--trace", trace, [file])
     pool = _pool_request(options.pop("pool"), options.pop("limit"), options.pop("guard"), trace is not None)
     request = request_of(file, options)
@@ -109,11 +106,3 @@ def _pool_request(wanted: bool, limit: int | None, guard: bool, trace: bool) -> 
     from symalloc.relax.files.requests import PoolRequest
 
     return PoolRequest(limit=limit, guard=guard, trace=trace)
-
-
-def _require_folder(file: Path | None) -> None:
-    """Raises UsageError where `file` cannot be written in the end for want of a folder."""
-    if file is not None and not file.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {file}: there is no directory {file.absolute().parent}")
-    if file is not None and file.is_dir():
-        raise UsageError(f"cannot write {file}: it is a directory")

@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,20 @@ def explained(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{what}: {error.strerror}") from None
+
+
+def require_folder_of(path: Path, what: object = None) -> None:
+    """Raise UsageError where `path`, or `what` shall be there, cannot be written for want of a folder."""
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"cannot write {what or path}: there is no directory {path.parent}")
+
+
+def write_proofs(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the `files` of a certificate into `folder`, made where it is missing; raises UsageError."""
+    from symalloc.planner.check.plan_certificate import write_certificate
+
+    with explained(f"cannot write certificates to {folder}"):
+        write_certificate(folder, files)
 
 
 def read_text(path: Path) -> str:

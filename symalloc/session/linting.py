@@ -78,7 +78,7 @@ class LintSession:
         sense.
 
         `pool`: the workers to read files with, left to the caller to close; None for own ones.  `cache` has
-        the findings of files that did not change, for `lint_files`; the workers of `executor` lint the others.
+        the findings of files that did not change; the workers of `executor` lint the others.
         """
         self.options, self._cache, self._executor = options, cache, executor
         self.linter = Linter(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,9 +13,8 @@ from symalloc.errors import RunError, SymallocError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
-from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_report.function_report import FunctionReport, SampleError, check_wanted
+from symalloc.planner.memory_report.function_report import FunctionReport, check_wanted
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.packing.packing_problem import (
     Packing,
@@ -34,7 +34,7 @@ from symalloc.relax.files.requests import PlannedFile, PlanRequest, require_valu
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
 from symalloc.report.plan_json import is_plan_report, plans_as_json, read_plan
-from symalloc.session.files import explained, read_text, write_file
+from symalloc.session.files import explained, read_text, require_folder_of, write_file, write_proofs
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -71,8 +71,7 @@ class Planned:
         if output is not None:
             write_file(output, self.text.encode())
         if certificate is not None and self.certificate is not None:
-            with explained(f"cannot write certificates to {certificate}"):
-                write_certificate(certificate, self.certificate)
+            write_proofs(certificate, self.certificate)
 
 
 def load_file(request: PlanRequest) -> IRModule:
@@ -99,7 +98,11 @@ def planned_file(
     is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
     """
     _require_file(request)
-    _require_folder(options.certificate)
+    folder = options.certificate
+    if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
+        require_folder_of(folder, f"certificates to {folder}")
     comparison = _comparison(request) if compare else None
     found: PlannedFile = call_in_child(
         PLAN_JOB,
@@ -164,16 +167,6 @@ def _require_file(request: PlanRequest) -> None:
         raise UsageError(f"{path} is not a regular file")
 
 
-def _require_folder(folder: Path | None) -> None:
-    """Raise UsageError where certificates cannot be written to `folder`, before the work is done."""
-    if folder is None:
-        return
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
-    if not folder.absolute().parent.is_dir():
-        raise UsageError(f"cannot write certificates to {folder}: there is no directory {folder.parent}")
-
-
 def _linted(found: PlannedFile, path: Path) -> tuple[Report, Report]:
     """Lint the planned module: with the original, to tell what planning brought, and alone."""
     rules = Linter(LintOptions(stage="as-is"))
@@ -198,26 +191,15 @@ def diff_plans(
     if not diff.functions:
         names = (", ".join(f"`{one.name}`" for one in side) or "none" for side in (before, after))
         raise UsageError("the two have no function in common: {} before, {} after".format(*names))
-    _check_bindings(bindings, (*before, *after))
-    return diff
-
-
-def _check_bindings(bindings: Sequence[Mapping[str, int]], functions: Sequence[FunctionRecord]) -> None:
-    """Raise UsageError where a binding names no symbol of the functions, or gives none all that it needs."""
-    needed: dict[str, set[str]] = {}
+    functions = (*before, *after)
+    needed: dict[str, set[str]] = {one.name: set() for one in functions}
     for one in functions:
-        needed.setdefault(one.name, set()).update(_formula_symbols(one))
+        needed[one.name].update(
+            name for sums in one.sums.values() for size in sums or () for name in size.symbols
+        )
     told = {name for one in functions for shown in (one.bounds, *one.samples) for name in shown}
-    try:
-        check_wanted(bindings, needed, told)
-    except SampleError as error:
-        raise UsageError(str(error)) from None
-
-
-def _formula_symbols(function: FunctionRecord) -> Iterator[str]:
-    for sums in function.sums.values():
-        for size in sums or ():
-            yield from size.symbols
+    check_wanted(bindings, needed, told)
+    return diff
 
 
 def plans_in(request: PlanRequest, options: PlanOptions) -> tuple[FunctionRecord, ...]:
@@ -262,29 +244,32 @@ def pack(
     options = PackOptions(**given)
     known, folder = _known(problem), options.certificate
     budget = SearchBudget.of(options.effort, seed=options.seed)
-    try:
+    with _about(known.source):
         packing = pack_problem(known, budget=budget, capacity=options.capacity, certify=folder is not None)
-    except ProblemError as error:
-        raise UsageError(f"{known.source}: {error}") from None
-    except OverflowError:
-        reason = "a size goes beyond what a float can hold; nothing is so large"
-        raise UsageError(f"{known.source}: {reason}") from None
-    except PlanRefusedError as error:
-        raise SymallocError(f"{known.source}: {error}") from None
     if folder is not None and packing.certificate is not None:
-        with explained(f"cannot write the certificate to {folder}"):
-            write_certificate(folder, packing.certificate)
+        write_proofs(folder, packing.certificate)
     return packing
+
+
+@contextmanager
+def _about(source: str) -> Iterator[None]:
+    """Raise UsageError, which names the `source`, where a problem makes no sense."""
+    try:
+        yield
+    except ProblemError as error:
+        raise UsageError(f"{source}: {error}") from None
+    except OverflowError:
+        raise UsageError(f"{source}: a size goes beyond what a float can hold; nothing is so large") from None
+    except PlanRefusedError as error:
+        raise SymallocError(f"{source}: {error}") from None
 
 
 def read_problem(path: Path) -> PackingProblem:
     """Return the problem in a file: CSV where its name ends in .csv, JSON otherwise.  Raises UsageError."""
     text = read_text(path)
     read = read_csv if path.suffix.lower() == ".csv" else read_json
-    try:
+    with _about(str(path)):
         return replace(read(text, path.stem), source=str(path))
-    except ProblemError as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
 def _known(problem: PackingProblem | Mapping[str, Any] | str | Path) -> PackingProblem:

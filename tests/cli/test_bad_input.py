@@ -148,7 +148,10 @@ WRONG = [
         ["lint", "model.py", "--assume", "n <= 2", "--assume", "n >= 3"],
         "assumptions contradict each other",
     ),
-    (["lint", "model.py", "-o", "nowhere/report.txt"], "cannot write nowhere/report.txt: No such file"),
+    (
+        ["lint", "model.py", "-o", "nowhere/report.txt"],
+        "cannot write nowhere/report.txt: there is no directory nowhere",
+    ),
     (["lint", "model.py", "-o", "nothing"], "'nothing' is a directory"),
     (["lint", "model.py", "--rules", "nothing"], "nothing: holds no rules"),
     (["lint", "model.py", "--config", "nothing"], "'nothing' is a directory"),

@@ -110,7 +110,7 @@ def test_a_trace_ends_where_an_allocation_does_not_fit(run: Run, trace: Path, tm
     ("arguments", "words"),
     [
         (["model.py"], ["-o", "--output"]),
-        (["model.py", "-o", "map.pdf"], ["map.pdf: the name must end in .html, .svg, .png"]),
+        (["model.py", "-o", "map.pdf"], ["map.pdf: the name must end in .html, .svg or .png"]),
         (["model.py", "-o", "missing/map.html"], ["cannot write missing/map.html"]),
         (["missing.py", "-o", "map.html"], ["no such file: missing.py"]),
         (["model.py", "-o", "map.svg", "--bind", "n"], ["--bind n: expected NAME=NUMBER"]),

@@ -214,7 +214,7 @@ def test_what_was_allocated_is_written_for_replay(run: Run) -> None:
         (("--bind", "n=1", "--limit", "much"), "--limit: `much` is no amount of memory"),
         (("--bind", "n=1", "--limit", "-5"), "--limit: `-5` is no amount of memory"),
         (("--bind", "n=1", "--trace", "no/where.json"), "there is no directory"),
-        (("--bind", "n=1", "--trace", "."), "it is a directory"),
+        (("--bind", "n=1", "--trace", "."), "is a directory"),
         (("--bind", "n=1", "--plan", "mine"), "--plan is 'mine'; it must be one of"),
         (("--bind", "n=1", "--compare", "torch"), "--compare is 'torch'; it must be one of tvm"),
         (("--bind", "n=1", "--repeat", "0"), "--repeat is 0; it must be a whole number of at least 1"),

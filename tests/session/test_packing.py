@@ -65,7 +65,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
 
 def test_a_certificate_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot write the certificate"):
+    with pytest.raises(UsageError, match="cannot write certificates to"):
         pack(PROBLEM, certificate=tmp_path / "file" / "proof")
 
 

@@ -13,7 +13,7 @@ import msgspec
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
-from symalloc.errors import nearest
+from symalloc.errors import UsageError, nearest
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
@@ -124,7 +124,7 @@ EXTENTS = (1, 16, 128, 1024)  # every symbol alike, but within its declared boun
 BEYOND = 2  # times the declared bound: bounds are not enforced by TVM
 
 
-class SampleError(ValueError):
+class SampleError(UsageError):
     """A binding that does not fit the function; the text is meant for the user."""
 
 
