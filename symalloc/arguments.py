@@ -80,9 +80,8 @@ def _parsed_bytes(name: str, text: str) -> int:
 
 def require_bytes(name: str, value: object, *, least: int = 0, most: int = MOST_BYTES) -> int:
     """Return the bytes that the argument `name` is: 4096, 4096.0, "64KiB", "10KB".  Raises UsageError."""
-    if isinstance(value, str):
-        value = _parsed_bytes(name, value)
-    nbytes = int(value) if isinstance(value, float) and value.is_integer() else _whole(value)
+    amount = _parsed_bytes(name, value) if isinstance(value, str) else value
+    nbytes = int(amount) if isinstance(amount, float) and amount.is_integer() else _whole(amount)
     if nbytes is None:
         raise UsageError(f"{name} is {shown(value)}; it must be a whole number of bytes")
     if not least <= nbytes <= most:

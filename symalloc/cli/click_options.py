@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from symalloc.arguments import require_path
 from symalloc.cli.output import Command
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.options import FLAG, Kind, Option, choice, options_of
+from symalloc.options import FLAG, PATH, TEXT, Kind, Option, choice, options_of
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
@@ -46,49 +47,30 @@ class Word(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
             raise click.UsageError(str(error), ctx) from None
 
 
-class PathName(click.Path):
-    """A path that is not empty: an empty one would stand for the working directory."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; an error where the text is empty, as an unset variable of a shell is."""
-        if value == "":
-            self.fail("an empty path was given", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class OutputName(PathName):
+def written(*endings: str) -> Kind:
     """A file to write in a folder that is there; its name ends in one of `endings`, which say how."""
-
-    def __init__(self, endings: Iterable[str] = ()) -> None:
-        super().__init__(dir_okay=False, path_type=Path)
-        self._endings = tuple(endings)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, once it is known that it can be written."""
-        path: Path = super().convert(value, param, ctx)
-        if self._endings and path.suffix not in self._endings:
-            known = f"{', '.join(self._endings[:-1])} or {self._endings[-1]}"
-            raise UsageError(f"{path}: the name must end in {known}, which says how it is written")
-        require_folder_of(path)
-        return path
+    return Kind(read=partial(_written, endings=endings), metavar="FILE")
 
 
-def file_option(
-    *names: str,
-    help: str,  # noqa: A002
-    endings: Iterable[str] = (),
-    **more: Any,
-) -> Callable[[Command], Command]:
-    """An option that names a file to write; `more` is that of click."""
-    return click.option(*names, type=OutputName(endings), help=help, **more)
+def _written(name: str, value: object, endings: tuple[str, ...]) -> Path:
+    path = require_path(name, value)
+    if path.is_dir():
+        raise UsageError(f"{name}: '{path}' is a directory")
+    if endings and path.suffix not in endings:
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise UsageError(f"{path}: the name must end in {known}, which says how it is written")
+    require_folder_of(path)
+    return path
 
 
-file_argument = click.argument("file", type=PathName(path_type=Path))
-
-
-def given_as(name: str, kind: Kind, **more: Any) -> Callable[[Command], Command]:
+def given_as(*names: str, kind: Kind, **more: Any) -> Callable[[Command], Command]:
     """An option of one verb, with values of `kind`; `more` is that of click."""
-    return click.option(name, type=Word(kind), **more)
+    return click.option(*names, type=Word(kind), **more)
+
+
+def path_argument(name: str, **more: Any) -> Callable[[Command], Command]:
+    """An argument that is a path; `more` is that of click."""
+    return click.argument(name, type=Word(PATH), **{"metavar": name.upper(), **more})
 
 
 def from_table(record: type, *names: str) -> Callable[[Command], Command]:
@@ -122,21 +104,19 @@ def _joined(_: click.Context, __: click.Parameter, values: Iterable[tuple[Any, .
 rules_option = from_table(LintOptions, "rules")
 planner_options = from_table(PlanOptions, *PLANNER_OPTIONS)
 replay_options = from_table(PoolOptions, *REPLAY_OPTIONS)
-lowering_options = from_table(ModuleOptions, *MODULE_OPTIONS[1:])
+_lowering_options = from_table(ModuleOptions, *MODULE_OPTIONS[1:])
+_module_option = given_as("--module", kind=TEXT, help="The module to use, if the file has several.")
 
 
 def module_options(command: Command) -> Command:
     """--module, --target, --pipeline and --trust."""
-    return click.option("--module", help="The module to use, if the file has several.")(
-        lowering_options(command)
-    )
+    return _module_option(_lowering_options(command))
 
 
 def format_option(of: str) -> Callable[[Command], Command]:
     """--format: text or json."""
-    return click.option(
-        "--format", "form", type=Word(choice(("text", "json"))), default="text", help=f"The format of {of}."
-    )
+    kind = choice(("text", "json"))
+    return given_as("--format", "form", kind=kind, default="text", help=f"The format of {of}.")
 
 
 def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:

@@ -9,12 +9,13 @@ import click
 
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.click_options import (
-    PathName,
-    file_option,
     format_option,
+    given_as,
     module_options,
+    path_argument,
     planner_options,
     request_of,
+    written,
 )
 from symalloc.cli.output import keep_apart, show
 from symalloc.errors import UsageError
@@ -33,10 +34,10 @@ module that cannot be planned.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("before", metavar="A", type=PathName(path_type=Path))
-@click.argument("after", metavar="B", type=PathName(path_type=Path))
+@path_argument("before", metavar="A")
+@path_argument("after", metavar="B")
 @format_option("the difference")
-@file_option("-o", "--output", help="Write to this file.")
+@given_as("-o", "--output", kind=written(), help="Write to this file.")
 @click.option(
     "--bind",
     "bindings",

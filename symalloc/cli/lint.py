@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from symalloc.cli.click_options import PathName, Word, file_option, from_table
+from symalloc.cli.click_options import from_table, given_as, written
 from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.options import choice
+from symalloc.options import FLAG, PATH, TEXT, choice, option
 from symalloc.relax.read.find_files import STDIN_ARGUMENT, FoundFiles
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.report.formats import FORMATS, render
@@ -70,80 +70,71 @@ overrides them.  The comment `# symalloc: allow(SYM101) -- reason` silences a fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Output:
-    """Options of showing findings and of applying fixes."""
+class _Run:
+    """What is said on the command line alone: how findings are shown, kept and fixed."""
 
-    form: str
-    output: Path | None
-    colour: str
-    quiet: bool
-    statistics: bool
-    apply_fixes: bool
-    unsafe_fixes: bool
-    diff: bool
-    exit_zero: bool
-    write_baseline: Path | None
+    format: str = option("text", choice(FORMATS), "How to show findings.")
+    output: Path | None = option(
+        None, written(), "Write to this file; leave it as it is after an error.", short=("-o",)
+    )
+    fix: bool = option(False, FLAG, "Apply the safe fixes to the files.")
+    unsafe_fixes: bool = option(False, FLAG, "With --fix or --diff: include fixes that may change behaviour.")
+    diff: bool = option(False, FLAG, "Show the changes that --fix would make; write nothing.")
+    exit_zero: bool = option(
+        False, FLAG, "Exit with 0 despite findings (still 2 for input that cannot be read)."
+    )
+    write_baseline: Path | None = option(None, written(), "Write the findings to this file, for --baseline.")
+    color: str = option("auto", choice(("auto", "always", "never")), "When to use colours.")
+    quiet: bool = option(False, FLAG, "Print no summary line and no progress bar.", short=("-q",))
+    statistics: bool = option(
+        False, FLAG, "Count findings by rule, and constraints by the layer of the prover that decided them."
+    )
+    cache_folder: Path | None
+    no_cache: bool = option(False, FLAG, "Lint files that did not change, too; keep nothing.")
+    scheduler: str | None = option(
+        None, TEXT, "Have the workers of a Dask cluster lint the files.", metavar="dask://HOST:PORT"
+    )
+    config: Path | None = option(None, PATH, "Read [tool.symalloc] from this file.")
+    no_config: bool = option(False, FLAG, "Read no pyproject.toml.")
 
     @property
     def needs_fixes(self) -> bool:
         """True where fixes are shown or made; to find them takes time."""
-        return self.apply_fixes or self.diff or self.form not in WITHOUT_FIXES
+        return self.fix or self.diff or self.format not in WITHOUT_FIXES
+
+    def require_sense(self, paths: tuple[str, ...], baseline: Path | None) -> None:
+        """Raise an error for options that exclude each other."""
+        changes = self.fix or self.diff
+        excluded = {
+            "--config and --no-config exclude each other": self.config and self.no_config,
+            "--unsafe-fixes goes with --fix or --diff": self.unsafe_fixes and not changes,
+            "--fix and --diff need files; `-` is standard input": changes and STDIN_ARGUMENT in paths,
+            "--write-baseline goes without --baseline and --diff": self.write_baseline
+            and (baseline or self.diff),
+            "--cache and --no-cache exclude each other": self.cache_folder and self.no_cache,
+        }
+        for text in (text for text, holds in excluded.items() if holds):
+            raise click.UsageError(text)
 
 
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1)
-@click.option("--format", "form", type=Word(choice(FORMATS)), default="text", help="How to show findings.")
-@file_option("-o", "--output", help="Write to this file; leave it as it is after an error.")
+@from_table(_Run, "format", "output")
 @from_table(LintOptions, "select", "ignore", "rules", "assume", "stage", "pipeline", "trust", "target")
 @from_table(LintOptions, "timeout", "jobs", "budget")
-@click.option("--fix", "apply_fixes", is_flag=True, help="Apply the safe fixes to the files.")
-@click.option(
-    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: include fixes that may change behaviour."
-)
-@click.option("--diff", is_flag=True, help="Show the changes that --fix would make; write nothing.")
+@from_table(_Run, "fix", "unsafe_fixes", "diff")
 @from_table(LintOptions, "strict")
-@click.option(
-    "--exit-zero", is_flag=True, help="Exit with 0 despite findings (still 2 for input that cannot be read)."
-)
+@from_table(_Run, "exit_zero")
 @from_table(LintOptions, "baseline")
-@file_option("--write-baseline", metavar="FILE", help="Write the findings to this file, for --baseline.")
-@click.option(
-    "--color",
-    "colour",
-    type=Word(choice(("auto", "always", "never"))),
-    default="auto",
-    help="When to use colours.",
-)
-@click.option("--quiet", "-q", is_flag=True, help="Print no summary line and no progress bar.")
-@click.option(
-    "--statistics",
-    is_flag=True,
-    help="Count findings by rule, and constraints by the layer of the prover that decided them.",
-)
-@click.option(
+@from_table(_Run, "write_baseline", "color", "quiet", "statistics")
+@given_as(
     "--cache",
     "cache_folder",
-    type=PathName(file_okay=False, path_type=Path),
-    metavar="DIR",
+    kind=PATH,
     help="Keep findings in this folder for the next run, in place of ~/.cache/symalloc.",
 )
-@click.option("--no-cache", is_flag=True, help="Lint files that did not change, too; keep nothing.")
-@click.option(
-    "--scheduler", metavar="dask://HOST:PORT", help="Have the workers of a Dask cluster lint the files."
-)
-@click.option(
-    "--config", type=PathName(dir_okay=False, path_type=Path), help="Read [tool.symalloc] from this file."
-)
-@click.option("--no-config", is_flag=True, help="Read no pyproject.toml.")
-def lint_command(
-    paths: tuple[str, ...],
-    config: Path | None,
-    no_config: bool,
-    cache_folder: Path | None,
-    no_cache: bool,
-    scheduler: str | None,
-    **given: Any,
-) -> int:
+@from_table(_Run, "no_cache", "scheduler", "config", "no_config")
+def lint_command(paths: tuple[str, ...], **given: Any) -> int:
     """Verify the memory of Relax modules.
 
     PATHS are directories, glob patterns, or models: TVMScript (.py), JSON of TVM (.json, .json.gz), ONNX
@@ -151,73 +142,58 @@ def lint_command(
     """
     if not paths:
         raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")
-    if config and no_config:
-        raise click.UsageError("--config and --no-config exclude each other")
-    shown = _Output(**{field.name: given.pop(field.name) for field in fields(_Output)})
-    if shown.unsafe_fixes and not (shown.apply_fixes or shown.diff):
-        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
-    if (shown.apply_fixes or shown.diff) and STDIN_ARGUMENT in paths:
-        raise click.UsageError("--fix and --diff need files; `-` is standard input")
-    if shown.write_baseline and (given["baseline"] or shown.diff):
-        raise click.UsageError("--write-baseline goes without --baseline and --diff")
-    file = config or (None if no_config else find_config(paths))
+    run = _Run(**{field.name: given.pop(field.name) for field in fields(_Run)})
+    run.require_sense(paths, given["baseline"])
+    file = run.config or (None if run.no_config else find_config(paths))
     options = (load_config(file) if file else LintOptions()).overlaid(**given)
-    if shown.write_baseline:
+    if run.write_baseline:
         options = replace(options, baseline=None)
-    if cache_folder and no_cache:
-        raise click.UsageError("--cache and --no-cache exclude each other")
     found = found_files(options, paths)
     needed = (*found.files, file, options.baseline)
-    keep_apart("-o", shown.output, (*needed, shown.write_baseline))
-    keep_apart("--write-baseline", shown.write_baseline, needed)
-    cache = None if no_cache else _cache(cache_folder, options, shown)
+    keep_apart("-o", run.output, (*needed, run.write_baseline))
+    keep_apart("--write-baseline", run.write_baseline, needed)
+    folder = run.cache_folder or (default_folder() if options.cache and not run.no_cache else None)
+    cache = None if folder is None else LintCache(folder, options, fixes=run.needs_fixes)
     with ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(options.jobs))
-        if scheduler is None and not (cache and all(map(cache.has, found.files))):
+        if run.scheduler is None and not (cache and all(map(cache.has, found.files))):
             pool.start()  # it imports TVM while rules are loaded here
         from symalloc.session.linting import LintSession, dask_executor
 
-        executor = stack.enter_context(dask_executor(scheduler)) if scheduler is not None else None
-        session = LintSession(options, pool, cache=cache, executor=executor)
-        return _lint(session, found, shown)
+        executor = stack.enter_context(dask_executor(run.scheduler)) if run.scheduler else None
+        return _lint(LintSession(options, pool, cache=cache, executor=executor), found, run)
 
 
-def _cache(folder: Path | None, options: LintOptions, output: _Output) -> LintCache | None:
-    """The cache in the folder that was given, or in the user's own; None where neither is wanted."""
-    place = folder or (default_folder() if options.cache else None)
-    return None if place is None else LintCache(place, options, fixes=output.needs_fixes)
-
-
-def _lint(session: LintSession, found: FoundFiles, output: _Output) -> int:
-    with progress("linting", shown=not output.quiet) as step:
-        report = session.lint_files(found, step, fixes=output.needs_fixes)
-    if output.diff:
-        return _diff(session, report, output)
-    if output.apply_fixes:
-        report = _apply(session, report, found, output)
+def _lint(session: LintSession, found: FoundFiles, run: _Run) -> int:
+    with progress("linting", shown=not run.quiet) as step:
+        report = session.lint_files(found, step, fixes=run.needs_fixes)
+    if run.diff:
+        return _diff(session, report, run)
+    if run.fix:
+        report = _apply(session, report, found, run)
     report = session.without_known(report)
-    _show(session, report, output)
-    if output.write_baseline:
-        _write_baseline(report, output.write_baseline)
-    return _status(session, report, output)
+    _show(session, report, run)
+    if run.write_baseline:
+        _write_baseline(report, run.write_baseline)
+    return _status(session, report, run)
 
 
-def _diff(session: LintSession, report: Report, output: _Output) -> int:
-    changes = "".join(r.diff() for r in session.rewrites(report, unsafe=output.unsafe_fixes))
-    show(changes, output.output)
+def _diff(session: LintSession, report: Report, run: _Run) -> int:
+    changes = "".join(r.diff() for r in session.rewrites(report, unsafe=run.unsafe_fixes))
+    show(changes, run.output)
     if not changes:
         click.echo("nothing to fix", err=True)
-    return _status(session, session.without_known(report), output)
+    return _status(session, session.without_known(report), run)
 
 
-def _apply(session: LintSession, report: Report, found: FoundFiles, output: _Output) -> Report:
+def _apply(session: LintSession, report: Report, found: FoundFiles, run: _Run) -> Report:
     """Write the fixes; return the findings that are left."""
-    rewrites = list(session.rewrites(report, unsafe=output.unsafe_fixes))
+    rewrites = list(session.rewrites(report, unsafe=run.unsafe_fixes))
     for change in rewrites:
         _write(change)
     if not rewrites:
         return report
-    if not output.quiet:
+    if not run.quiet:
         fixed = counted(sum(change.fixes for change in rewrites), "finding")
         click.echo(f"fixed {fixed} in {len(rewrites)} file(s)", err=True)
     return session.lint_files(found)
@@ -238,23 +214,23 @@ def _write_baseline(report: Report, file: Path) -> None:
     wrote(file, counted(len(baseline.known), "known finding"))
 
 
-def _show(session: LintSession, report: Report, output: _Output) -> None:
+def _show(session: LintSession, report: Report, run: _Run) -> None:
     text = render(
         report,
-        output.form,
+        run.format,
         rules=session.linter.rulebook.rules,
-        width=terminal_width(sys.stdout) if output.output is None else None,
-        colour=output.output is None and colour_wanted(output.colour, sys.stdout),
-        quiet=output.quiet,
-        statistics=output.statistics,
+        width=terminal_width(sys.stdout) if run.output is None else None,
+        colour=run.output is None and colour_wanted(run.color, sys.stdout),
+        quiet=run.quiet,
+        statistics=run.statistics,
     )
-    show(text, output.output)
-    if output.output is not None and not output.quiet:
-        wrote(output.output, counted(len(report), "finding"))
+    show(text, run.output)
+    if run.output is not None and not run.quiet:
+        wrote(run.output, counted(len(report), "finding"))
 
 
-def _status(session: LintSession, report: Report, output: _Output) -> int:
+def _status(session: LintSession, report: Report, run: _Run) -> int:
     if report.unread:
         return 2
     found = len(report) > 0 if session.options.strict else not report.ok
-    return int(found and not (output.exit_zero or output.write_baseline))
+    return int(found and not (run.exit_zero or run.write_baseline))

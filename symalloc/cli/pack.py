@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.click_options import PathName, Word, from_table
+from symalloc.cli.click_options import from_table, given_as, path_argument
 from symalloc.cli.output import show, wrote
 from symalloc.errors import UsageError
-from symalloc.options import choice
+from symalloc.options import PATH, choice
 from symalloc.planner.planner_options import EffortName, PackOptions
 from symalloc.session.files import explained, require_folder_of
 
@@ -28,18 +28,18 @@ invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` desc
 
 
 @click.command(epilog=EPILOG)
-@click.argument("files", nargs=-1, required=True, type=PathName(path_type=Path), metavar="FILE...")
+@path_argument("files", nargs=-1, required=True, metavar="FILE...")
 @from_table(PackOptions, "capacity", "effort", "seed")
-@click.option(
+@given_as(
     "--format",
     "form",
-    type=Word(choice(("text", "json", "csv"))),
+    kind=choice(("text", "json", "csv")),
     help="A table, JSON, or MiniMalloc's CSV with offsets. [default: text]",
 )
-@click.option(
+@given_as(
     "-o",
     "--output",
-    type=PathName(path_type=Path),
+    kind=PATH,
     metavar="OUT",
     help="Write the answer to this file, or, for several problems, to this folder as NAME.json or NAME.csv.",
 )

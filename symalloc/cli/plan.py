@@ -11,14 +11,14 @@ import click
 
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.click_options import (
-    file_argument,
-    file_option,
     format_option,
     from_table,
     given_as,
     module_options,
+    path_argument,
     planner_options,
     request_of,
+    written,
 )
 from symalloc.cli.output import keep_apart, terminal_width
 from symalloc.errors import UsageError
@@ -38,9 +38,12 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 
 
 @click.command(epilog=EPILOG)
-@file_argument
-@file_option(
-    "-o", "--output", endings=FORMS, help="Write the planned module here: TVMScript (.py) or JSON (.json)."
+@path_argument("file")
+@given_as(
+    "-o",
+    "--output",
+    kind=written(*FORMS),
+    help="Write the planned module here: TVMScript (.py) or JSON (.json).",
 )
 @format_option("the plans")
 @click.option(
@@ -50,9 +53,11 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     metavar="NAME=N,…",
     help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
 )
-@given_as("--compare", choice(("tvm",)), help="Also show what TVM's own planner reserves.")
-@given_as("--fits", amount(), help="Show for which shapes the arenas and the whole call fit, such as 512MiB.")
-@given_as("--max-arena", amount(), help="Fail where arenas can take more within the declared bounds.")
+@given_as("--compare", kind=choice(("tvm",)), help="Also show what TVM's own planner reserves.")
+@given_as(
+    "--fits", kind=amount(), help="Show for which shapes the arenas and the whole call fit, such as 512MiB."
+)
+@given_as("--max-arena", kind=amount(), help="Fail where arenas can take more within the declared bounds.")
 @planner_options
 @from_table(PlanOptions, "seed", "certificate")
 @module_options

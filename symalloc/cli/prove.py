@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from symalloc.cli.click_options import PathName, format_option, from_table
+from symalloc.cli.click_options import format_option, from_table, given_as, written
 from symalloc.cli.output import show
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
+from symalloc.options import PATH
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
@@ -32,13 +33,13 @@ _SHOWN = 60  # characters of a constraint on either side of a mistake
 @click.argument("constraint", required=False)
 @from_table(LintOptions, "assume")
 @format_option("the answer")
-@click.option(
+@given_as(
     "--batch",
-    type=PathName(path_type=Path),
+    kind=PATH,
     metavar="FILE",
     help='A JSON list of {"id", "constraint", "assume", "lower_bounds"}. Lower bounds default to 1.',
 )
-@click.option("-o", "--output", type=PathName(path_type=Path), help="Write the answer to this file.")
+@given_as("-o", "--output", kind=written(), help="Write the answer to this file.")
 @from_table(PlanOptions, "certificate")
 def prove_command(
     constraint: str | None,

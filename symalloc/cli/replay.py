@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symalloc.cli.click_options import PathName, format_option, pool_options_of, replay_options
+from symalloc.cli.click_options import format_option, path_argument, pool_options_of, replay_options
 from symalloc.errors import UsageError
 from symalloc.session.files import write_file
 
@@ -29,7 +29,7 @@ read.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("traces", type=PathName(path_type=Path), nargs=-1, required=True, metavar="TRACE...")
+@path_argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option(
     "--policy",
     "policies",

@@ -12,15 +12,15 @@ from symalloc.cli.click_options import (
     MODULE_OPTIONS,
     PLANNER_OPTIONS,
     REPLAY_OPTIONS,
-    file_argument,
-    file_option,
     given_as,
     module_options,
+    path_argument,
     planner_options,
     pool_options_of,
     refuse_given,
     replay_options,
     request_of,
+    written,
 )
 from symalloc.cli.output import keep_apart
 from symalloc.errors import UsageError
@@ -50,12 +50,12 @@ _MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTION
 
 
 @click.command(epilog=EPILOG)
-@file_argument
-@file_option(
+@path_argument("file")
+@given_as(
     "-o",
     "--output",
+    kind=written(*FORMS),
     required=True,
-    endings=FORMS,
     help="The file to write: a page (.html) or a picture (.svg, .png).",
 )
 @click.option(
@@ -67,7 +67,7 @@ _MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTION
 @click.option("--function", help="The function that a picture shows, if the module has several.")
 @given_as(
     "--compare",
-    choice(("tvm", "none")),
+    kind=choice(("tvm", "none")),
     default="tvm",
     show_default=True,
     help="Show TVM's own plan in the page, too.",

@@ -10,15 +10,15 @@ import click
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.click_options import (
     PLANNER_OPTIONS,
-    file_argument,
-    file_option,
     format_option,
     from_table,
     given_as,
     module_options,
+    path_argument,
     planner_options,
     refuse_given,
     request_of,
+    written,
 )
 from symalloc.cli.output import keep_apart, show
 from symalloc.options import amount, choice
@@ -39,7 +39,7 @@ read, planned, built or run.
 
 
 @click.command(epilog=EPILOG)
-@file_argument
+@path_argument("file")
 @click.option(
     "--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128; may be repeated."
 )
@@ -53,13 +53,13 @@ read, planned, built or run.
 @from_table(RunOptions, "repeat", "plan", "check", "function", "seed")
 @given_as(
     "--compare",
-    choice(("tvm",)),
+    kind=choice(("tvm",)),
     help="Also make each call with TVM's own plan on TVM's pooled allocator, and compare.",
 )
 @click.option("--pool", is_flag=True, help="Take all memory from symalloc's pool.")
 @given_as(
     "--limit",
-    amount(),
+    kind=amount(),
     help="The most bytes that the pool may reserve, such as 64MiB; implies --pool.",
 )
 @click.option(
@@ -67,9 +67,9 @@ read, planned, built or run.
     is_flag=True,
     help="Protect the edges of every tensor and name a tensor that is overrun; implies --pool.",
 )
-@file_option(
+@given_as(
     "--trace",
-    metavar="FILE",
+    kind=written(),
     help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )
 @format_option("the figures")
