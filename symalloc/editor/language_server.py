@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
@@ -29,7 +29,6 @@ from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, parse_user_scr
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
 from symalloc.program.span import Span
 from symalloc.report.formats import body_of
-from symalloc.rulebook.book import Rulebook
 from symalloc.session.linting import LintedText
 
 
@@ -60,21 +59,18 @@ class EndableInput(io.RawIOBase):
         os.write(self._waker, b".")
 
 
-PositionEncoding: TypeAlias = Literal["utf-8", "utf-16", "utf-32"]
-_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class TextPositions:
     """The lines of one text; spans count characters from 1, positions of the protocol code units from 0.
 
-    Units are those of UTF-16, where client and server do not agree on others.  Places behind the end of a
-    line or of the text move there.
+    `units` counts those of a text, as client and server agreed.  Places behind the end of a line or of the
+    text move there.
     """
 
-    def __init__(self, text: str, encoding: PositionEncoding = "utf-16") -> None:
-        self.lines = _LINE_END.split(text)
-        self._codec, self._unit = _CODECS[encoding]
+    def __init__(self, text: str, units: Callable[[str], int]) -> None:
+        self.lines, self._units = _LINE_END.split(text), units
 
     def range_of(self, span: Span) -> types.Range:
         """The start and the end of `span`."""
@@ -98,10 +94,6 @@ class TextPositions:
                 return position.line + 1, column
         return position.line + 1, len(text) + 1
 
-    def _units(self, text: str) -> int:
-        """The number of code units of `text`."""
-        return len(text.encode(self._codec, "surrogatepass")) // self._unit
-
 
 SOURCE = "symalloc"
 _SEVERITIES = {
@@ -112,25 +104,45 @@ _SEVERITIES = {
 _UNNECESSARY = frozenset({"SYM202", "SYM206", UNUSED_SUPPRESSION})  # what they point at can be deleted
 
 
-class TextFindings:
-    """The findings in the text `uri`, in terms of the protocol."""
+@dataclass(slots=True, kw_only=True)
+class OpenText:
+    """A text that the editor has open; `checked` is what was found in it, or in an older version.
 
-    def __init__(self, uri: str, linted: LintedText, rules: Rulebook, positions: TextPositions) -> None:
+    `changed`: when it was changed last, in the event loop's time.  `checking` is under way until the text was
+    checked as it is.
+    """
+
+    uri: str
+    path: Path
+    text: str
+    version: int | None
+    changed: float
+    checked: CheckedText | None = None
+    checking: asyncio.Task[None] | None = None
+    closed: bool = False
+
+
+class TextFindings:
+    """The findings in an open text, in terms of the protocol."""
+
+    def __init__(self, document: OpenText, linted: LintedText, units: Callable[[str], int]) -> None:
         source = linted.reading.source
-        self._uri, self._linted, self._rules, self.positions = uri, linted, rules, positions
+        self._document, self.linted = document, linted
+        self.positions = TextPositions(document.text, units)
         self.script = parse_user_script(source) if source else None
 
     def diagnostic(self, finding: Diagnostic) -> types.Diagnostic:
         """The finding at its place; what else it points to in the text is related to it."""
         related = [
             types.DiagnosticRelatedInformation(
-                location=types.Location(uri=self._uri, range=self.positions.range_of(span)), message=text
+                location=types.Location(uri=self._document.uri, range=self.positions.range_of(span)),
+                message=text,
             )
             for span, text in _further(finding)
             if self._holds(span)
         ]
         function = f"\nin `{finding.function}`" if finding.function and not self._holds(finding.span) else ""
-        page = self._rules.get(finding.rule).file.absolute().as_uri()
+        page = self.linted.session.linter.rulebook.get(finding.rule).file.absolute().as_uri()
         return types.Diagnostic(
             range=self.range_of(finding),
             severity=_SEVERITIES[finding.severity],
@@ -154,12 +166,14 @@ class TextFindings:
         column = script.lines[line - 1].index(node.name, script.span(node).column - 1) + 1
         return self.positions.range_of(Span(script.file, line, column, line, column + end))
 
-    def action(self, fix: Fix, version: int | None, diagnostic: types.Diagnostic) -> types.CodeAction:
-        """The action that makes `fix` in version `version` of the text."""
+    def action(self, fix: Fix, diagnostic: types.Diagnostic) -> types.CodeAction:
+        """The action that makes `fix` in the text as it is."""
         edits = [
             types.TextEdit(range=self.positions.range_of(edit.span), new_text=edit.text) for edit in fix.edits
         ]
-        document = types.OptionalVersionedTextDocumentIdentifier(uri=self._uri, version=version)
+        document = types.OptionalVersionedTextDocumentIdentifier(
+            uri=self._document.uri, version=self._document.version
+        )
         return types.CodeAction(
             title=fix.title,
             kind=types.CodeActionKind.QuickFix,
@@ -172,7 +186,7 @@ class TextFindings:
 
     def _holds(self, span: Span | None) -> bool:
         """True where `span` points into the text itself, not into a script that TVM prints."""
-        source = self._linted.reading.source
+        source = self.linted.reading.source
         return span is not None and source is not None and span.file == source.file
 
 
@@ -185,24 +199,6 @@ def _further(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
 
 Made = TypeVar("Made")
 _FIRST_LINE = types.Range(start=types.Position(line=0, character=0), end=types.Position(line=1, character=0))
-
-
-@dataclass(slots=True, kw_only=True)
-class OpenText:
-    """A text that the editor has open; `checked` is what was found in it, or in an older version.
-
-    `changed`: when it was changed last, in the event loop's time.  `checking` is under way until the text was
-    checked as it is.
-    """
-
-    uri: str
-    path: Path
-    text: str
-    version: int | None
-    changed: float
-    checked: CheckedText | None = None
-    checking: asyncio.Task[None] | None = None
-    closed: bool = False
 
 
 class _Server(LanguageServer):  # type: ignore[misc]  # pygls is not checked
@@ -323,7 +319,6 @@ class Editor:
         document = self._open.pop(params.text_document.uri, None)
         if document is not None:
             document.closed = True
-            self._thread.submit(self._checker.forget, document.path)
             self._publish(document, [])
 
     # -- checking --------------------------------------------------------------------------------------------
@@ -355,14 +350,14 @@ class Editor:
                 self._publish(document, list(self._diagnostics(document, checked)))
                 return
 
-    async def _settled(self, uri: str) -> tuple[OpenText | None, CheckedText | None, TextFindings | None]:
-        """The text `uri` and what was found in it as it is, once that is known."""
+    async def _settled(self, uri: str) -> TextFindings | None:
+        """The findings in the text `uri` as it is, once they are known; None where there can be none."""
         document = self._open.get(uri)
         if document is not None and document.checking is not None:
             await asyncio.wait([document.checking])
         if document is None or document.checked is None or document.checked.text != document.text:
-            return None, None, None
-        return document, document.checked, self._findings(document, document.checked)
+            return None
+        return self._findings(document, document.checked)
 
     async def _in_thread(self, work: Callable[[], Made]) -> Made:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -376,26 +371,23 @@ class Editor:
         if checked.failure:
             yield types.Diagnostic(range=_FIRST_LINE, message=checked.failure, source=SOURCE)
         findings = self._findings(document, checked)
-        if findings is not None and checked.linted is not None:
-            yield from map(findings.diagnostic, checked.linted.diagnostics)
+        if findings is not None:
+            yield from map(findings.diagnostic, findings.linted.diagnostics)
 
     def _findings(self, document: OpenText, checked: CheckedText) -> TextFindings | None:
-        if checked.linted is None or checked.session is None:
+        if checked.linted is None:
             return None
-        agreed = types.PositionEncodingKind(self.server.workspace.position_encoding)  # text, or one of these
-        positions = TextPositions(checked.text, agreed.value)
-        return TextFindings(document.uri, checked.linted, checked.session.linter.rulebook, positions)
+        return TextFindings(document, checked.linted, self.server.workspace.position_codec.client_num_units)
 
     # -- requests --------------------------------------------------------------------------------------------
 
     async def hover(self, params: types.HoverParams) -> types.Hover | None:
         """Describe the tensor or storage under the cursor."""
-        _, checked, findings = await self._settled(params.text_document.uri)
-        if checked is None or checked.linted is None or findings is None:
+        findings = await self._settled(params.text_document.uri)
+        if findings is None:
             return None
         line, column = findings.positions.place(params.position)
-        described = partial(hover_text, checked.linted, line, column, self._options.bind)
-        shown = await self._in_thread(described)
+        shown = await self._in_thread(partial(hover_text, findings.linted, line, column, self._options.bind))
         if shown is None:
             return None
         contents = types.MarkupContent(kind=types.MarkupKind.Markdown, value=shown.markdown)
@@ -403,21 +395,19 @@ class Editor:
 
     async def code_actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         """The fixes of the findings in a range, each tried before, and comments that allow them."""
-        document, checked, findings = await self._settled(params.text_document.uri)
-        if document is None or checked is None or checked.linted is None or findings is None:
+        findings = await self._settled(params.text_document.uri)
+        script = None if findings is None else findings.script
+        if findings is None or script is None:
             return []
-        version, script = document.version, findings.script
-        if script is None:
-            return []
-        here = [d for d in checked.linted.diagnostics if _touch(findings.range_of(d), params.range)]
-        fixes = await self._in_thread(partial(checked.fixes, here))
+        here = [d for d in findings.linted.diagnostics if _touch(findings.range_of(d), params.range)]
+        fixes = await self._in_thread(partial(findings.linted.fixes, here))
         actions = []
         for one in here:
             allowed = allow_finding(one, script)
-            shown = findings.diagnostic(one)
             offered = [*map(_titled, sorted(fixes[id(one)], key=lambda fix: not fix.safe))]
             offered += [allowed] if allowed else []
-            actions += [findings.action(fix, version, shown) for fix in offered]
+            shown = findings.diagnostic(one)
+            actions += [findings.action(fix, shown) for fix in offered]
         return actions
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -51,13 +51,25 @@ _HERE = threading.local()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintedText:
-    """The findings in a text that no file need hold, and what was read of it.
+    """The findings of `session` in a text that no file need hold, and what was read of it.
 
     Spans that point into the text bear the name of `reading.source`.
     """
 
+    session: LintSession
     diagnostics: tuple[Diagnostic, ...]
     reading: FileResult
+    _tried: dict[int, tuple[Fix, ...]] = field(default_factory=dict)
+
+    def fixes(self, wanted: Iterable[Diagnostic]) -> dict[int, tuple[Fix, ...]]:
+        """The fixes that help of the findings that are `wanted`, by `id`; each finding is tried once."""
+        asked, source = [id(diagnostic) for diagnostic in wanted], self.reading.source
+        untried = set(asked) - self._tried.keys()
+        if untried and source is not None:
+            found = [d if id(d) in untried else replace(d, candidates=()) for d in self.diagnostics]
+            good = tried_fixes([(source, found)], self.session.relint)
+            self._tried.update({number: good.get(number, ()) for number in untried})
+        return {number: self._tried.get(number, ()) for number in asked}
 
 
 class LintSession:
@@ -126,16 +138,24 @@ class LintSession:
         An assumption about a symbol that the text does not have is no error: it may be meant for other files.
         """
         (reading,) = self._read_changed([(file, text)], watch)
-        return LintedText(diagnostics=self.linter.lint(reading).report.diagnostics, reading=reading)
+        return LintedText(
+            session=self, diagnostics=self.linter.lint(reading).report.diagnostics, reading=reading
+        )
 
-    def fixes_in(self, linted: LintedText, wanted: Iterable[Diagnostic]) -> dict[int, tuple[Fix, ...]]:
-        """The fixes that help of those findings in `linted` that are `wanted`, by `id` of the diagnostic."""
-        source = linted.reading.source
-        if source is None:
-            return {}
-        chosen = {id(diagnostic) for diagnostic in wanted}
-        found = [d if id(d) in chosen else replace(d, candidates=()) for d in linted.diagnostics]
-        return tried_fixes([(source, found)], self._relint)
+    def relint(
+        self,
+        changes: Sequence[tuple[str, str]],
+        watch: Watch | None = None,
+        unsettled: set[str] | None = None,
+    ) -> list[tuple[Diagnostic, ...]]:
+        """Lint each changed text, taken as the contents of the file that it goes with.
+
+        The files whose texts could not be read for want of time or memory are added to `unsettled`.
+        """
+        readings = list(self._read_changed(changes, watch))
+        if unsettled is not None:
+            unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
+        return [self.linter.lint(reading).report.diagnostics for reading in readings]
 
     def lint_module(self, module: object, name: str) -> Report:
         """Lint one model in memory; its script is printed only where there are findings to show."""
@@ -228,24 +248,9 @@ class LintSession:
             linted.append((reading.file, one))
             if reading.source is not None and reading.file != str(STDIN):
                 fixable.append((reading.source, one.report.diagnostics))
-        relint = partial(self._relint, watch=watch, unsettled=unsettled)
+        relint = partial(self.relint, watch=watch, unsettled=unsettled)
         good = tried_fixes(fixable, relint) if fixes else {}
         return [one.finished(good, settled=file not in unsettled) for file, one in linted]
-
-    def _relint(
-        self,
-        changes: Sequence[tuple[str, str]],
-        watch: Watch | None = None,
-        unsettled: set[str] | None = None,
-    ) -> list[tuple[Diagnostic, ...]]:
-        """Lint each changed text, taken as the contents of the file that it goes with.
-
-        The files whose texts could not be read for want of time or memory are added to `unsettled`.
-        """
-        readings = list(self._read_changed(changes, watch))
-        if unsettled is not None:
-            unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
-        return [self.linter.lint(reading).report.diagnostics for reading in readings]
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """Lint `text`, taken as the contents of `file`; offer fixes."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 from lsprotocol.types import Position, Range
+from pygls.workspace import PositionCodec
 
-from symalloc.editor.language_server import PositionEncoding, TextPositions
+from symalloc.editor.language_server import TextPositions
 from symalloc.program.span import Span
 
+UTF_16 = PositionCodec().client_num_units
 TEXT = "x = 1\n\té = '🧮🧮' # ∀n\r\nlast 🧮\rend\x0c of\u2028it"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-def test_each_place_has_the_units_in_front_of_it_and_leads_back(encoding: PositionEncoding) -> None:
-    positions = TextPositions(TEXT, encoding)
+def test_each_place_has_the_units_in_front_of_it_and_leads_back(encoding: str) -> None:
+    positions = TextPositions(TEXT, PositionCodec(encoding).client_num_units)
     codec = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}[encoding]
     assert positions.lines == ["x = 1", "\té = '🧮🧮' # ∀n", "last 🧮", "end\x0c of\u2028it"]
     for number, line in enumerate(positions.lines, 1):
@@ -25,11 +27,11 @@ def test_each_place_has_the_units_in_front_of_it_and_leads_back(encoding: Positi
 
 
 def test_a_position_inside_of_a_character_is_in_front_of_it() -> None:
-    assert TextPositions("a🧮b").place(Position(0, 2)) == (1, 2)
+    assert TextPositions("a🧮b", UTF_16).place(Position(0, 2)) == (1, 2)
 
 
 def test_what_is_behind_an_end_is_at_that_end() -> None:
-    positions = TextPositions("ab\nc🧮")
+    positions = TextPositions("ab\nc🧮", UTF_16)
     assert positions.position(1, 9) == Position(0, 2)
     assert positions.position(7, 1) == Position(1, 3)
     assert positions.place(Position(0, 9)) == (1, 3)
@@ -37,5 +39,5 @@ def test_what_is_behind_an_end_is_at_that_end() -> None:
 
 
 def test_the_range_of_a_span_that_ends_in_front_of_the_line_behind_the_text() -> None:
-    found = TextPositions("ab\ncd").range_of(Span("", 2, 1, 3, 1))
+    found = TextPositions("ab\ncd", UTF_16).range_of(Span("", 2, 1, 3, 1))
     assert found == Range(Position(1, 0), Position(1, 2))
