@@ -70,7 +70,7 @@ overrides them.  The comment `# symalloc: allow(SYM101) -- reason` silences a fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _LintRun:
     """What is said on the command line alone: how findings are shown, kept and fixed."""
 
     format: str = option("text", choice(FORMATS), "How to show findings.")
@@ -119,21 +119,21 @@ class _Run:
 
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1)
-@from_table(_Run, "format", "output")
+@from_table(_LintRun, "format", "output")
 @from_table(LintOptions, "select", "ignore", "rules", "assume", "stage", "pipeline", "trust", "target")
 @from_table(LintOptions, "timeout", "jobs", "budget")
-@from_table(_Run, "fix", "unsafe_fixes", "diff")
+@from_table(_LintRun, "fix", "unsafe_fixes", "diff")
 @from_table(LintOptions, "strict")
-@from_table(_Run, "exit_zero")
+@from_table(_LintRun, "exit_zero")
 @from_table(LintOptions, "baseline")
-@from_table(_Run, "write_baseline", "color", "quiet", "statistics")
+@from_table(_LintRun, "write_baseline", "color", "quiet", "statistics")
 @given_as(
     "--cache",
     "cache_folder",
     kind=PATH,
     help="Keep findings in this folder for the next run, in place of ~/.cache/symalloc.",
 )
-@from_table(_Run, "no_cache", "scheduler", "config", "no_config")
+@from_table(_LintRun, "no_cache", "scheduler", "config", "no_config")
 def lint_command(paths: tuple[str, ...], **given: Any) -> int:
     """Verify the memory of Relax modules.
 
@@ -142,7 +142,7 @@ def lint_command(paths: tuple[str, ...], **given: Any) -> int:
     """
     if not paths:
         raise click.UsageError("nothing to lint; give files or directories, such as `symalloc lint model.py`")
-    run = _Run(**{field.name: given.pop(field.name) for field in fields(_Run)})
+    run = _LintRun(**{field.name: given.pop(field.name) for field in fields(_LintRun)})
     run.require_sense(paths, given["baseline"])
     file = run.config or (None if run.no_config else find_config(paths))
     options = (load_config(file) if file else LintOptions()).overlaid(**given)
@@ -164,7 +164,7 @@ def lint_command(paths: tuple[str, ...], **given: Any) -> int:
         return _lint(LintSession(options, pool, cache=cache, executor=executor), found, run)
 
 
-def _lint(session: LintSession, found: FoundFiles, run: _Run) -> int:
+def _lint(session: LintSession, found: FoundFiles, run: _LintRun) -> int:
     with progress("linting", shown=not run.quiet) as step:
         report = session.lint_files(found, step, fixes=run.needs_fixes)
     if run.diff:
@@ -178,7 +178,7 @@ def _lint(session: LintSession, found: FoundFiles, run: _Run) -> int:
     return _status(session, report, run)
 
 
-def _diff(session: LintSession, report: Report, run: _Run) -> int:
+def _diff(session: LintSession, report: Report, run: _LintRun) -> int:
     changes = "".join(r.diff() for r in session.rewrites(report, unsafe=run.unsafe_fixes))
     show(changes, run.output)
     if not changes:
@@ -186,7 +186,7 @@ def _diff(session: LintSession, report: Report, run: _Run) -> int:
     return _status(session, session.without_known(report), run)
 
 
-def _apply(session: LintSession, report: Report, found: FoundFiles, run: _Run) -> Report:
+def _apply(session: LintSession, report: Report, found: FoundFiles, run: _LintRun) -> Report:
     """Write the fixes; return the findings that are left."""
     rewrites = list(session.rewrites(report, unsafe=run.unsafe_fixes))
     for change in rewrites:
@@ -214,7 +214,7 @@ def _write_baseline(report: Report, file: Path) -> None:
     wrote(file, counted(len(baseline.known), "known finding"))
 
 
-def _show(session: LintSession, report: Report, run: _Run) -> None:
+def _show(session: LintSession, report: Report, run: _LintRun) -> None:
     text = render(
         report,
         run.format,
@@ -229,7 +229,7 @@ def _show(session: LintSession, report: Report, run: _Run) -> None:
         wrote(run.output, counted(len(report), "finding"))
 
 
-def _status(session: LintSession, report: Report, run: _Run) -> int:
+def _status(session: LintSession, report: Report, run: _LintRun) -> int:
     if report.unread:
         return 2
     found = len(report) > 0 if session.options.strict else not report.ok
