@@ -71,7 +71,7 @@ overrides them.  The comment `# symalloc: allow(SYM101) -- reason` silences a fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LintRun:
-    """What is said on the command line alone: how findings are shown, kept and fixed."""
+    """The options of the command line alone: how findings are shown, kept and fixed."""
 
     format: str = option("text", choice(FORMATS), "How to show findings.")
     output: Path | None = option(

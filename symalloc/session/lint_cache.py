@@ -132,7 +132,7 @@ class LintCache:
         replace_file(self._entry(key), msgspec.json.encode(entry))
 
     def _make_room(self) -> None:
-        """What a process left behind that was killed while it wrote counts as an entry."""
+        """Remove old entries, and what processes left behind that were killed while they wrote."""
         entries = sorted(_entries(self._folder), key=lambda found: found[1].st_mtime_ns)
         left = sum(status.st_size for _, status in entries)
         least = MOST_BYTES * _KEPT if left > MOST_BYTES else left
