@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from symalloc.analysis.argument_binding import values_at_call
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
@@ -140,26 +140,26 @@ class _Registers:
 class _State:
     """The machine on a path; `returned` is what it keeps of the last function that returned.
 
-    `holders` counts by memory the registers that hold it, `since` tells the step from which on it has been
-    held without a break on the clock.
+    `holders` counts by memory the registers that hold it.
     """
 
     frames: list[_Registers] = field(default_factory=list)
     returned: _Value = _NOTHING
     holders: dict[int, int] = field(default_factory=dict)
-    since: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> _State:
-        return replace(
-            self,
-            frames=[frame.copy() for frame in self.frames],
-            holders=dict(self.holders),
-            since=dict(self.since),
-        )
+        return _State([frame.copy() for frame in self.frames], self.returned, dict(self.holders))
 
     def hold(self, value: _Value) -> None:
         for number in _held_by(value):
             self.holders[number] = self.holders.get(number, 0) + 1
+
+    def drop(self, value: _Value) -> None:
+        """Let go of what one register held."""
+        for number in _held_by(value):
+            self.holders[number] -= 1
+            if not self.holders[number]:
+                del self.holders[number]
 
     def bind(self, register: object, value: _Value) -> None:
         if value:
@@ -179,7 +179,6 @@ class _State:
         for frame in self.frames:
             for value in frame.registers.values():
                 self.hold(value)
-        self.since = dict.fromkeys(self.holders, 0)
 
 
 def _either(one: _Value, other: _Value) -> _Value:
@@ -189,10 +188,10 @@ def _either(one: _Value, other: _Value) -> _Value:
     return one if one == other else frozenset((*_held_by(one), *_held_by(other)))
 
 
-class _Span(NamedTuple):
+@dataclass(slots=True)
+class _Span:
     """Memory is held from the step `begin` to before `end`."""
 
-    number: int
     begin: int
     end: int
     path: PathCondition
@@ -210,19 +209,25 @@ class RegisterMachine:
         self.doubt: str | None = None
         self.memory: list[Reservation] = []
         self.steps: list[Step] = []
-        self.held: list[_Span] = []
+        self.held: list[list[_Span]] = []  # of each memory
         self._lifetimes: dict[int, RegisterLifetimes] = {}
 
     def run(self, function: ir.Function) -> tuple[Reservation, ...]:
         """Run a function; return all that is held.  Raises UnknownMemoryError."""
-        ends = self.call(function, Activation(name=function.name), (), _State())
-        results = frozenset(number for end in ends for number in _held_by(end.returned))
-        return _joined(self.memory, self.held, results)
+        for end in self.call(function, Activation(name=function.name), (), _State()):
+            for number in _held_by(end.returned):
+                self.memory[number] = replace(self.memory[number], why="result")
+        found = (
+            replace(one, begin=span.begin, end=span.end, path=span.path)
+            for one, spans in zip(self.memory, self.held, strict=True)
+            for span in spans
+        )
+        return tuple(sorted(found, key=lambda one: (one.begin, one.number)))
 
     def call(
         self, function: ir.Function, frame: Activation, given: Sequence[_Value], state: _State
     ) -> list[_State]:
-        """Run a function; return the states behind it, each of which must be resumed."""
+        """Run a function; return the states behind it."""
         if id(function) not in self._lifetimes:
             self._lifetimes[id(function)] = register_lifetimes(function, self.kills)
         run = _Run(self, function, frame, self._lifetimes[id(function)])
@@ -231,12 +236,10 @@ class RegisterMachine:
             state.bind(param, value)
         ends = run.block(function.body, 0, state)
         for end in ends:
-            self.resume(end)
             before, end.returned = end.returned, run.value(end, function.body.result)
             end.hold(end.returned)
             for value in (before, *end.frames.pop().registers.values()):
-                self.drop(end, value)
-            self.suspend(end)
+                end.drop(value)
         return ends
 
     # -- the clock -------------------------------------------------------------------------------------------
@@ -255,31 +258,21 @@ class RegisterMachine:
                 size=outer, begin=now, end=now, path=EVERY_PATH, why=why, var=var, frame=frame, number=number
             )
         )
-        state.since[number] = now
+        state.holders[number] = 0
+        self.held.append([])
+        self.tick(state, now)
         return frozenset((number,))
 
-    def drop(self, state: _State, value: _Value) -> None:
-        """Let go of what one register held."""
-        for number in _held_by(value):
-            state.holders[number] -= 1
-            if not state.holders[number]:
-                self.note(state, number)
-                del state.holders[number], state.since[number]
-
-    def suspend(self, state: _State) -> None:
-        """Let the clock stand still for a path."""
-        for number in state.since:
-            self.note(state, number)
-
-    def resume(self, state: _State) -> None:
-        """Let a path go on."""
-        state.since = dict.fromkeys(state.since, len(self.steps))
-
-    def note(self, state: _State, number: int) -> None:
-        """Note that memory has been held up to now."""
-        begin, end = state.since[number], len(self.steps)
-        if begin < end:
-            self.held.append(_Span(number, begin, end, state.frames[0].path))
+    def tick(self, state: _State, now: int) -> None:
+        """Note all that is held at the step `now`."""
+        path = state.frames[0].path
+        for number in state.holders:
+            spans = self.held[number]
+            if spans and spans[-1].end == now:
+                spans[-1].end = now + 1
+                spans[-1].path &= path
+            else:
+                spans.append(_Span(now, now + 1, path))
 
     # -- paths that meet -------------------------------------------------------------------------------------
 
@@ -321,27 +314,6 @@ def _key(memory: Sequence[Reservation], state: _State, known: Collection[object]
     return tuple(seen), returned, old, frozenset(new.items()), frozenset(frame.decided.items())
 
 
-def _joined(
-    memory: Sequence[Reservation], held: Sequence[_Span], results: Collection[int]
-) -> tuple[Reservation, ...]:
-    """All that is held, as one where it is held on from one path to the next; `results` are returned."""
-    kept: list[_Span] = []
-    last: dict[int, int] = {}
-    for one in held:
-        before = last.get(one.number)
-        if before is not None and kept[before].end == one.begin:
-            old = kept[before]
-            kept[before] = _Span(one.number, old.begin, one.end, old.path & one.path)
-            continue
-        last[one.number] = len(kept)
-        kept.append(one)
-    known = {n: replace(memory[n], why="result") for n in results}
-    kept.sort(key=lambda one: (one.begin, one.number))
-    return tuple(
-        replace(known.get(n, memory[n]), begin=begin, end=end, path=path) for n, begin, end, path in kept
-    )
-
-
 class _Run:
     """A function that is under way in a frame."""
 
@@ -362,7 +334,7 @@ class _Run:
         return {test for test, count in tests.items() if count > 1 and isinstance(test, ir.Var)}
 
     def block(self, block: ir.Block, first: int, state: _State) -> list[_State]:
-        """Run a block from its instruction `first` on; return the states behind it, all suspended."""
+        """Run a block from its instruction `first` on; return the states behind it."""
         for index in range(first, len(block.instructions)):
             one = block.instructions[index]
             if isinstance(one, ir.If):
@@ -375,15 +347,9 @@ class _Run:
                 self.leave(state, (one.var, "behind"))
                 continue
             if len(states) > 1:
-                return [end for each in states for end in self.resumed(block, index + 1, each)]
+                return [end for each in states for end in self.block(block, index + 1, each)]
             (state,) = states
-            self.machine.resume(state)
-        self.machine.suspend(state)
         return [state]
-
-    def resumed(self, block: ir.Block, first: int, state: _State) -> list[_State]:
-        self.machine.resume(state)
-        return self.block(block, first, state)
 
     def leave(self, state: _State, place: Place) -> None:
         """Empty the registers that nothing needs from a place on."""
@@ -391,7 +357,7 @@ class _Run:
             self.empty(state, register)
 
     def empty(self, state: _State, register: ir.Var) -> None:
-        self.machine.drop(state, state.frames[-1].registers.pop(register, _NOTHING))
+        state.drop(state.frames[-1].registers.pop(register, _NOTHING))
 
     # -- values ----------------------------------------------------------------------------------------------
 
@@ -500,11 +466,10 @@ class _Run:
     # -- control ---------------------------------------------------------------------------------------------
 
     def call(self, call: ir.CallFunction, state: _State) -> list[_State]:
-        """Run the function that is called; return the states behind the call, all suspended."""
+        """Run the function that is called; return the states behind the call."""
         machine, frame = self.machine, self.frame
         callee = machine.program.functions.get(call.name)
         if callee is None:
-            self.machine.suspend(state)
             return [state]
         if call.name in frame.names:
             raise UnknownMemoryError("a call within itself holds more than can be said")
@@ -518,19 +483,16 @@ class _Run:
         known, mark = set(state.frames[-1].registers), len(machine.memory)
         ends = machine.met(machine.call(callee, inner, given, state), known, mark)
         for end in ends:
-            machine.resume(end)
             end.bind(call.var, end.returned)
             self.leave(end, (call.var, "behind"))
-            machine.suspend(end)
         return ends
 
     def branch(self, branch: ir.If, state: _State) -> list[_State]:
-        """Run the sides of an If; return the states behind it, all suspended."""
+        """Run the sides of an If; return the states behind it."""
         machine, test, path = self.machine, branch.test, state.frames[-1].path
         known, mark = {*state.frames[-1].registers, branch.var}, len(machine.memory)
         decided = machine.decided.get(branch.var, state.frames[-1].decided.get(test))
         sides = (True, False) if decided is None else (decided,)
-        machine.suspend(state)
         states = [state.copy() for _ in sides[1:]]
         ends: list[_State] = []
         for side, entered in zip(sides, (state, *states), strict=True):
@@ -539,9 +501,7 @@ class _Run:
         if len(ends) == 1:
             ends[0].frames[-1].path = path
         for end in ends:
-            machine.resume(end)
             self.leave(end, (branch.var, "behind"))
-            machine.suspend(end)
         return ends
 
     def side(self, branch: ir.If, state: _State, *, side: bool) -> list[_State]:
@@ -549,16 +509,13 @@ class _Run:
         frame.path |= {(self.branches[branch.var], side)}
         if branch.test in self.asked_again:
             frame.decided[branch.test] = side
-        self.machine.resume(state)
         self.leave(state, (branch.var, "then" if side else "else"))
         block = branch.then if side else branch.otherwise
         ends = self.block(block, 0, state)
         for end in ends:
-            self.machine.resume(end)
             yielded = self.value(end, block.result)
             if not self.lifetimes.anew:  # a tuple that is written there has a register that is never emptied
                 self.given(end, (block.result,))
             end.bind(branch.var, yielded)
             self.leave(end, (branch.var, "yielded by then" if side else "yielded by else"))
-            self.machine.suspend(end)
         return ends
