@@ -73,7 +73,7 @@ NOTHING_REQUIRED = RequiredContents()
 def surely_meant(points_to: PointsTo, value: AbstractValue) -> RegionSet:
     """The regions of each handle in a value, each on its branch; none where it may as well be another."""
     found = NO_REGIONS
-    for must, may, _ in (value,) if type(value) is Pointees else leaves_of(value):
+    for must, may, _ in leaves_of(value):
         if must and not may:
             alone = only_member(must) is not None
             if alone or all(points_to.regions[number].path for number in members(must)):
@@ -227,9 +227,9 @@ class Content:
 
     def values(self, call: KernelCall) -> Sequence[AbstractValue]:
         """The values of the arguments, as the kernel sees them."""
-        value_of, known = self.points_to.value_of, self.points_to.values
+        value_of = self.points_to.value_of
         if isinstance(call, ir.CallKernel):
-            return [known[a] if type(a) is ir.Var and a in known else value_of(a) for a in call.arguments]
+            return [*map(value_of, call.arguments)]
         made = list(leaves_of(self.points_to.values[call.var]))
         donors = (*call.inplace, *(None for _ in call.outputs))
         fresh = [leaf for leaf, donor in zip(made, donors, strict=False) if donor is None]

@@ -96,21 +96,12 @@ def backward(problem: DataflowProblem[State], exit_: State) -> States[State]:
     return States(before, after)
 
 
-def walk_backward(
-    problem: DataflowProblem[State], exit_: State, active: Sequence[int] | None = None
-) -> Iterator[tuple[int, State, State]]:
+def walk_backward(problem: DataflowProblem[State], exit_: State) -> Iterator[tuple[int, State, State]]:
     """Solve a backward problem point by point, from the last on: (point, state in front, state behind).
 
-    No state is kept but those of the Ifs around a point.  Points that are not `active`, which change no
-    state, may be left out.
+    No state is kept but those of the Ifs around a point.
     """
-    state, transfer = exit_, problem.transfer
-    if not problem.cfg.joins:
-        for index in reversed(range(problem.cfg.exit + 1) if active is None else active):
-            behind, state = state, transfer(index, state)
-            yield index, state, behind
-        return
-    points = problem.cfg.points
+    state, transfer, points = exit_, problem.transfer, problem.cfg.points
     outside: list[State] = []  # by open If: behind its JOIN, from ELSE on at the start of its else-block
     for index in range(len(points) - 1, -1, -1):
         point = points[index]

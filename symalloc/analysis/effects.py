@@ -17,7 +17,6 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
-from symalloc.program.record import from_fields
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
 from symalloc.size.expr import ZERO
 
@@ -157,9 +156,7 @@ class _EffectReader:
                 must_defs |= must
             if must & self.parameters and _refuses_offset(parameter):
                 ignores |= self.at_byte_zero((argument,))
-        nothing = NO_REGIONS
-        found = (reads, may_reads, writes, may_writes, nothing, nothing, must_defs, nothing, ignores)
-        return from_fields(Effect, found)
+        return Effect(reads, may_reads, writes, may_writes, must_defs=must_defs, ignores_offset=ignores)
 
     def is_whole(self, must: RegionSet, argument: ir.Operand) -> bool:
         """True if `must` is one region, on each path, as large as the tensor `argument`."""
@@ -303,7 +300,7 @@ def find_escapes(points_to: PointsTo, effects: Sequence[Effect]) -> Mapping[int,
     """
     found: dict[int, str] = {}
     for number, effect in enumerate(effects):
-        keeper = points_to.cfg.instruction_at(number) if effect.captures else None
+        keeper = points_to.cfg.points[number].instruction if effect.captures else None
         if keeper is not None:
             found = {**dict.fromkeys(points_to.roots(effect.captures), _reason(keeper)), **found}
     for root in points_to.roots(points_to.regions_of(points_to.cfg.function.body.result)):

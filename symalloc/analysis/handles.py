@@ -15,7 +15,7 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import PointsTo, RegionKind, pointees_of
 from symalloc.analysis.sets import members
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.operands import other_names
 
 
@@ -158,7 +158,7 @@ def _names(cfg: ControlFlowGraph) -> dict[ir.Var, ir.Var]:
             (names[one] for one, path in known if isinstance(one, ir.Var) and one in names and not path), None
         )
 
-    for _, made in cfg.bindings if names else ():
+    for _, made in cfg.at(PointKind.INSTRUCTION, PointKind.JOIN):
         values = (made.then.result, made.otherwise.result) if isinstance(made, ir.If) else (made.var,)
         found, *others = {bound(value) for value in values}
         if found is not None and not others:

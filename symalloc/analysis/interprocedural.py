@@ -39,7 +39,6 @@ from symalloc.program.control_flow import (
     recursive,
 )
 from symalloc.program.ir import AllocFresh, Function, Program, Var
-from symalloc.program.record import from_fields
 from symalloc.size.expr import Expr
 
 
@@ -128,8 +127,7 @@ class FunctionAnalysis:
         """The tensors that AllocFresh makes, by variable, in order."""
         regions, escapes = self.points_to.regions, self.escapes
         made = [r for r in regions if type(r.instruction) is AllocFresh and r.parent is None]
-        rows = [(r.number, r.nbytes, escapes.get(r.number)) for r in made]
-        return {r.var: from_fields(Allocation, row) for r, row in zip(made, rows, strict=True) if r.var}
+        return {r.var: Allocation(r.number, r.nbytes, escapes.get(r.number)) for r in made if r.var}
 
     def live_ranges(self, numbers: Iterable[int], *, once: bool = False) -> LiveRanges:
         """The live ranges of roots by number; see `find_live_ranges`."""

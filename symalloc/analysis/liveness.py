@@ -15,7 +15,6 @@ from symalloc.analysis.dataflow import DataflowProblem, States, backward, forwar
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.regions import Pointees, PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-from symalloc.program.record import from_fields
 
 
 class WrittenRegions(NamedTuple):
@@ -70,7 +69,6 @@ class _Liveness(DataflowProblem[LiveRegions]):
     def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
         super().__init__(points_to.cfg)
         self.points_to, self.effects = points_to, effects
-        self.lone = not (points_to.views or points_to.phis or points_to.storages)  # all regions are roots
 
     def transfer(self, point: int, state: LiveRegions) -> LiveRegions:
         effect = self.effects[point]
@@ -103,10 +101,8 @@ class _Liveness(DataflowProblem[LiveRegions]):
     def read(self, state: LiveRegions, must: RegionSet, may: RegionSet) -> LiveRegions:
         if not (must & ~state.must or may & ~state.may):
             return state
-        fresh = must | may
-        if not self.lone:
-            fresh = self.points_to.contents(fresh & ~self.points_to.phis)
-        return from_fields(LiveRegions, (state.must | must, state.may | may, state.contents | fresh))
+        fresh = self.points_to.contents((must | may) & ~self.points_to.phis)
+        return LiveRegions(state.must | must, state.may | may, state.contents | fresh)
 
     def killed(self, state: LiveRegions, must_defs: RegionSet) -> LiveRegions:
         """The state in front of a point that writes all of `must_defs`, phis among them."""
@@ -114,9 +110,7 @@ class _Liveness(DataflowProblem[LiveRegions]):
         for number in members(must_defs) if self.points_to.views else ():
             parts |= self.points_to.descendants[number]
             related |= self.points_to.ancestors[number] | self.points_to.descendants[number]
-        return from_fields(
-            LiveRegions, (state.must & ~related, state.may & ~related, state.contents & ~parts)
-        )
+        return LiveRegions(state.must & ~related, state.may & ~related, state.contents & ~parts)
 
 
 # -- live ranges -------------------------------------------------------------------------------------------
@@ -161,7 +155,7 @@ def find_live_ranges(
     phis = positions.phis
     touched = {point: effect.touched for point, effect in enumerate(effects) if effect is not NO_EFFECT}
     begins = positions.begins(touched)
-    for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions(), [*touched]):
+    for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions()):
         if point not in touched:
             continue
         while begins and begins[-1][0] > point:
@@ -243,7 +237,7 @@ class _Positions:
             if len(live) > 1:  # paths are laid out one behind the other
                 first = min(points[begin] for begin, _ in live)
                 last = max(points[end - 1] for _, end in live)
-            found[root] = from_fields(LiveRange, (live, first, last))
+            found[root] = LiveRange(live, first, last)
         return LiveRanges(found, points)
 
     def begins(self, touched: Mapping[int, RegionSet]) -> list[tuple[int, RegionSet]]:

@@ -9,14 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, Sides
 from symalloc.program.ir import Alias, Block, Function, If, Instruction, Operand, Var
 
 PathCondition: TypeAlias = frozenset[tuple[int, bool]]
 """The branches that a path takes: (number of the BRANCH, True for its then-block)."""
-
-Sides: TypeAlias = tuple[tuple[int, bool], ...]
-"""The branches that a path takes, as above, in order."""
 
 EVERY_PATH: PathCondition = frozenset()
 """The condition that every path meets."""
@@ -29,18 +26,7 @@ def consistent(condition: PathCondition) -> bool:
 
 def path_conditions(cfg: ControlFlowGraph) -> Sequence[PathCondition]:
     """The branches that lead to each point; ELSE and JOIN are reached through the blocks that they end."""
-    found: list[PathCondition] = []
-    inside: dict[tuple[int, bool], PathCondition] = {}
-    for number, point in enumerate(cfg.points):
-        branch = point.branch
-        if branch < 0:
-            found.append(EVERY_PATH)
-            continue
-        side = (branch, number <= cfg.joins[branch][0])
-        if side not in inside:
-            inside[side] = found[branch] | {side}
-        found.append(inside[side])
-    return found
+    return [frozenset(sides) for sides in cfg.sides]
 
 
 class StraightPath(NamedTuple):

@@ -30,9 +30,8 @@ from symalloc.analysis.regions import (
 )
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.operands import other_names
-from symalloc.program.record import from_fields
 from symalloc.program.types import (
     ALIGNMENT,
     FunctionType,
@@ -106,7 +105,7 @@ class _PointsToBuilder:
         """Bind variable after variable, and note the regions that points make and fill."""
         known = self.known
         joins = {join: (branch, middle) for branch, (middle, join) in known.cfg.joins.items()}
-        for at, instruction in known.cfg.bindings:
+        for at, instruction in known.cfg.at(PointKind.INSTRUCTION, PointKind.JOIN):
             self.at = at
             if at in joins:
                 known.values[instruction.var] = self.joined(instruction, *joins[at])
@@ -140,10 +139,23 @@ class _PointsToBuilder:
     ) -> RegionSet:
         """Add a region; return the set of it alone."""
         known, index = self.known, len(self.known.regions)
-        root, above = (index, None) if parent is None else (parent.root, parent.number)
-        named = (index, kind, var.name, var, instruction, above, root)
-        made = (*named, offset, nbytes, external, path, sources, branch)
-        known.regions.append(from_fields(Region, made))
+        known.regions.append(
+            Region(
+                number=index,
+                kind=kind,
+                name=var.name,
+                var=var,
+                instruction=instruction,
+                parent=None if parent is None else parent.number,
+                root=index if parent is None else parent.root,
+                offset=offset,
+                nbytes=nbytes,
+                external=external,
+                path=path,
+                sources=sources,
+                branch=branch,
+            )
+        )
         one = RegionSet(1 << index)
         if kind is RegionKind.STORAGE:
             known.storages |= one
@@ -280,7 +292,7 @@ class _PointsToBuilder:
     def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
         nbytes = known_bytes(made.shape, made.dtype)
         one = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
-        return from_fields(Pointees, (one, NO_REGIONS, ZERO))
+        return Pointees(one)
 
     def view(self, view: ir.View) -> AbstractValue:
         source = collapsed(self.value(view.source))

@@ -19,7 +19,6 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, members, only_member
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import ConstantTensor, Function, Instruction, Operand, TupleValue, Var
-from symalloc.program.record import from_fields
 from symalloc.program.types import DType, TupleType, Type
 from symalloc.size.expr import ZERO, Expr, product
 
@@ -86,8 +85,6 @@ class Region(NamedTuple):
 
 def pointees_of(value: AbstractValue) -> tuple[RegionSet, RegionSet]:
     """All that `value` points to, through every field: (must, may)."""
-    if type(value) is Pointees:
-        return value.must, value.may
     must = may = NO_REGIONS
     for leaf in leaves_of(value):
         must |= leaf.must
@@ -317,10 +314,6 @@ class PointsTo:
         Phis of phis can have more combinations of branches than anybody could go through; from some point on
         regions come without the branches that they are on, which loses precision and nothing else.
         """
-        only = None if may else only_member(must)
-        if only is not None and self.regions[only].sources is None:
-            yield from_fields(Target, (only, self.regions[only].path, True))
-            return
         pending = [(may, EVERY_PATH, False), (must, EVERY_PATH, True)]
         for _ in range(_MOST_SETS):
             if not pending:
@@ -395,7 +388,7 @@ class PointsTo:
         function that returns its argument.
         """
         value = self.value_of(operand)
-        for leaf in (value,) if type(value) is Pointees else leaves_of(value):
+        for leaf in leaves_of(value):
             if leaf.offset is not None:
                 yield leaf.offset
             else:

@@ -70,7 +70,7 @@ def first_uses(
         if index in brought or not members:
             continue
         point = nesting.reservation(cfg.starts[var] for var in members).point
-        instruction = cfg.instruction_at(point)
+        instruction = cfg.points[point].instruction
         if instruction is not None:
             found.setdefault(instruction.var, []).append(index)
     return found

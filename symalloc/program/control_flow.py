@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from itertools import takewhile
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from symalloc.program import ir
 from symalloc.program.ir import Block, Function, If, Instruction, Operand, Var
 from symalloc.program.operands import function_references, operands_of, variables_in, variables_of
-from symalloc.program.record import from_fields
 
 Made = TypeVar("Made", bound=Instruction)
 
@@ -53,58 +52,44 @@ class ProgramPoint(NamedTuple):
     operand: Operand | None = None
 
 
+Sides: TypeAlias = tuple[tuple[int, bool], ...]
+"""The branches that a path takes, in order: (number of the BRANCH, True for its then-block)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ControlFlowGraph:
     """The program points of a function.
 
-    A function without an If is laid out only where its points are asked for: its instructions have the
-    numbers that they have in its body, and EXIT the next one.
+    `joins` holds for the number of a BRANCH those of its ELSE and its JOIN.
     """
 
     function: Function
-
-    @cached_property
-    def _layout(self) -> tuple[tuple[ProgramPoint, ...], Mapping[int, tuple[int, int]]]:
-        return _laid_out(self.function)
-
-    @property
-    def points(self) -> tuple[ProgramPoint, ...]:
-        """All program points."""
-        return self._layout[0]
-
-    @cached_property
-    def joins(self) -> Mapping[int, tuple[int, int]]:
-        """For the number of a BRANCH those of its ELSE and its JOIN."""
-        return self._layout[1] if If in map(type, self.function.body.instructions) else {}
+    points: tuple[ProgramPoint, ...]
+    joins: Mapping[int, tuple[int, int]]
 
     @property
     def exit(self) -> int:
         """The number of EXIT, the last point."""
-        return len(self.points) - 1 if self.joins else len(self.function.body.instructions)
+        return len(self.points) - 1
 
-    def instruction_at(self, number: int) -> Instruction | None:
-        """The instruction of a point; None at EXIT."""
-        if self.joins:
-            return self.points[number].instruction
-        instructions = self.function.body.instructions
-        return instructions[number] if number < len(instructions) else None
+    def at(self, *kinds: PointKind) -> Iterator[tuple[int, Instruction]]:
+        """The instructions of points of some kinds, in order, each with the number of the point."""
+        return ((i, p.instruction) for i, p in enumerate(self.points) if p.kind in kinds and p.instruction)
 
     @cached_property
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """The instructions other than Ifs, in order, each with the number of its point."""
-        if not self.joins:
-            return tuple(enumerate(self.function.body.instructions))
-        kind = PointKind.INSTRUCTION
-        numbered = enumerate(self.points)
-        return tuple([(i, p.instruction) for i, p in numbered if p.kind is kind and p.instruction])
+        return tuple(self.at(PointKind.INSTRUCTION))
 
-    @property
-    def bindings(self) -> Iterable[tuple[int, Instruction]]:
-        """All instructions, each with the number of the point that binds its variable: of an If its JOIN."""
-        if not self.joins:
-            return self.instructions
-        binding, numbered = (PointKind.INSTRUCTION, PointKind.JOIN), enumerate(self.points)
-        return [(i, p.instruction) for i, p in numbered if p.kind in binding and p.instruction]
+    @cached_property
+    def sides(self) -> Sequence[Sides]:
+        """The branches that lead to each point, outermost first; ELSE and JOIN are in the blocks they end."""
+        found: list[Sides] = []
+        for number, point in enumerate(self.points):
+            branch = point.branch
+            inside = branch >= 0 and (*found[branch], (branch, number <= self.joins[branch][0]))
+            found.append(inside or ())
+        return found
 
     @cached_property
     def _by_type(self) -> Mapping[type[Instruction], Sequence[tuple[int, Instruction]]]:
@@ -128,15 +113,12 @@ class ControlFlowGraph:
     @cached_property
     def starts(self) -> Mapping[Var, int]:
         """By variable, the first point of the instruction that binds it: of an If its BRANCH."""
-        if not self.joins:
-            return {made.var: number for number, made in self.instructions}
-        first = (PointKind.INSTRUCTION, PointKind.BRANCH)
-        return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction and p.kind in first}
+        return {made.var: number for number, made in self.at(PointKind.INSTRUCTION, PointKind.BRANCH)}
 
     @cached_property
     def ends(self) -> Mapping[Var, int]:
         """By variable, the last point of the instruction that binds it: of an If its JOIN."""
-        return {p.instruction.var: i for i, p in enumerate(self.points) if p.instruction}
+        return {made.var: number for number, made in self.at(PointKind.INSTRUCTION, PointKind.JOIN)}
 
     @cached_property
     def definitions(self) -> Mapping[Var, Instruction]:
@@ -146,22 +128,17 @@ class ControlFlowGraph:
 
 def control_flow_graph(function: Function) -> ControlFlowGraph:
     """The control-flow graph of `function`."""
-    return ControlFlowGraph(function=function)
-
-
-def _laid_out(function: Function) -> tuple[tuple[ProgramPoint, ...], Mapping[int, tuple[int, int]]]:
     points: list[ProgramPoint] = []
     joins: dict[int, tuple[int, int]] = {}
     _lay_out(function.body, -1, points, joins)
     _end(points, PointKind.EXIT, None, -1, function.body.result)
-    return tuple(points), joins
+    return ControlFlowGraph(function=function, points=tuple(points), joins=joins)
 
 
 def _lay_out(block: Block, start: int, points: list[ProgramPoint], joins: dict[int, tuple[int, int]]) -> None:
     for one in block.instructions:
         if type(one) is not If:
-            fields = (PointKind.INSTRUCTION, one, variables_of(one), start, None)
-            points.append(from_fields(ProgramPoint, fields))
+            points.append(ProgramPoint(PointKind.INSTRUCTION, one, variables_of(one), start))
             continue
         branch = len(points)
         points.append(ProgramPoint(PointKind.BRANCH, one, variables_of(one), start))
@@ -179,9 +156,6 @@ def _end(points: list[ProgramPoint], kind: PointKind, branch: If | None, start: 
 # -- blocks within each other ------------------------------------------------------------------------------
 
 
-_Chain: TypeAlias = tuple[tuple[int, bool], ...]
-
-
 class ReservationPoint(NamedTuple):
     """The points [begin, end) of the block that memory is reserved in, and the one that it is in front of."""
 
@@ -194,7 +168,6 @@ class BlockNesting:
     """Finds the innermost block that holds some program points, and the point in it in front of them all."""
 
     cfg: ControlFlowGraph
-    _chains: dict[int, _Chain] = field(default_factory=dict)
 
     def reservation(self, points: Iterable[int]) -> ReservationPoint:
         """Return where memory that the instructions at `points` share is reserved.
@@ -203,34 +176,24 @@ class BlockNesting:
         """
         numbers = frozenset(points)
         first = min(numbers)
-        chain = self._chain(first)
-        levels = zip(*map(self._chain, numbers), strict=False) if chain else ()
+        chain = self.cfg.sides[first]
+        levels = zip(*(self.cfg.sides[number] for number in numbers), strict=False)
         depth = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
         point = chain[depth][0] if depth < len(chain) else first
         return ReservationPoint(self._range(chain[:depth]), point)
 
     def around(self, point: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Yield the blocks of Ifs around a point, the outermost first: the BRANCH, and the points of each."""
-        chain = self._chain(point)
+        chain = self.cfg.sides[point]
         for depth in range(len(chain)):
             yield chain[depth][0], self._range(chain[: depth + 1])
 
-    def _range(self, chain: _Chain) -> tuple[int, int]:
+    def _range(self, chain: Sides) -> tuple[int, int]:
         if not chain:
             return 0, self.cfg.exit + 1
         branch, then = chain[-1]
         middle, join = self.cfg.joins[branch]
         return (branch + 1, middle) if then else (middle + 1, join)
-
-    def _chain(self, point: int) -> _Chain:
-        """The blocks around a point, the outermost first: the BRANCH of each, True for its then-block."""
-        if not self.cfg.joins:
-            return ()
-        if point not in self._chains:
-            branch = self.cfg.points[point].branch
-            inside = branch >= 0 and (*self._chain(branch), (branch, point <= self.cfg.joins[branch][0]))
-            self._chains[point] = inside or ()
-        return self._chains[point]
 
 
 # -- the call graph ----------------------------------------------------------------------------------------

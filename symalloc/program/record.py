@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar, dataclass_transform, overload
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
 
 Record = TypeVar("Record")
-Made = TypeVar("Made", bound=tuple[object, ...])
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -19,28 +18,6 @@ def record(*, eq: bool = True, kw_only: bool = True) -> Callable[[type[Record]],
     A frozen one takes three times as long to make.
     """
     return dataclass(slots=True, eq=eq, unsafe_hash=eq, kw_only=kw_only)
-
-
-def by_position(kind: type[Record]) -> Callable[..., Record]:
-    """A function that makes records of `kind` from all of their fields in order, those of a base first: with
-    keywords that takes five times as long.
-    """
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type] # it is a dataclass
-    stores = "".join(f"    made.{name} = {name}\n" for name in names)
-    scope: dict[str, Any] = {"new": object.__new__, "kind": kind}
-    exec(f"def make({', '.join(names)}):\n    made = new(kind)\n{stores}    return made\n", scope)
-    make: Callable[..., Record] = scope["make"]
-    return make
-
-
-class _FromFields(Protocol):
-    def __call__(self, kind: type[Made], fields: tuple[object, ...], /) -> Made: ...
-
-
-from_fields: _FromFields = tuple.__new__
-"""A NamedTuple from all of its fields in order, those with defaults too: as `kind(*fields)`, which takes four
-times as long.
-"""
 
 
 # -- collections of garbage --------------------------------------------------------------------------------
@@ -88,11 +65,7 @@ class DeferredTuple(Sequence[Item]):
             self._make = None
         return self._items
 
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
-    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self.items[index]
 
     def __len__(self) -> int:
@@ -106,9 +79,6 @@ class DeferredTuple(Sequence[Item]):
 
     def __hash__(self) -> int:
         return hash(self.items)
-
-    def __repr__(self) -> str:
-        return repr(self.items)
 
     def __reduce__(self) -> tuple[type[tuple[Item, ...]], tuple[tuple[Item, ...]]]:
         return tuple, (self.items,)

@@ -14,7 +14,6 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
-from symalloc.program.record import by_position
 from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import DType, ShapeType, TensorType, holds_memory, is_open
 from symalloc.relax.extract.context import (
@@ -46,7 +45,6 @@ from symalloc.size.condition import eq
 from symalloc.size.expr import ZERO, Expr, constant, product, symbol
 
 MAKE_PRIM_VALUE = "vm.builtin.make_prim_value"
-_made_fresh, _made_call = by_position(ir.AllocFresh), by_position(ir.CallKernel)
 _SLOT = DType("int64", 64)
 
 
@@ -114,7 +112,7 @@ def _call_kernel(site: CallSite, name: str) -> ir.Instruction:
         store_slots(context.module.host[name], slots, context.symbols.is_size)
         return ir.MakeTuple(**site.head, fields=())
     context.heaps.forget(operands)
-    return _made_call(*site.head.values(), name, operands)
+    return ir.CallKernel(**site.head, kernel=name, arguments=operands)
 
 
 def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
@@ -316,13 +314,13 @@ def _fresh_tensor(site: CallSite) -> ir.Instruction:
     """R.builtin.alloc_tensor: (shape, dtype, device, scope = "global")."""
     context, arguments = site.context, site.arguments
     shape = context.types.shape_or_none(arguments[0])
-    return _made_fresh(
-        *site.head.values(),
-        shape,
-        _known_dtype(site, 1),
-        site.constant(2, "a device index"),
-        context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",
-        context.types.inexact(arguments[0]) if shape is None else "",
+    return ir.AllocFresh(
+        **site.head,
+        shape=shape,
+        dtype=_known_dtype(site, 1),
+        device=site.constant(2, "a device index"),
+        scope=context.text(arguments[3], "a memory scope") if len(arguments) > 3 else "global",
+        inexact=context.types.inexact(arguments[0]) if shape is None else "",
     )
 
 

@@ -11,7 +11,6 @@ from tvm import relax, tirx
 
 from symalloc.program import ir
 from symalloc.program.operands import type_of
-from symalloc.program.record import by_position
 from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap
 from symalloc.program.span import Source, Span
 from symalloc.program.types import StorageType, TupleType, filled_in, is_open
@@ -22,8 +21,6 @@ from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, span_given
 from symalloc.size.expr import Expr
-
-_made_alias = by_position(ir.Alias)
 
 
 def extract(
@@ -291,7 +288,7 @@ class FunctionExtractor(Context):
             head = self.storage_head(head)
         if is_open(head["var"].type):
             head = self.known_head(head, type_of(source))
-        return _made_alias(*head.values(), source)
+        return ir.Alias(**head, source=source)
 
     def _tuple(self, head: CommonFields, value: Node) -> ir.Instruction:
         fields = self.operands(elements(value.fields))
