@@ -7,17 +7,17 @@ built.  Layers repeat: every distinct question is asked once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
-from math import gcd, isfinite
+from math import gcd
 from operator import iadd
 from typing import TypeAlias
 
 import numpy as np
 
-from symalloc.planner.grid import Columns, Grid, Values, sample_grid
+from symalloc.planner.grid import Columns, Values, sample_grid
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.planner_options import PlanBudget
 from symalloc.planner.stack import Stacking
@@ -63,7 +63,7 @@ def assemble(
         return Arena.of(buffers[0].size, [Placement(buffers[0], ZERO)])
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
     most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
-    dominance = Dominance(domain, prover, symbols, prover_budget=prover_budget, most=most, budget=budget)
+    dominance = Dominance(domain, prover, symbols, prover_budget, most, budget or PlanBudget())
     placed = offsets(buffers, stacking, dominance)
     size = arena_size(buffers, stacking, placed, dominance)
     built = {alternatives: maximum(*alternatives) for alternatives in dict.fromkeys(placed)}
@@ -80,7 +80,7 @@ def storage(
     `prover_budget` is that of `assemble`.
     """
     names = frozenset().union(*(b.size.symbols for b in buffers))
-    dominance = Dominance(domain, prover, names, prover_budget=prover_budget)
+    dominance = Dominance(domain, prover, names, prover_budget)
     size = maximum(*prune((b.size for b in buffers), dominance))
     return replace(Arena.of(size, (Placement(b, ZERO) for b in buffers)), raised=dominance.raised)
 
@@ -167,7 +167,7 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
     found = list(dict.fromkeys(candidates))
     if len(found) <= 1:
         return tuple(found) or (ZERO,)
-    totals = [_total(dominance.at_samples(e)) for e in found]
+    totals = [float(np.nan_to_num(dominance.at_samples(e)).sum()) for e in found]
     kept: list[Expr] = []
     table: Values | None = None
     for i in sorted(range(len(found)), key=lambda i: (-totals[i], -len(found[i].terms), found[i].key)):
@@ -184,12 +184,6 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
 def _larger(kept: Sequence[Expr], table: Values, values: Values) -> list[Expr]:
     """Those of `kept`, whose values are the rows of `table`, that are nowhere less than `values`."""
     return [kept[k] for k in np.flatnonzero(~(table < values).any(axis=1)).tolist()]
-
-
-def _total(values: Values) -> float:
-    """The sum of `values`, in which those that are not defined count as 0."""
-    total = float(values.sum())
-    return total if isfinite(total) else float(np.nan_to_num(values).sum())
 
 
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
@@ -224,27 +218,23 @@ def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, i
     """
     monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
     matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
-    table = np.nan_to_num(np.stack([dominance.at_samples(_alone(m)) for m in monomials]))
+    table = np.nan_to_num(np.stack([dominance.at_samples(Expr({m: 1})) for m in monomials]))
     top = (matrix @ table).max(axis=0, initial=1.0)
-    best: tuple[float, int, int, int] | None = None
+    found: list[tuple[float, int, int, int]] = []
     for left in range(len(alternatives) - 1):
         joined = np.maximum(matrix[left], matrix[left + 1 :])
         costs = ((joined @ table) / top - 1).max(axis=1, initial=0.0)  # there may be no sample
         lengths = np.count_nonzero(joined, axis=1)
-        for offset, (cost, length) in enumerate(zip(costs.tolist(), lengths.tolist(), strict=True)):
-            candidate = (round(cost, 9), -length, left, left + 1 + offset)
-            best = candidate if best is None else min(best, candidate)
-    assert best is not None
-    return best[2], best[3]
-
-
-def _alone(monomial: Monomial) -> Expr:
-    return Expr({monomial: 1})
+        each = zip(costs.tolist(), lengths.tolist(), strict=True)
+        found += ((round(cost, 9), -length, left, i) for i, (cost, length) in enumerate(each, left + 1))
+    _, _, left, right = min(found)
+    return left, right
 
 
 # -- comparisons that hold for every shape: cheap answers first, each question asked once -------------------
 
 
+@dataclass(slots=True)
 class Dominance:
     """`reaches` and `align` over one domain.
 
@@ -254,42 +244,22 @@ class Dominance:
     that took the place of others which they only bound.  What is compared is counted in `budget`, in terms.
     """
 
-    __slots__ = (
-        *(
-            "_aligned",
-            "_budget",
-            "_columns",
-            "_domain",
-            "_grid",
-            "_monomials",
-            "_names",
-            "_prover",
-            "_reached",
-        ),
-        *("_values", "budget", "most", "order", "raised"),
-    )
+    domain: Domain
+    prover: Prover
+    names: Collection[str]
+    prover_budget: int = PROVER_BUDGET
+    most: int = 10 * MOST_COMPARED
+    budget: PlanBudget = field(default_factory=PlanBudget)
+    raised: int = 0
+    order: SyntacticOrder = field(init=False)
+    _reached: dict[tuple[Expr, Expr], bool] = field(default_factory=dict)
+    _aligned: dict[tuple[Expr, int], Expr] = field(default_factory=dict)
+    _values: dict[Expr, Values] = field(default_factory=dict)
+    _monomials: dict[Monomial, Values] = field(default_factory=dict)
+    _columns: Columns | None = None
 
-    def __init__(
-        self,
-        domain: Domain,
-        prover: Prover,
-        names: Iterable[str],
-        *,
-        prover_budget: int = PROVER_BUDGET,
-        most: int = 10 * MOST_COMPARED,
-        budget: PlanBudget | None = None,
-    ) -> None:
-        self.budget = PlanBudget() if budget is None else budget
-        self.order, self.raised, self.most = SyntacticOrder(domain, most), 0, most
-        self._domain, self._prover, self._budget = domain, prover, prover_budget
-        assumed = (name for assumption in domain.assumptions for name in assumption.symbols)
-        self._names = tuple(sorted({*names, *assumed}))
-        self._grid: Grid | None = None
-        self._reached: dict[tuple[Expr, Expr], bool] = {}
-        self._aligned: dict[tuple[Expr, int], Expr] = {}
-        self._values: dict[Expr, Values] = {}
-        self._monomials: dict[Monomial, Values] = {}
-        self._columns: Columns | None = None
+    def __post_init__(self) -> None:
+        self.order = SyntacticOrder(self.domain, self.most)
 
     def reaches(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` is proved for every binding."""
@@ -318,43 +288,40 @@ class Dominance:
         if found is None:
             self.budget.spend(COMPARED + len(expr.terms))
             parts = [coefficient * self._monomial(monomial) for monomial, coefficient in expr.terms.items()]
-            found = self._values[expr] = reduce(iadd, parts) if parts else np.zeros(len(self.grid))
+            found = self._values[expr] = reduce(iadd, parts) if parts else np.zeros(self.columns.count)
         return found
 
     @property
-    def grid(self) -> Grid:
+    def columns(self) -> Columns:
         """The sample bindings, made where they are first needed."""
-        if self._grid is None:
-            self._grid = sample_grid(self._domain, self._names)
-        return self._grid
+        if self._columns is None:
+            assumed = (name for assumption in self.domain.assumptions for name in assumption.symbols)
+            names = tuple(sorted({*self.names, *assumed}))
+            self._columns = Columns(sample_grid(self.domain, names))
+        return self._columns
 
     def _monomial(self, monomial: Monomial) -> Values:
         found = self._monomials.get(monomial)
         if found is None:
-            if self._columns is None:
-                self._columns = Columns(self.grid)
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = self._monomials[monomial] = self._columns.product(monomial)
+                found = self._monomials[monomial] = self.columns.product(monomial)
         return found
 
     def align(self, expr: Expr, step: int) -> Expr:
         """`expr` rounded up to a multiple of `step` bytes; as it is where it is proved to be one."""
         if all(c % step == 0 for c in expr.terms.values()):
             return expr
-        key = (expr, step)
-        found = self._aligned.get(key)
+        found = self._aligned.get((expr, step))
         if found is None:
-            even = self._always_zero(expr % step)
-            found = self._aligned[key] = expr if even else round_up(expr, step)
+            remainder = expr % step
+            even = not self.at_samples(remainder).any() and self._ask(eq(remainder, 0))
+            found = self._aligned[expr, step] = expr if even else round_up(expr, step)
         return found
 
     def _ask(self, condition: Condition) -> bool:
-        if self._budget <= 0:
+        if self.prover_budget <= 0:
             return False
         self.budget.spend(ASKED)
-        proof = self._prover.prove(condition, self._domain, explain=False)
-        self._budget -= 1
+        proof = self.prover.prove(condition, self.domain, explain=False)
+        self.prover_budget -= 1
         return proof.verdict is Verdict.ALWAYS_VALID
-
-    def _always_zero(self, remainder: Expr) -> bool:
-        return not self.at_samples(remainder).any() and self._ask(eq(remainder, 0))

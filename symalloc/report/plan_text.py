@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.memory_plan import Arena, Buffer, Guard
+from symalloc.planner.memory_plan import Arena, Buffer
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.fitting import Fit, FunctionFit, LargestValue
 from symalloc.planner.memory_report.function_report import (
@@ -81,8 +81,8 @@ def _named_tensor(tensor: PeakTensor) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
     """A table of tensors; the last column has no head where nothing is in it."""
-    sourced = any(row[-1] for row in rows)
-    return [f"    {line}" for line in columns([(*heads[:-1], heads[-1] if sourced else ""), *rows], left)]
+    last = heads[-1] if any(row[-1] for row in rows) else ""
+    return [f"    {line}" for line in columns([(*heads[:-1], last), *rows], left)]
 
 
 def _until(tensor: PeakTensor) -> str:
@@ -108,7 +108,10 @@ def target_lines(target: TargetReport) -> Iterator[str]:
     """Yield the lines about the target of a function's plan."""
     yield f"  target {target.name}: {_flavour(target)}"
     if target.grounded:
-        yield f"  {_grounded(target.grounded)}, as more than kernels looks there and data is a mere handle"
+        starts = "1 tensor starts a storage"
+        if target.grounded > 1:
+            starts = f"{target.grounded} tensors start a storage each"
+        yield f"  {starts}, as more than kernels looks there and data is a mere handle"
     yield _unproved(target)
     if target.kept is not None:
         yield (
@@ -124,10 +127,6 @@ def _flavour(target: TargetReport) -> str:
     if target.shared:
         return "tensors share whole storages"
     return "tensors share whole storages, as no kernel can read and write tensors of one buffer there"
-
-
-def _grounded(count: int) -> str:
-    return "1 tensor starts a storage" if count == 1 else f"{count} tensors start a storage each"
 
 
 def _unproved(target: TargetReport) -> str:
@@ -169,7 +168,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield _broken(f"  {ratio}: {rung.reason}", width)
     for guard in plan.guards:
         why = ", as the function declares" if guard.declared else ""
-        yield _broken(f"  checked {_where(guard)}: {guard.condition}{why}", width)
+        where = "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"
+        yield _broken(f"  checked {where}: {guard.condition}{why}", width)
     yield from _samples(report, width)
     yield from (_broken(told, width) for told in _above_unplanned(report))
     yield from peak_lines(report)
@@ -194,16 +194,11 @@ def _arena(arena: Arena, number: int | None) -> str:
     where = f"on device {arena.device} ({arena.scope}){late}"
     if arena.result is not None:
         where = f"in the memory of the result `{arena.result.name}`"
-    return f"  arena {'' if number is None else f'{number} '}{where}: {arena.size} B{_why_further(arena)}"
-
-
-def _why_further(arena: Arena) -> str:
-    """The reason why an arena is not one with the first, and the bytes that it saves."""
-    if arena.further is None:
-        return ""
-    saves = arena.further.saves
-    amount = f": {human_bytes(saves)}{at_binding(arena.further.at)}" if saves else ""
-    return f"; apart, as {arena.further.reason}{amount}"
+    why, further = "", arena.further
+    if further is not None:
+        amount = f": {human_bytes(further.saves)}{at_binding(further.at)}" if further.saves else ""
+        why = f"; apart, as {further.reason}{amount}"
+    return f"  arena {'' if number is None else f'{number} '}{where}: {arena.size} B{why}"
 
 
 def _floor(report: FunctionReport) -> Iterator[str]:
@@ -218,10 +213,6 @@ def _floor(report: FunctionReport) -> Iterator[str]:
         else:
             largest = "" if len(sums) == 1 else "the largest of "
             yield f"  floor{where}: {largest}{', '.join(map(str, sums))} B"
-
-
-def _where(guard: Guard) -> str:
-    return "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"
 
 
 def _buffers(report: FunctionReport) -> Iterator[str]:
@@ -273,31 +264,18 @@ def _samples(report: FunctionReport, width: int) -> Iterator[str]:
 
 
 def _headings(samples: Sequence[MemorySample]) -> list[tuple[str, list[str]]]:
-    names = samples[0].binding if samples else {}
-    if not names:
-        return [("static", [""] * len(samples))]
+    names = samples[0].binding
     rows = [(f"{name} =", [str(s.binding[name]) for s in samples]) for name in names]
     if any(s.label for s in samples):
-        rows.append(
-            (
-                "declared bound",
-                [{"bound": "reached", "beyond": "exceeded"}.get(s.label or "", "") for s in samples],
-            )
-        )
-    return rows
-
-
-def _guard(sample: MemorySample) -> str:
-    if sample.falls_back:
-        return "falls back"
-    return "refuses" if sample.refused else "passes"
+        words = {"bound": "reached", "beyond": "exceeded"}
+        rows.append(("declared bound", [words.get(s.label or "", "") for s in samples]))
+    return rows or [("static", [""] * len(samples))]
 
 
 def _rows(report: FunctionReport) -> list[Row]:
     """Return the rows of the table, and whether each is wanted."""
     planned, outside = bool(report.placements), report.outside
     theirs = report.comparison or TvmComparison(bounded=None, unbounded=Timeline(problem="not asked"))
-    refused = any(s.refused for s in report.samples)
     called = bool(report.outcome.planned.steps or report.outcome.unplanned.steps)
     return [
         ("arena", lambda s: human_bytes(s.arena), planned),
@@ -305,7 +283,11 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("arena / floor", lambda s: times(s.ratio), planned),
         ("without reuse", lambda s: human_bytes(s.unshared), planned),
         ("saved by reuse", lambda s: percent(s.saved), planned),
-        ("guard", _guard, refused),
+        (
+            "guard",
+            lambda s: "falls back" if s.falls_back else "refuses" if s.refused else "passes",
+            any(s.refused for s in report.samples),
+        ),
         ("results", lambda s: human_bytes(s.returned), bool(outside.returned)),
         ("donated results", lambda s: human_bytes(s.donated), bool(outside.donated)),
         ("made by calls", lambda s: human_bytes(s.made), bool(outside.made)),
@@ -313,7 +295,11 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("whole call", lambda s: _at_least(s.call, s.known_call), called),
         ("  without a plan", lambda s: _at_least(s.call_unplanned, s.known_unplanned), called),
         ("  ours / unplanned", lambda s: times(s.call_ratio), called),
-        ("  TVM, its bounds", _bounded, theirs.bounded is not None and theirs.bounded.problem is None),
+        (
+            "  TVM, its bounds",  # too little past them, and nothing stops the call
+            lambda s: "overruns" if s.label == "beyond" else human_bytes(s.call_bounded),
+            theirs.bounded is not None and theirs.bounded.problem is None,
+        ),
         ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), theirs.unbounded.problem is None),
         ("workspace", lambda s: human_bytes(s.workspace), bool(outside.kernels)),
         ("workspace pool", lambda s: human_bytes(s.pool), bool(outside.kernels)),
@@ -339,18 +325,18 @@ def _at_least(nbytes: int | None, known: int | None) -> str:
     return human_bytes(nbytes) if nbytes is not None or known is None else f">= {human_bytes(known)}"
 
 
-def _bounded(sample: MemorySample) -> str:
-    """Return what a call holds with TVM's bounds: too little past them, and nothing stops the call."""
-    return "overruns" if sample.label == "beyond" else human_bytes(sample.call_bounded)
-
-
 # -- outside the arena -------------------------------------------------------------------------------------
 
 
 def _outside(report: FunctionReport) -> Iterator[str]:
     outside = report.outside
     sizes = Counter(_bytes(r.nbytes) for r in outside.returned)
-    results = [f"  {_results(count)}: {size}" for size, count in sizes.items()]
+    results = [
+        f"  result with memory of its own: {size}"
+        if count == 1
+        else f"  {count} results with memory of their own, each: {size}"
+        for size, count in sizes.items()
+    ]
     yield from capped(results, "results")
     yield from capped([_donated(d) for d in outside.donated], "results in donated inputs")
     made = [f"  made by a call of `{m.by}`: {_bytes(m.nbytes)}" for m in outside.made]
@@ -366,12 +352,6 @@ def _outside(report: FunctionReport) -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in outside.packed[:MOST_ROWS])
         more = f" and {len(outside.packed) - MOST_ROWS} more" if len(outside.packed) > MOST_ROWS else ""
         yield f"  unknown: the memory that packed functions take: {names}{more}"
-
-
-def _results(count: int) -> str:
-    return (
-        "result with memory of its own" if count == 1 else f"{count} results with memory of their own, each"
-    )
 
 
 def _bytes(size: Expr | None) -> str:
@@ -408,14 +388,12 @@ def _kernel(use: KernelWorkspaceUse) -> str:
 def _tvm(compared: TvmComparison) -> Iterator[str]:
     plans = [("with the bounds that are declared", compared.bounded), ("without bounds", compared.unbounded)]
     for how, plan in plans:
-        if plan is None:
-            continue
-        if plan.problem is not None:
+        if plan is not None and plan.problem is not None:
             yield f"  TVM {how}: {plan.problem}"
-            continue
-        storages, fresh = own_storages(plan), own_tensors(plan)
-        left = f", and leaves {counted(len(fresh), 'tensor')} memory of their own" if fresh else ""
-        yield f"  TVM {how} reserves {counted(len(storages), 'storage')}{left}"
+        elif plan is not None:
+            fresh = own_tensors(plan)
+            left = f", and leaves {counted(len(fresh), 'tensor')} memory of their own" if fresh else ""
+            yield f"  TVM {how} reserves {counted(len(own_storages(plan)), 'storage')}{left}"
 
 
 # -- fitting a number of bytes -----------------------------------------------------------------------------

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -19,13 +18,12 @@ from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplann
 from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
 from symalloc.planner.memory_report.non_arena import (
     PAGE,
-    KernelWorkspace,
     NonArenaMemory,
     workspace_pool_bytes,
 )
 from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
-from symalloc.size.condition import Condition
+from symalloc.prover.domain import INT64_MAX
 from symalloc.size.evaluation import combined, evaluated, highest, total
 from symalloc.size.expr import Expr
 from symalloc.size.sign import undominated
@@ -141,8 +139,12 @@ def standard(symbols: Iterable[str], function: Function) -> list[dict[str, int]]
     names = sorted(symbols)
     if not names:
         return [{}]
-    found = [{name: _within(extent, name, function) for name in names} for extent in EXTENTS]
-    upper = {name: bound for name, bound in function.declared_upper.items() if name in names}
+    lower, upper = function.declared_lower, function.declared_upper
+    found = [
+        {name: min(max(extent, lower.get(name, 0)), upper.get(name, INT64_MAX)) for name in names}
+        for extent in EXTENTS
+    ]
+    upper = {name: bound for name, bound in upper.items() if name in names}
     if upper:
         beyond = {name: BEYOND * bound for name, bound in upper.items()}
         found += [{**found[-1], **upper}, {**found[-1], **beyond}]
@@ -191,12 +193,6 @@ def check_wanted(
             text = ", ".join(f"{name} = {value}" for name, value in binding.items())
             takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
             raise SampleError(f"{text} gives no function all that it takes: {takes}")
-
-
-def _within(extent: int, name: str, function: Function) -> int:
-    low, high = function.declared_lower.get(name, 0), function.declared_upper.get(name)
-    raised = max(extent, low)
-    return raised if high is None else min(raised, high)
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -344,7 +340,6 @@ def function_report(
     symbols = plan_symbols(plan, outside)
     asked = chosen(symbols, function, wanted)
     shown = asked or standard(symbols, function)
-    labelled = [(at, bound_label(at, function)) for at in shown]
     report = FunctionReport(
         plan=plan,
         outside=outside,
@@ -362,7 +357,7 @@ def function_report(
         origins=origins,
         asked=bool(asked),
     )
-    return replace(report, samples=tuple(_sample(report, at, label) for at, label in labelled))
+    return replace(report, samples=tuple(_sample(report, at, bound_label(at, function)) for at in shown))
 
 
 def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
@@ -380,36 +375,34 @@ def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
 
 def floors(plan: Plan) -> tuple[FloorSums, ...]:
     """The floor of the planned tensors on each device and scope, less those that lie in results."""
-    outside = (arena for arena in plan.arenas if arena.result is None)
-    buffers = sorted((p.buffer for arena in outside for p in arena.placements), key=_place)
+    places: dict[tuple[int, str], list[Buffer]] = {}
+    for arena in plan.arenas:
+        if arena.result is None and arena.placements:
+            places.setdefault((arena.device, arena.scope), []).extend(p.buffer for p in arena.placements)
     return tuple(
-        FloorSums(device=device, scope=scope, sums=undominated(live_sums(tuple(group))))
-        for (device, scope), group in groupby(buffers, key=_place)
+        FloorSums(device=device, scope=scope, sums=undominated(live_sums(buffers)))
+        for (device, scope), buffers in sorted(places.items())
     )
-
-
-def _planned(plan: Plan) -> Iterator[Buffer]:
-    """The buffers of a plan that end with the call."""
-    return (p.buffer for arena in plan.arenas for p in arena.placements if not p.buffer.returned)
-
-
-def _place(buffer: Buffer) -> tuple[int, str]:
-    return buffer.device, buffer.scope
 
 
 def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
     plan, outside, outcome = report.plan, report.outside, report.outcome
-    refused = {guard.defined_by is None for guard in plan.guards if not _holds(guard.condition, at)}
+    refused = {  # as far as the binding tells
+        guard.defined_by is None
+        for guard in plan.guards
+        if guard.condition.symbols <= at.keys() and not guard.condition.evaluate(at)
+    }
     falls_back = outcome.fallback and True in refused
     unplanned, whole, arena = outcome.unplanned.peak(at), outcome.planned.peak(at), outcome.reserved.peak(at)
     known, known_unplanned = outcome.planned.peak(at, known=True), outcome.unplanned.peak(at, known=True)
     assert known is None or arena is None or arena <= known, "arenas are part of a whole call"
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
-    sized = all(u.scratch.problem is None and _defined(u.scratch, at) for u in outside.kernels)
+    taken = [size for use in outside.kernels for _, size in use.scratch.steps if size is not None]
+    sized = all(u.scratch.problem is None for u in outside.kernels) and total(taken, at) is not None
     call, known_call = (unplanned, known_unplanned) if falls_back else (whole, known)
     floor = combined(sum, (highest(each.sums, at) for each in report.floor))
-    unshared = total((b.size for b in _planned(plan)), at)
+    unshared = total((p.buffer.size for p in report.placements if not p.buffer.returned), at)
     pool = workspace_pool_bytes(outside.calls, at) if sized else None
     with_pool, unsaved = combined(sum, (call, pool)), _ratio(arena, unshared)
     return MemorySample(
@@ -440,16 +433,6 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | N
         refused=bool(refused),
         falls_back=falls_back,
     )
-
-
-def _defined(scratch: KernelWorkspace, binding: Mapping[str, int]) -> bool:
-    """Return whether `binding` tells how much is taken at each step: it lacks no symbol, no divisor is 0."""
-    return all(size is None or evaluated(size, binding) is not None for _, size in scratch.steps)
-
-
-def _holds(condition: Condition, binding: Mapping[str, int]) -> bool:
-    """Return whether `condition` holds, as far as `binding` tells."""
-    return not condition.symbols <= binding.keys() or condition.evaluate(binding)
 
 
 def _ratio(bytes_: int | None, base: int | None) -> float | None:

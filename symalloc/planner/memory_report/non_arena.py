@@ -85,7 +85,11 @@ def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str,
     largest free one is exchanged for one of the size that is asked for.  Nothing is ever returned.  Raises
     KeyError where `binding` lacks a symbol.
     """
-    requests = [(slot, _pages(size, binding)) for call in calls for slot, size in call.steps]
+    requests = [
+        (slot, None if size is None else max(-(-size.evaluate(binding) // PAGE), 1) * PAGE)
+        for call in calls
+        for slot, size in call.steps
+    ]
     free: list[int] = []  # blocks by size
     lent: dict[int, int] = {}
     before = -1
@@ -100,10 +104,6 @@ def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str,
             break
         before = held
     return before
-
-
-def _pages(size: Expr | None, binding: Mapping[str, int]) -> int | None:
-    return None if size is None else max(-(-size.evaluate(binding) // PAGE), 1) * PAGE
 
 
 def _taken(free: list[int], wanted: int) -> int:
@@ -212,7 +212,9 @@ class _KernelCalls:
                     taken = self.scratch.get(kernel, KernelWorkspace())
                     if taken or taken.problem is not None:
                         values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
-                        yield KernelWorkspaceUse(kernel=kernel, scratch=_in_symbols_of_caller(taken, values))
+                        known = taken.symbols <= values.keys()
+                        scratch = taken.substitute(values) if known else _OPEN
+                        yield KernelWorkspaceUse(kernel=kernel, scratch=scratch)
                 case ir.CallPacked(name=name):
                     self.packed.add(name)
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
@@ -221,10 +223,7 @@ class _KernelCalls:
                     yield from self.block(callee.body, values, (*callers, name))
 
 
-def _in_symbols_of_caller(taken: KernelWorkspace, values: Mapping[str, Expr]) -> KernelWorkspace:
-    if taken.symbols <= values.keys():
-        return taken.substitute(values)
-    return KernelWorkspace(problem="its workspace depends on extents that the call leaves open")
+_OPEN = KernelWorkspace(problem="its workspace depends on extents that the call leaves open")
 
 
 def _composed(values: Mapping[str, Expr], bound: Mapping[str, Expr]) -> dict[str, Expr]:
