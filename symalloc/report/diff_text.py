@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from symalloc.planner.plan_diff.compare_plans import (
     FunctionDiff,
     GrownAt,
-    Measure,
     MeasureChange,
     PlanDiff,
     SampleChange,
@@ -22,12 +21,6 @@ from symalloc.size.expr import Expr
 
 MOST_ROWS = 12  # of tensors and of guards; all of them are in the JSON
 WIDEST = 60  # characters of a formula
-_TITLES: dict[Measure, str] = {
-    "call": "whole call",
-    "arenas": "arenas",
-    "floor": "floor",
-    "results": "results",
-}
 
 
 def plan_diff_text(diff: PlanDiff) -> str:
@@ -39,18 +32,17 @@ def plan_diff_text(diff: PlanDiff) -> str:
 
 def _function(one: FunctionDiff) -> Iterator[str]:
     yield f"{one.function}:"
-    rows = [(f"  {_TITLES[m]}", *_formulas(change), _trend(change)) for m, change in one.measures.items()]
+    rows = []
+    for measure, change in one.measures.items():
+        title = "whole call" if measure == "call" else measure
+        after = "" if change.trend is Trend.SAME else f"-> {_formula(change.after)}"
+        rows.append((f"  {title}", _formula(change.before), after, _trend(change)))
     yield from columns(rows, left=(0, 1, 2, 3))
     yield from _listed("  guard gone: ", one.guards.gone)
     yield from _listed("  guard new: ", one.guards.new)
     yield from _tensors(one.tensors)
     if one.samples:
         yield from columns([_HEADS, *map(_row, one.samples)])
-
-
-def _formulas(change: MeasureChange) -> tuple[str, str]:
-    before, after = _formula(change.before), _formula(change.after)
-    return before, "" if change.trend is Trend.SAME else f"-> {after}"
 
 
 def _formula(sums: Sequence[Expr] | None) -> str:
@@ -88,8 +80,8 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def _tensors(changes: TensorChanges) -> Iterator[str]:
-    counts = {name: len(getattr(changes, name)) for name in ("new", "gone", "resized", "moved")}
-    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    changed = {name: getattr(changes, name) for name in ("new", "gone", "resized", "moved")}
+    said = ", ".join(f"{len(found)} {what}" for what, found in changed.items() if found)
     yield f"  tensors: {said or 'the same'}"
     yield from _listed("    new: ", [_tensor(one) for one in changes.new])
     yield from _listed("    gone: ", [_tensor(one) for one in changes.gone])

@@ -66,7 +66,10 @@ def packing_as_csv(packing: Packing) -> str:
 
     Sizes must have no symbols: CSV holds numbers.
     """
-    header, *rows = packing.problem.table or _table(packing)
+    header, *rows = packing.problem.table or (
+        ("id", "lower", "upper", "size", "alignment"),
+        *((b.name, *map(str, (*b.live[0], b.size, b.alignment))) for b in packing.problem.buffers),
+    )
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow((*header, "offset"))
@@ -94,8 +97,3 @@ def _row(packing: Packing) -> tuple[str, ...]:
         f"{packing.seconds:.3f}",
         cut(packing.arena.text(PIECEWISE), LONGEST),
     )
-
-
-def _table(packing: Packing) -> tuple[tuple[str, ...], ...]:
-    rows = ((b.name, *map(str, (*b.live[0], b.size, b.alignment))) for b in packing.problem.buffers)
-    return (("id", "lower", "upper", "size", "alignment"), *rows)

@@ -224,17 +224,15 @@ def _row(id_: int, header: Sequence[str], row: Sequence[str], line: int) -> Buff
     if len(row) != len(header):
         raise ProblemError(f"line {line}: {len(row)} cells under {len(header)} columns")
     cells = dict(zip(header, row, strict=True))
-    found = {name: _number(cells[name], f"line {line}, {name}") for name in header if name != "id"}
-    live, name = (found["lower"], found["upper"]), cells["id"]
+    name = cells.pop("id")
+    for column, text in cells.items():
+        if not re.fullmatch(r"[+-]?\d{1,100}", text, re.ASCII):
+            raise ProblemError(f"line {line}, {column}: `{text[:40]}` is no integer")
+    found = {column: int(text) for column, text in cells.items()}
+    live = found["lower"], found["upper"]
     return _checked(
         id_, name, constant(found["size"]), live, found.get("alignment", 1), f"line {line} (`{name}`)"
     )
-
-
-def _number(text: str, where: str) -> int:
-    if not re.fullmatch(r"[+-]?\d{1,100}", text, re.ASCII):
-        raise ProblemError(f"{where}: `{text[:40]}` is no integer")
-    return int(text)
 
 
 def _misshapen(problem: str) -> str:
@@ -341,40 +339,30 @@ def pack_problem(
 def _domain(problem: PackingProblem, prover: Prover) -> Domain:
     """Return the domain that packings are proved over.
 
-    It starts at each symbol's declared minimum, at 1 where all sizes make sense there.
+    It starts at each symbol's declared minimum, at 1 where all sizes make sense there: divisors are at least
+    1, and no size is negative.
     """
     lows = {name: low for name, (low, _) in problem.ranges.items()}
     wide = Domain(lower={name: min(low, 1) for name, low in lows.items()})
-    if all(_holds(claim, wide, prover) for _, claim in _claims(problem)):
-        return wide
-    domain = Domain(lower=lows)
-    for index, claim in _claims(problem):
-        proof = prover.prove(claim, domain)
-        if proof.verdict is not Verdict.ALWAYS_VALID:
-            raise ProblemError(_nonsense(problem, index, claim, proof.counterexample))
-    return domain
-
-
-def _claims(problem: PackingProblem) -> list[tuple[int, Condition]]:
-    """Return what must hold of the sizes, each with the index of a buffer that needs it.
-
-    Divisors are at least 1, and no size is negative.
-    """
-    claims: dict[Condition, int] = {}
+    claims: dict[Condition, int] = {}  # with the index of a buffer that needs it
     for index, buffer in enumerate(problem.buffers):
         for divisor in sorted(buffer.size.divisors, key=lambda e: e.key):
             claims.setdefault(ge(divisor, 1), index)
         claims.setdefault(ge(buffer.size, 0), index)
-    return [(index, claim) for claim, index in claims.items()]
-
-
-def _nonsense(problem: PackingProblem, index: int, claim: Condition, point: Mapping[str, int] | None) -> str:
-    buffer = problem.buffers[index]
-    at = "" if point is None else f": not at {_written(point)}"
-    return (
-        f"buffers[{index}] (`{buffer.name}`).size: `{buffer.size}` makes sense only where {claim}{at}; give "
-        "the symbols a `min` from which it does"
-    )
+    if all(prover.prove(claim, wide, explain=False).verdict is Verdict.ALWAYS_VALID for claim in claims):
+        return wide
+    domain = Domain(lower=lows)
+    for claim, index in claims.items():
+        proof = prover.prove(claim, domain)
+        if proof.verdict is not Verdict.ALWAYS_VALID:
+            buffer, point = problem.buffers[index], sorted((proof.counterexample or {}).items())
+            where = ", ".join(f"{name} = {value}" for name, value in point) or "any binding"
+            at = "" if proof.counterexample is None else f": not at {where}"
+            raise ProblemError(
+                f"buffers[{index}] (`{buffer.name}`).size: `{buffer.size}` makes sense only where {claim}{at}"
+                "; give the symbols a `min` from which it does"
+            )
+    return domain
 
 
 def _arena(
@@ -394,17 +382,7 @@ def _overrun(arena: Expr, capacity: int, problem: PackingProblem, prover: Prover
     upper = {name: high for name, (_, high) in problem.ranges.items() if high is not None}
     domain = Domain(lower={name: low for name, (low, _) in problem.ranges.items()}, upper=upper)
     proof = prover.prove(le(arena, capacity), domain)
-    if proof.verdict is Verdict.ALWAYS_VALID:
-        return None
-    return proof.counterexample if proof.counterexample is not None else {}
-
-
-def _holds(claim: Condition, domain: Domain, prover: Prover) -> bool:
-    return prover.prove(claim, domain, explain=False).verdict is Verdict.ALWAYS_VALID
-
-
-def _written(point: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "any binding"
+    return None if proof.verdict is Verdict.ALWAYS_VALID else proof.counterexample or {}
 
 
 # -- sizes that are all known --------------------------------------------------------------------------------
@@ -482,9 +460,7 @@ def _dense(names: Sequence[str], ranges: Ranges) -> Iterator[tuple[int, ...]]:
     if len(names) == 1:
         yield from ((extent,) for extent in range(lows[0], lows[0] + DENSE))
     if len(names) == 2:
-        yield from product(*(_steps(low) for low in lows))
-
-
-def _steps(low: int) -> list[int]:
-    spread = np.geomspace(low + CLOSE, low + DENSE, STEPS).astype(int).tolist()
-    return sorted({*range(low, low + CLOSE), *spread})
+        far = [np.geomspace(low + CLOSE, low + DENSE, STEPS).astype(int).tolist() for low in lows]
+        yield from product(
+            *(sorted({*range(low, low + CLOSE), *steps}) for low, steps in zip(lows, far, strict=True))
+        )

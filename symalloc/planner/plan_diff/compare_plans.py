@@ -164,11 +164,6 @@ class SampleChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ratio_before: float | None
     ratio_after: float | None
 
-    @property
-    def is_known(self) -> bool:
-        """True if some of the bytes are known."""
-        return any(nbytes is not None for nbytes in (*self.before.values(), *self.after.values()))
-
 
 class GuardChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Conditions that only one of the plans checks."""
@@ -202,9 +197,9 @@ def compare_function(
     before: FunctionRecord, after: FunctionRecord, bindings: Sequence[Mapping[str, int]], prover: Prover
 ) -> FunctionDiff:
     """Compare two plans of one function, at `bindings`, or where there are none at their samples."""
-    shown = list(bindings) or _unique((*before.samples, *after.samples))
-    samples = [_sample(before, after, at) for at in shown]
-    told = tuple(one for one in samples if one.is_known)
+    both = {tuple(sorted(at.items())): at for at in (*before.samples, *after.samples)}
+    samples = [_sample(before, after, at) for at in bindings or both.values()]
+    told = tuple(one for one in samples if {*one.before.values(), *one.after.values()} != {None})
     changes = {measure: _change(measure, before, after, told, prover) for measure in MEASURES}
     peak: Measure = "arenas" if changes["call"].before is None else "call"
     gone, new = Counter(before.guards), Counter(after.guards)
@@ -229,27 +224,25 @@ def _change(
     old, new = before.sums.get(measure), after.sums.get(measure)
 
     def change(trend: Trend, grown: GrownAt | None = None, reason: str | None = None) -> MeasureChange:
-        return MeasureChange(
-            before=old,
-            after=new,
-            trend=trend,
-            grown=grown,
-            reason=reason,
-        )
+        return MeasureChange(before=old, after=new, trend=trend, grown=grown, reason=reason)
 
     if old is None or new is None:
         return change(Trend.UNCOMPARED, reason="no formula is known")
     if frozenset(old) == frozenset(new):
         return change(Trend.SAME)
-    only_old, only_new = _symbols(old) - _symbols(new), _symbols(new) - _symbols(old)
-    if only_old and only_new:
-        return change(
-            Trend.UNCOMPARED, reason=f"only before: {_names(only_old)}; only after: {_names(only_new)}"
-        )
+    only = [_symbols(old) - _symbols(new), _symbols(new) - _symbols(old)]
+    if all(only):
+        before_names, after_names = (", ".join(f"`{name}`" for name in sorted(names)) for names in only)
+        return change(Trend.UNCOMPARED, reason=f"only before: {before_names}; only after: {after_names}")
     proof = _never_more(old, new, after, prover)
     if proof is not None and proof.holds:
         return change(Trend.NEVER_MORE)
-    grown = _by_proof(old, new, proof, after.domain) or _by_samples(measure, samples)
+    grown = _by_proof(old, new, proof, after.domain)
+    for one in samples if grown is None else ():
+        was, now = one.before[measure], one.after[measure]
+        if one.counts and was is not None and now is not None and now > was:
+            grown = GrownAt(binding=one.binding, before=was, after=now, proved=False)
+            break
     if grown is not None:
         return change(Trend.MORE, grown)
     return change(Trend.UNDECIDED, reason="not proved, and no more at the samples")
@@ -284,16 +277,12 @@ def _by_proof(
     )
 
 
-def _by_samples(measure: Measure, samples: Iterable[SampleChange]) -> GrownAt | None:
-    for sample in samples:
-        before, after = sample.before[measure], sample.after[measure]
-        if sample.counts and before is not None and after is not None and after > before:
-            return GrownAt(binding=sample.binding, before=before, after=after, proved=False)
-    return None
-
-
 def _sample(before: FunctionRecord, after: FunctionRecord, at: Mapping[str, int]) -> SampleChange:
-    compared = {name: value for name, value in at.items() if name in _names_in(before) | _names_in(after)}
+    names: set[str] = set()
+    for record in (before, after):
+        names |= _symbols(one for sums in record.sums.values() for one in sums or ())
+        names |= record.bounds.keys() | record.signed
+    compared = {name: value for name, value in at.items() if name in names}
     was, now = _bytes(before, at), _bytes(after, at)
     return SampleChange(
         binding=at,
@@ -311,21 +300,8 @@ def _bytes(record: FunctionRecord, at: Mapping[str, int]) -> dict[Measure, int |
     return {measure: None if sums is None else highest(sums, at) for measure, sums in known.items()}
 
 
-def _names_in(record: FunctionRecord) -> frozenset[str]:
-    sums = (one for sums in record.sums.values() for one in sums or ())
-    return _symbols(sums) | record.bounds.keys() | record.signed
-
-
 def _symbols(sums: Iterable[Expr]) -> frozenset[str]:
     return frozenset().union(*(one.symbols for one in sums))
-
-
-def _names(symbols: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(symbols))
-
-
-def _unique(bindings: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
-    return list({tuple(sorted(at.items())): at for at in bindings}.values())
 
 
 def _over(bytes_: int | None, base: int | None) -> float | None:
@@ -354,10 +330,8 @@ class PlanDiff(
     def __repr__(self) -> str:
         grown = [one.function for one in self.functions if one.peak.grown is not None]
         unknown = [one.function for one in self.functions if one.grew and one.peak.grown is None]
-        parts = [f"{', '.join(grown)} grew"] * bool(grown) + [f"{', '.join(unknown)} not decided"] * bool(
-            unknown
-        )
-        said = ", ".join(parts) or "nothing grew"
+        named = ((grown, "grew"), (unknown, "not decided"))
+        said = ", ".join(f"{', '.join(names)} {what}" for names, what in named if names) or "nothing grew"
         return f"<PlanDiff: {said} in {counted(len(self.functions), 'function')}>"
 
 
