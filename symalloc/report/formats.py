@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,9 +13,9 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from msgspec import field
 
 from symalloc.linter.baseline import fingerprints
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Dependent, Diagnostic, Fix, Report, Severity
+from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, Report, Severity
 from symalloc.program.span import Span
-from symalloc.prover.verdict import counterexample_title
+from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
 from symalloc.report.quantities import binding_text
 from symalloc.report.text import render_text, text_of, visible
@@ -78,8 +79,8 @@ class FindingEntry(Document, frozen=True, kw_only=True):
 
     rule: str
     name: str
-    severity: Literal["error", "warning", "note"]
-    verdict: Literal["always-valid", "always-invalid", "runtime-check", "vacuous"] | None
+    severity: Severity
+    verdict: Verdict | None
     one_line: str = field(name="message")
     function: str | None
     file: Annotated[str | None, about("The file that was linted; <module> for a module in memory.")]
@@ -144,16 +145,12 @@ def _finding(d: Diagnostic, report: Report) -> FindingEntry:
         FindingEntry,
         report.file_span(d),
         d,
-        severity=d.severity.value,
-        verdict=d.verdict.value if d.verdict else None,
-        counterexample=None if d.counterexample is None else dict(d.counterexample),
         smallest=None if d.counterexample is None else d.smallest,
-        places=[_place(one, report) for one in d.dependents],
+        places=[
+            record(PlaceEntry, None if one.span is None or report.printed_after(one.span) else one.span, one)
+            for one in d.dependents
+        ],
     )
-
-
-def _place(one: Dependent, report: Report) -> PlaceEntry:
-    return record(PlaceEntry, None if one.span is None or report.printed_after(one.span) else one.span, one)
 
 
 # -- JUnit -------------------------------------------------------------------------------------------------
@@ -226,20 +223,19 @@ def _text(text: str) -> str:
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "symallocFinding/v1"
-_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 
 
 def render_sarif(report: Report, *, rules: Sequence[Rule] = (), root: Path | None = None) -> str:
     """Render the report as one SARIF log; paths below `root` (default: the working folder) are relative."""
-    run = _SarifRun(report, rules, (root or Path.cwd()).resolve()).build()
+    run = _SarifRun(report, sorted(rules, key=lambda rule: rule.id), (root or Path.cwd()).resolve()).build()
     return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
+@dataclass(frozen=True, slots=True)
 class _SarifRun:
-    def __init__(self, report: Report, rules: Sequence[Rule], root: Path) -> None:
-        self.report, self.root = report, root
-        self.rules = sorted(rules, key=lambda rule: rule.id)
-        self.index = {rule.id: i for i, rule in enumerate(self.rules)}
+    report: Report
+    rules: Sequence[Rule]
+    root: Path
 
     def build(self) -> dict[str, Any]:
         driver = {
@@ -248,57 +244,55 @@ class _SarifRun:
             "rules": [_rule(rule) for rule in self.rules],
         }
         counts = {"knownFindings": self.report.known, "staleFindings": self.report.stale}
+        keyed = zip(self.report, fingerprints(self.report), strict=True)
         return {
             "tool": {"driver": driver},
             "columnKind": "unicodeCodePoints",
             "artifacts": [{"location": self.artifact(f)} for f in self.report.files if _is_file(f)],
             "properties": {name: count for name, count in counts.items() if count},
-            "results": [
-                self.result(d, key) for d, key in zip(self.report, fingerprints(self.report), strict=True)
-            ],
+            "results": [self.result(d, key) for d, key in keyed],
         }
 
     def result(self, d: Diagnostic, fingerprint: str) -> dict[str, Any]:
-        result: dict[str, Any] = {
-            "ruleId": d.rule,
-            "level": _LEVELS[d.severity],
-            "message": {"text": _message(d)},
-            "locations": [self.location(d)],
-            "partialFingerprints": {FINGERPRINT: fingerprint},
-            "properties": _properties(d),
-        }
-        if d.rule in self.index:
-            result["ruleIndex"] = self.index[d.rule]
+        path = f"This is so when {d.path}" if d.path else ""
         said = [(label.span, label.text) for label in d.labels]
         said += [
             (one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule)
             for one in d.dependents
             if one.span
         ]
-        related = [self.related(*one) for one in said if not self.report.printed_after(one[0])]
-        if related:
-            result["relatedLocations"] = related
-        if d.fixes:
-            result["fixes"] = [self.fix(fix) for fix in d.fixes]
-        return result
+        found = {
+            "ruleId": d.rule,
+            "ruleIndex": next((i for i, rule in enumerate(self.rules) if rule.id == d.rule), None),
+            "level": d.severity.value,
+            "message": {"text": ". ".join(part for part in (d.one_line, path, *d.notes) if part)},
+            "locations": [self.location(d)],
+            "partialFingerprints": {FINGERPRINT: fingerprint},
+            "relatedLocations": [
+                {"physicalLocation": self.place(span.file, span), "message": {"text": text}}
+                for span, text in said
+                if not self.report.printed_after(span)
+            ],
+            "fixes": [self.fix(fix) for fix in d.fixes],
+            "properties": _properties(d),
+        }
+        return {name: value for name, value in found.items() if value not in (None, [])}
 
     def location(self, d: Diagnostic) -> dict[str, Any]:
         span = self.report.file_span(d)
         file = span.file if span else d.file
         location: dict[str, Any] = {}
         if file and _is_file(file):
-            location["physicalLocation"] = {"artifactLocation": self.artifact(file)}
-            if span:
-                location["physicalLocation"]["region"] = _region(span)
+            location["physicalLocation"] = self.place(file, span)
         if d.function:
             name = f"{d.module}.{d.function}" if d.module else d.function
             logical = {"name": d.function, "fullyQualifiedName": name, "kind": "function"}
             location["logicalLocations"] = [logical]
         return location
 
-    def related(self, span: Span, text: str) -> dict[str, Any]:
-        physical = {"artifactLocation": self.artifact(span.file), "region": _region(span)}
-        return {"physicalLocation": physical, "message": {"text": text}}
+    def place(self, file: str, span: Span | None) -> dict[str, Any]:
+        region = {} if span is None else {"region": _region(span)}
+        return {"artifactLocation": self.artifact(file), **region}
 
     def fix(self, fix: Fix) -> dict[str, Any]:
         changes: dict[str, list[dict[str, Any]]] = {}
@@ -312,8 +306,7 @@ class _SarifRun:
         return {"description": {"text": fix.title}, "artifactChanges": written}
 
     def artifact(self, file: str) -> dict[str, str]:
-        path = Path(file)
-        resolved = path.resolve()
+        resolved = Path(file).resolve()
         if resolved.is_relative_to(self.root):
             return {"uri": quote(resolved.relative_to(self.root).as_posix()), "uriBaseId": "%SRCROOT%"}
         return {"uri": resolved.as_uri()}
@@ -332,19 +325,14 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.name.replace("-", " ")},
         "fullDescription": {"text": " ".join(summary.split()) or rule.name},
         "help": {"text": rule.doc.strip() or rule.name},
-        "defaultConfiguration": {"level": _LEVELS[Severity(rule.severity)]},
+        "defaultConfiguration": {"level": rule.severity},
     }
-
-
-def _message(d: Diagnostic) -> str:
-    path = f"This is so when {d.path}" if d.path else ""
-    return ". ".join(part for part in (d.one_line, path, *d.notes) if part)
 
 
 def _properties(d: Diagnostic) -> dict[str, Any]:
     found = {
-        "verdict": d.verdict.value if d.verdict else None,
-        "counterexample": None if d.counterexample is None else dict(d.counterexample),
+        "verdict": d.verdict,
+        "counterexample": d.counterexample,
         "smallest": None if d.counterexample is None else d.smallest,
         "precondition": d.precondition,
         "path": d.path or None,
@@ -365,8 +353,6 @@ def _region(span: Span) -> dict[str, int]:
 
 # -- one line a finding ------------------------------------------------------------------------------------
 
-_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
-
 
 def render_concise(report: Report) -> str:
     """Render all findings, each as `file:line:column: SYM101 message`; empty where there are none."""
@@ -375,9 +361,7 @@ def render_concise(report: Report) -> str:
 
 def _concise(diagnostic: Diagnostic, report: Report) -> str:
     span = report.file_span(diagnostic)
-    place = (
-        f"{span.file}:{span.line}:{span.column}" if span else diagnostic.file or diagnostic.module or "module"
-    )
+    place = f"{span.file}:{span.line}:{span.column}" if span else _file(diagnostic)
     where = f" (in `{diagnostic.function}`)" if span is None and diagnostic.function else ""
     return visible(f"{place}: {diagnostic.rule} {diagnostic.one_line}{where}")
 
@@ -389,12 +373,15 @@ def render_github(report: Report) -> str:
     """
     known = ", ".join(report.known_remarks)
     notice = f"::notice title=symalloc baseline::{_data(known)}\n" if known else ""
-    return "".join(f"{_command(d, report)}\n" for d in report) + notice
-
-
-def _command(diagnostic: Diagnostic, report: Report) -> str:
-    properties = ",".join(f"{k}={_property(v)}" for k, v in _annotated(diagnostic, report).items())
-    return f"::{_COMMANDS[diagnostic.severity]} {properties}::{_data(body_of(diagnostic))}"
+    lines = []
+    for d in report:
+        escaped = {
+            k: _data(v).replace(":", "%3A").replace(",", "%2C") for k, v in _annotated(d, report).items()
+        }
+        kind = "notice" if d.severity is Severity.NOTE else d.severity.value
+        properties = ",".join(f"{name}={value}" for name, value in escaped.items())
+        lines.append(f"::{kind} {properties}::{_data(body_of(d))}\n")
+    return "".join(lines) + notice
 
 
 def _annotated(diagnostic: Diagnostic, report: Report) -> dict[str, str]:
@@ -427,7 +414,3 @@ def body_of(diagnostic: Diagnostic, *, help_too: bool = False) -> str:
 def _data(text: str) -> str:
     """Escape what would end or nest a command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
-from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
 from symalloc.pool.instrumented_pool import InstrumentedPool
@@ -40,16 +40,14 @@ def plan_html(plan: Plan) -> str:
         for number, arena in enumerate(plan.arenas, 1)
     ]
     checks = "; ".join(str(guard.condition) for guard in plan.guards)
-    image = _image(plan) if rows else ""
-    return "".join(
-        (
-            f"<div>{escape(repr(plan))}",
-            _table(("arena", "tensors", "size"), rows),
-            f"<div>checked: {escape(checks)}</div>" if checks else "",
-            image,
-            "</div>",
-        )
-    )
+    checked = f"<div>checked: {escape(checks)}</div>" if checks else ""
+    image = ""
+    if rows:  # as an image, so that no style of it reaches the notebook
+        scene = plan_scene(plan, plan.representative)
+        data = b64encode(picture(scene).encode()).decode()
+        said = escape(f"memory map of {plan.function}: {scene.subtitle}")
+        image = f'<img alt="{said}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+    return f"<div>{escape(repr(plan))}{_table(('arena', 'tensors', 'size'), rows)}{checked}{image}</div>"
 
 
 @to_html.register(tuple)
@@ -62,10 +60,11 @@ def plans_html(plans: tuple[Plan, ...]) -> str:
 @to_html.register
 def report_html(report: Report) -> str:
     """Return the findings as a table."""
-    rows = [
-        (d.severity.value, d.rule, d.one_line, _where(d, report), binding_text(d.counterexample or {}))
-        for d in report
-    ]
+    rows = []
+    for d in report:
+        span = report.file_span(d)
+        where = d.function if span is None else f"{span.file}:{span.line}:{span.column}"
+        rows.append((d.severity.value, d.rule, d.one_line, where, binding_text(d.counterexample or {})))
     heads = ("severity", "rule", "finding", "where", "counterexample")
     return f"<div>{escape(repr(report))}{_table(heads, rows)}</div>"
 
@@ -86,14 +85,6 @@ def pool_html(pool: InstrumentedPool) -> str:
     )
 
 
-def _image(plan: Plan) -> str:
-    """Return the map as an image, so that no style of it reaches the notebook."""
-    scene = plan_scene(plan, plan.representative)
-    data = b64encode(picture(scene).encode()).decode()
-    said = escape(f"memory map of {plan.function}: {scene.subtitle}")
-    return f'<img alt="{said}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
-
-
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table; of many rows the first."""
     if not rows:
@@ -104,8 +95,3 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
     more = f"<div>and {len(rows) - MOST_ROWS} more</div>" if len(rows) > MOST_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def _where(found: Diagnostic, report: Report) -> str:
-    span = report.file_span(found)
-    return found.function if span is None else f"{span.file}:{span.line}:{span.column}"

@@ -138,12 +138,7 @@ def _footer(rule: Rule, every: bool) -> Iterator[Text]:
         )
     if rule.fixes:
         yield Text(f"Offered fixes (--fix): {', '.join(rule.fixes)}")
-    for reference in rule.references:
-        yield Text(f"See {_address(reference)}")
+    for reference in rule.references:  # `apache/tvm#17322` as a link
+        address = re.sub(r"^([\w.-]+/[\w.-]+)#(\d+)$", r"https://github.com/\1/issues/\2", reference)
+        yield Text(f"See {address}")
     yield Text(f"Allow one finding: # symalloc: allow({rule.id})", style="dim")
-
-
-def _address(reference: str) -> str:
-    """`apache/tvm#17322` as a link; anything else as it is."""
-    found = re.fullmatch(r"([\w.-]+/[\w.-]+)#(\d+)", reference)
-    return f"https://github.com/{found[1]}/issues/{found[2]}" if found else reference

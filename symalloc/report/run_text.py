@@ -15,15 +15,9 @@ from symalloc.report.quantities import at_binding, binding_text, columns, human_
 # -- JSON --------------------------------------------------------------------------------------------------
 
 
-class Pool(Document, frozen=True, kw_only=True):
+class Pool(PoolUse, frozen=True, kw_only=True):
     """The use of a pool by some calls, in bytes; `ratio`: reserved over live."""
 
-    calls: Count
-    allocations: Count
-    peak_live: Count
-    peak_reserved: Count
-    commits: Count
-    decommits: Count
     ratio: float
 
 
@@ -116,7 +110,13 @@ PLANNERS = {"tvm": "StaticPlanBlockMemory's storages", "none": "a storage for ea
 def run_as_text(report: RunReport) -> str:
     """All of `report` but its trace."""
     lines = list(_single(report.results[0]) if len(report.results) == 1 else _table(report))
-    lines += _pool(report.pool)
+    pool = report.pool
+    if pool is not None:
+        lines.append(
+            f"pool: {pool.storages:.4g} storages a call, at most {human_bytes(pool.peak_live)} live, "
+            f"{human_bytes(pool.peak_reserved)} reserved, reserved / live: {pool.ratio:.3f}; "
+            f"pages taken {pool.commits} times, given back {pool.decommits} times"
+        )
     if report.peer is not None:
         lines += _peer(report.results, report.peer, report.pool)
     lines += _checked(report.results)
@@ -133,16 +133,14 @@ def _single(result: RunResult) -> Iterator[str]:
     yield f"{result.function}({binding_text(result.binding)}) returns {outputs}"
     yield _arena(result)
     yield f"outputs: {human_bytes(result.output_bytes)}"
-    yield f"time: {_duration(_typical(result.seconds))}, {_calls(len(result.seconds))}"
+    typical, count = _duration(_typical(result.seconds)), len(result.seconds)
+    calls = f"median of {count - 1} warm calls" if count > 1 else "one cold call: --repeat 25 tells more"
+    yield f"time: {typical}, {calls}"
 
 
 def _typical(seconds: Sequence[float]) -> float:
     """The median of all calls but the first, which is cold; of the first where there is no other."""
     return median(seconds[1:] or seconds)
-
-
-def _calls(count: int) -> str:
-    return f"median of {count - 1} warm calls" if count > 1 else "one cold call: --repeat 25 tells more"
 
 
 def _arena(result: RunResult) -> str:
@@ -168,49 +166,32 @@ def _table(report: RunReport) -> Iterator[str]:
     results = report.results
     total = sum(len(r.seconds) for r in results)
     yield f"{results[0].function} at {len(results)} bindings, {total} calls"
-    rows = [("", *COLUMNS), *(_row(r) for r in _chosen(results))]
+    last, count = len(results) - 1, min(len(results), MOST_ROWS)  # the first, the last, others evenly between
+    rows = [("", *COLUMNS), *(_row(results[i * last // (count - 1)]) for i in range(count))]
     shown = [i for i in range(len(rows[0])) if i == 0 or any(row[i] != "-" for row in rows[1:])]
     yield from (f"  {line}" for line in columns([[row[i] for i in shown] for row in rows]))
     if len(results) > MOST_ROWS:
         yield f"  {len(results) - MOST_ROWS} bindings more; --format json holds all"
 
 
-def _chosen(results: Sequence[RunResult]) -> list[RunResult]:
-    """At most MOST_ROWS of `results`, the first and the last among them, the others evenly between."""
-    if len(results) <= MOST_ROWS:
-        return list(results)
-    last = len(results) - 1
-    return [results[i * last // (MOST_ROWS - 1)] for i in range(MOST_ROWS)]
-
-
 def _row(result: RunResult) -> tuple[str, ...]:
-    planned = result.plan == "symalloc"
-    pool = result.pool
+    planned, pool = result.plan == "symalloc", result.pool
+    use = ("-",) * 4
+    if pool is not None:
+        sizes = (human_bytes(pool.peak_live), human_bytes(pool.peak_reserved))
+        use = (f"{pool.storages:.4g}", *sizes, times(pool.ratio))
     return (
         binding_text(result.binding),
         str(len(result.seconds)),
         _duration(_typical(result.seconds)),
-        human_bytes(result.arena_bytes) if planned else "-",
-        human_bytes(result.floor_bytes) if planned else "-",
+        human_bytes(result.arena_bytes if planned else None),
+        human_bytes(result.floor_bytes if planned else None),
         human_bytes(result.output_bytes),
-        "-" if pool is None else f"{pool.storages:.4g}",
-        "-" if pool is None else human_bytes(pool.peak_live),
-        "-" if pool is None else human_bytes(pool.peak_reserved),
-        "-" if pool is None else times(pool.ratio),
+        *use,
     )
 
 
 # -- below both ---------------------------------------------------------------------------------------------
-
-
-def _pool(pool: PoolUse | None) -> Iterator[str]:
-    if pool is None:
-        return
-    yield (
-        f"pool: {pool.storages:.4g} storages a call, at most {human_bytes(pool.peak_live)} live, "
-        f"{human_bytes(pool.peak_reserved)} reserved, reserved / live: {pool.ratio:.3f}; "
-        f"pages taken {pool.commits} times, given back {pool.decommits} times"
-    )
 
 
 def _peer(results: Sequence[RunResult], peer: Peer, pool: PoolUse | None) -> Iterator[str]:
@@ -219,11 +200,8 @@ def _peer(results: Sequence[RunResult], peer: Peer, pool: PoolUse | None) -> Ite
         yield f"  reserved, ours / TVM's: {pool.peak_reserved / peer.reserved:.3f}"
     turns = min((len(r.seconds) for r in results), default=0)
     if peer.ratios:
-        yield f"  time, ours / TVM's: {geometric_mean(peer.ratios):.3f}, {_turns(turns)}"
-
-
-def _turns(count: int) -> str:
-    return f"median of {count} turns" if count > 1 else "one turn only: --repeat 25 tells more"
+        told = f"median of {turns} turns" if turns > 1 else "one turn only: --repeat 25 tells more"
+        yield f"  time, ours / TVM's: {geometric_mean(peer.ratios):.3f}, {told}"
 
 
 def _checked(results: Sequence[RunResult]) -> Iterator[str]:

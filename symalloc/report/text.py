@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from symalloc.linter.diagnostic import Diagnostic, Fix, LintSummary, Report, Severity
+from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.program.span import Span, split_lines
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.quantities import binding_text, broken
@@ -442,13 +442,17 @@ class _DiagnosticText:
         if d.counterexample is not None:
             yield _counterexample(d)
         if d.precondition:
-            yield "holds only when", f"{d.precondition}   ({_enforcement(d)})"
+            where = f" in `{d.function}`" if d.function else ""
+            guard = f"{'a' if d.guarded else 'no'} guard{where} enforces it"
+            yield "holds only when", f"{d.precondition}   ({guard})"
         if d.reason:
             yield "not decided", d.reason
         yield from (("note", note) for note in d.notes)
         if d.help and not d.fixes:
             yield "help", d.help
-        yield from (("help", _offer(fix)) for fix in d.fixes)
+        for fix in d.fixes:
+            outcome = f", re-linted: {fix.outcome}" if fix.outcome else ""
+            yield "help", f"{fix.title}   fix ({'safe' if fix.safe else 'unsafe'}){outcome}"
 
 
 def _counterexample(d: Diagnostic) -> tuple[str, str]:
@@ -457,13 +461,3 @@ def _counterexample(d: Diagnostic) -> tuple[str, str]:
         return "for every input", d.consequence or "the rule is broken"
     every = "   (every shape without an empty dimension fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
     return counterexample_title(d.smallest), f"{binding_text(d.counterexample)}{consequence}{every}"
-
-
-def _enforcement(d: Diagnostic) -> str:
-    where = f" in `{d.function}`" if d.function else ""
-    return f"a guard{where} enforces it" if d.guarded else f"no guard{where} enforces it"
-
-
-def _offer(fix: Fix) -> str:
-    outcome = f", re-linted: {fix.outcome}" if fix.outcome else ""
-    return f"{fix.title}   fix ({'safe' if fix.safe else 'unsafe'}){outcome}"

@@ -40,8 +40,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     nbytes: int = msgspec.field(name="bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolUse:
+class PoolUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The use of a pool, in bytes.
 
     `allocations` counts those of `calls` calls; `peak_live` what was asked for and not freed at most, the
