@@ -28,28 +28,21 @@ class UserScript:
 
     def call_at(self, span: Span) -> ast.Call | None:
         """The call that starts at `span`; of several the one that ends there too, or else the longest."""
-        calls = [
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Call) and _start(self.span(node)) == _start(span)
-        ]
+        calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        calls = [node for node in calls if _start(self.span(node)) == _start(span)]
         exact = [call for call in calls if _end(self.span(call)) == _end(span)]
         return max(exact or calls, key=lambda call: _end(self.span(call)), default=None)
 
     def statement_at(self, span: Span) -> ast.stmt | None:
         """The innermost statement around `span`."""
-        around = [
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.stmt)
-            and _start(self.span(node)) <= _start(span)
-            and _end(span) <= _end(self.span(node))
-        ]
+        statements = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
+        before = [node for node in statements if _start(self.span(node)) <= _start(span)]
+        around = [node for node in before if _end(span) <= _end(self.span(node))]
         return max(around, key=lambda node: _start(self.span(node)), default=None)
 
-    def line_start(self, line: int) -> Span:
-        """The empty span in front of `line`."""
-        return Span(file=self.file, line=line, column=1, end_line=line, end_column=1)
+    def at(self, line: int, column: int = 1) -> Span:
+        """The empty span in front of a column of `line`."""
+        return Span(file=self.file, line=line, column=column, end_line=line, end_column=column)
 
     def indent(self, line: int) -> str:
         """The white space that `line` starts with."""
@@ -187,17 +180,10 @@ class Diagnostic:
     candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
-    def of_rule(cls, rule: Rule, message: str, **more: Any) -> Diagnostic:
-        """Make a finding of `rule` that takes no proof."""
-        return cls(
-            rule=rule.id,
-            name=rule.name,
-            severity=Severity(rule.severity),
-            verdict=None,
-            message=message,
-            label=rule.label,
-            **more,
-        )
+    def of_rule(cls, rule: Rule, texts: Mapping[str, str], **more: Any) -> Diagnostic:
+        """Make a finding of `rule` that takes no proof, with `texts` for the names in its message."""
+        more = {"message": rule.message_about(texts) or "", "label": rule.label, **more}
+        return cls(rule=rule.id, name=rule.name, severity=Severity(rule.severity), verdict=None, **more)
 
     @property
     def kind(self) -> tuple[str, str, str]:

@@ -50,83 +50,72 @@ from symalloc.size.condition import Condition, disjunction, negate
 from symalloc.size.expr import Expr
 
 
-def program_context(
-    program: Program,
-    prover: Prover,
-    indices: UnprovedIndices,
-    assume: Sequence[Condition],
-    budget: int | None,
-) -> ProgramContext:
-    """Analyse `program`, and write calls out where summaries do not describe well enough what they call."""
-    analyses = analyse(program)
-    summaries = {name: analysis.summary for name, analysis in analyses.items()}
-    shared = ProgramContext(program=program, indices=indices, summaries=summaries, budget=budget)
-    making = _ContextMaker(shared, prover, assume)
-    shared.functions.update((name, making.context(name, analysis)) for name, analysis in analyses.items())
-    making.expand(analyses)
+def program_context(shared: ProgramContext) -> ProgramContext:
+    """Analyse functions, and write calls out where summaries do not say enough of what they call."""
+    analyses = analyse(shared.program)
+    shared.summaries.update((name, analysis.summary) for name, analysis in analyses.items())
+    for name, analysis in analyses.items():
+        shared.functions[name] = _context(shared, shared.program.functions[name], analysis)
+    _expand(shared, analyses)
     return shared
 
 
-class _ContextMaker:
-    """Makes the contexts of the functions of one program."""
+def _context(
+    shared: ProgramContext,
+    function: Function,
+    analysis: FunctionAnalysis,
+    expansion: ExpandedFunction | None = None,
+) -> FunctionContext:
+    """The context of a function, as it stands or with calls written out."""
+    points_to, effects, kernels = analysis.points_to, analysis.effects, shared.program.kernels
+    tests = branch_tests(points_to, effects, kernels)
+    facts = facts_of(analysis.cfg, kernels, tests)
+    prover = FunctionProver(shared.prover, function, facts, shared.assume)
+    paths = FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
+    return FunctionContext(
+        shared=shared,
+        function=function,
+        analysis=analysis,
+        facts=facts,
+        prover=prover,
+        conflicts=ReuseConflicts(points_to, effects, paths),
+        unwritten=UnwrittenReads(points_to, effects, analysis.content, paths),
+        written_views=written_zero_offset_views(points_to, effects),
+        expansion=expansion,
+    )
 
-    def __init__(self, shared: ProgramContext, prover: Prover, assume: Sequence[Condition]) -> None:
-        self.shared, self.prover, self.assume = shared, prover, assume
 
-    def context(
-        self, name: str, analysis: FunctionAnalysis, expansion: ExpandedFunction | None = None
-    ) -> FunctionContext:
-        """The context of a function, as it stands or with calls written out."""
-        points_to, effects, kernels = analysis.points_to, analysis.effects, self.shared.program.kernels
-        function = self.shared.program.functions[name] if expansion is None else expansion.function
-        tests = branch_tests(points_to, effects, kernels)
-        facts = facts_of(analysis.cfg, kernels, tests)
-        prover = FunctionProver(self.prover, function, facts, self.assume)
-        paths = FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
-        return FunctionContext(
-            shared=self.shared,
-            function=function,
-            analysis=analysis,
-            facts=facts,
-            prover=prover,
-            conflicts=ReuseConflicts(points_to, effects, paths),
-            unwritten=UnwrittenReads(points_to, effects, analysis.content, paths),
-            written_views=written_zero_offset_views(points_to, effects),
-            expansion=expansion,
-        )
+def _expand(shared: ProgramContext, analyses: Mapping[str, FunctionAnalysis]) -> None:
+    """Write calls out, in functions that others call last."""
+    functions, seen = shared.program.functions, shared.seen_in_callers
+    callees = callees_to_write_out(shared.program, analyses)
+    if not callees:
+        return
+    values = functions_as_values(shared.graphs)
+    inner = {name for name in callees if functions[name].private and name not in values}
+    for name in (*(n for n in analyses if n not in inner), *reversed(list(analyses))):
+        if name not in shared.expanded and name not in seen:
+            seen |= _write_out(shared, name, callees, analyses) & inner - {name}
+    expansions = (context.expansion for context in shared.expanded.values())
+    left = {one.call.name for found in expansions if found is not None for one in found.left.values()}
+    shared.seen_in_part.update(seen & left)
+    for name in shared.seen_in_part:  # recursion, or very large
+        _write_out(shared, name, callees, analyses)
+    seen -= left
 
-    def expand(self, analyses: Mapping[str, FunctionAnalysis]) -> None:
-        """Write calls out, in functions that others call last."""
-        shared, functions = self.shared, self.shared.program.functions
-        callees = callees_to_write_out(shared.program, analyses)
-        if not callees:
-            return
-        values, seen = functions_as_values(shared.graphs), shared.seen_in_callers
-        inner = {name for name in callees if functions[name].private and name not in values}
-        for name in (*(n for n in analyses if n not in inner), *reversed(list(analyses))):
-            if name not in shared.expanded and name not in seen:
-                seen |= self._written_out(name, callees, analyses) & inner - {name}
-        expansions = (context.expansion for context in shared.expanded.values())
-        left = {one.call.name for found in expansions if found is not None for one in found.left.values()}
-        shared.seen_in_part.update(seen & left)
-        for name in shared.seen_in_part:  # recursion, or very large
-            self._written_out(name, callees, analyses)
-        seen -= left
 
-    def _written_out(
-        self, name: str, callees: frozenset[str], analyses: Mapping[str, FunctionAnalysis]
-    ) -> frozenset[str]:
-        """Write out the calls of a function that need it; return the functions whose instructions stand
-        there.
-        """
-        program = self.shared.program
-        needed = any(call.name in callees for _, call in analyses[name].cfg.of_type(CallFunction))
-        expansion = expand_calls(program, program.functions[name], callees) if needed else None
-        if expansion is None:
-            return frozenset()
-        analysis = analyse_variant(program, expansion.function, analyses, frozenset(expansion.left))
-        self.shared.expanded[name] = self.context(name, analysis, expansion)
-        return expansion.written_out
+def _write_out(
+    shared: ProgramContext, name: str, callees: frozenset[str], analyses: Mapping[str, FunctionAnalysis]
+) -> frozenset[str]:
+    """Write out the calls of a function that need it; return the functions whose instructions stand there."""
+    program = shared.program
+    needed = any(call.name in callees for _, call in analyses[name].cfg.of_type(CallFunction))
+    expansion = expand_calls(program, program.functions[name], callees) if needed else None
+    if expansion is None:
+        return frozenset()
+    analysis = analyse_variant(program, expansion.function, analyses, frozenset(expansion.left))
+    shared.expanded[name] = _context(shared, expansion.function, analysis, expansion)
+    return expansion.written_out
 
 
 COUNTED_IN_CALLERS = "held-memory"
@@ -221,11 +210,9 @@ def _answer(
         sized=cause.asked.sized,
         divisors=tuple(divisor.substitute(bound).substitute(known) for divisor in divisors),
     )
-    proof = one.prover.decide(asked)
-    if proof.holds:
-        one.summary.count(proof)
-        return None
-    proof, only_empty = one.prover.explain(asked, proof)
+    proof, only_empty = one.prover.decide(asked), False
+    if not proof.holds:
+        proof, only_empty = one.prover.explain(asked, proof)
     if proof.holds:
         one.summary.count(proof)
         return None
@@ -241,13 +228,9 @@ def _answer(
         texts={"callee": call.name, "condition": str(condition), "rule": cause.rule.name},
         dedup_key=(point, asked.constraint),
     )
-    findings = [
-        one.finding(
-            rule, site, point, asked=asked, proof=proof, only_empty=only_empty, cause=cause, needed=needed
-        )
-        for rule in one.rulebook.by_site("call")
-        if rule.relation == site.relation
-    ]
+    more = {"asked": asked, "proof": proof, "only_empty": only_empty, "cause": cause, "needed": needed}
+    rules = [rule for rule in one.rulebook.by_site("call") if rule.relation == site.relation]
+    findings = [one.finding(rule, site, point, **more) for rule in rules]
     for finding in findings:
         one.keep(finding)
     return None if needed else findings[0] if findings else cause
@@ -273,7 +256,7 @@ def merge_callers(findings: Sequence[Finding]) -> Mapping[Finding, Finding | Non
 
 def _merged(same: Sequence[Finding]) -> Mapping[Finding, Finding | None]:
     first = min(same, key=_rank)
-    rest = [finding for finding in same if finding.site.instruction is not first.site.instruction]
+    rest = [finding for finding in same if finding.instruction is not first.instruction]
     outermost = tuple(finding.calls[0] for finding in rest if finding.calls)
     return {**dict.fromkeys(rest), first: replace(first, further_calls=outermost)}
 
@@ -345,7 +328,9 @@ def check(
     """
     started = perf_counter()
     indices = UnprovedIndices(program.kernels, prover)
-    shared = program_context(program, prover, indices, assume, budget)
+    shared = program_context(
+        ProgramContext(program=program, prover=prover, indices=indices, assume=assume, budget=budget)
+    )
     checks = [FunctionCheck(context, rulebook) for context in shared.functions.values()]
     calls = CallChecks(program)
     for one in checks:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, Severity
 from symalloc.linter.function_prover import PlacedConstraint
 from symalloc.linter.sites.site import FunctionContext, Site
 from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
+from symalloc.program.span import Span
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.rulebook.language import Clause, Clauses, Comparison, Quantity, Unit
 from symalloc.rulebook.rule import Rule
-from symalloc.rulebook.template import MissingValueError, Value
+from symalloc.rulebook.template import Value
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,16 +43,27 @@ class Finding:
     dependents: tuple[Finding, ...] = ()
 
     @property
+    def instruction(self) -> Instruction | None:
+        """The instruction at which the finding stands; None for the result of the function."""
+        return self.site.instruction or self.context.instruction(self.point)
+
+    @property
+    def where(self) -> Span | None:
+        """The span to point at."""
+        made = self.instruction
+        return self.site.span or (self.context.function.result_span if made is None else made.span)
+
+    @property
     def original(self) -> Instruction | None:
         """The instruction of the program at which the finding stands."""
-        made, expansion = self.site.instruction, self.context.expansion
+        made, expansion = self.instruction, self.context.expansion
         return made if expansion is None or made is None else expansion.original(made)
 
     @property
     def calls(self) -> tuple[CallFunction, ...]:
         """The calls, outermost first, that lead to it from the function in which it was found."""
         expansion = self.context.expansion
-        return () if expansion is None else expansion.calls_to(self.site.instruction)
+        return () if expansion is None else expansion.calls_to(self.instruction)
 
     @property
     def guarded(self) -> bool:
@@ -131,7 +140,7 @@ class Finding:
         if severity is None:
             return None
         values = self._values()
-        rule, site, result = self.rule, self.site, values.get("consequence")
+        rule, result = self.rule, values.get("consequence")
         return Diagnostic(
             rule=rule.id,
             name=rule.name,
@@ -140,8 +149,8 @@ class Finding:
             message=self._message(values),
             module=self.context.program.name,
             function=self.context.function.name,
-            span=site.where,
-            label=rule.render_label(values),
+            span=self.where,
+            label="".join(rule.rendered((rule.label,), values)),
             labels=self._labels(values),
             path=self.context.paths.text(self.site.path),
             counterexample=self.counterexample,
@@ -150,14 +159,14 @@ class Finding:
             precondition=None if self.precondition is None else str(self.precondition),
             reason=self.reason,
             notes=(
-                *rule.render_notes(values),
+                *rule.rendered(rule.notes, values),
                 *self._bounds_note(),
                 *self._empty_note(),
             ),
-            help=rule.render_help(values),
+            help=rule.help_about(values),
             guarded=self.guarded,
             constraint=None if self.asked is None else str(self.asked.constraint),
-            binds="" if site.instruction is None else site.instruction.var.name,
+            binds="" if self.instruction is None else self.instruction.var.name,
             dependents=tuple(finding.dependent for finding in self.dependents),
         )
 
@@ -165,35 +174,36 @@ class Finding:
     def dependent(self) -> Dependent:
         """The finding as one that another finding is about."""
         constraint = None if self.asked is None else str(self.asked.constraint)
-        return Dependent(rule=self.rule.id, constraint=constraint, span=self.site.where)
+        return Dependent(rule=self.rule.id, constraint=constraint, span=self.where)
 
     def _values(self) -> dict[str, Value]:
         """The values of names in the rule's templates."""
         site, point, proof = self.site, self.counterexample, self.proof
         values: dict[str, Value] = {**site.quantities, **site.texts, "function": self.context.function.name}
         values |= {"reason": self.reason, "counterexample": point, "precondition": self.precondition}
-        if point is not None and self.rule.clauses is not None:
+        if point is not None and self.rule.compiled is not None:
             known = {n: e.substitute(self.context.facts.definitions) for n, e in site.quantities.items()}
-            values["consequence"] = consequence(self.rule.clauses, known, point)
+            values["consequence"] = self.rule.compiled.consequence(known, point)
         if site.lazy_texts is not None and proof is not None and proof.domain is not None:
             values.update(site.lazy_texts(self.context.prover.prover, proof.domain))
         return values
 
     def _message(self, values: Mapping[str, Value]) -> str:
         never = self.verdict is Verdict.ALWAYS_INVALID
-        try:
-            return self.rule.render_message(values, never_holds=never)
-        except MissingValueError:
-            texts = self.site.texts
-            subjects = (texts[n] for n in ("tensor", "first", "second", "argument") if n in texts)
-            names = " and ".join(f"`{subject}`" for subject in dict.fromkeys(subjects))
-            about = f" of {names}" if names else ""
-            return f"cannot be decided: {self.rule.name}{about}"
+        message = self.rule.message_about(values, never_holds=never)
+        if message is not None:
+            return message
+        texts = self.site.texts
+        subjects = (texts[n] for n in ("tensor", "first", "second", "argument") if n in texts)
+        names = " and ".join(f"`{subject}`" for subject in dict.fromkeys(subjects))
+        return f"cannot be decided: {self.rule.name}{f' of {names}' if names else ''}"
 
     def _labels(self, values: Mapping[str, Value]) -> tuple[Label, ...]:
-        texts, main = self.rule.render_labels(values), self.site.where
-        spans = {place: span for place, span in self.site.places.items() if place in texts and span != main}
-        labels = [Label(span=span, text=texts[place]) for place, span in spans.items()]
+        labels = []
+        for place, span in self.site.places.items():
+            template = self.rule.labels.get(place)
+            if template is not None and span != self.where:
+                labels += [Label(span=span, text=text) for text in self.rule.rendered((template,), values)]
         for call in (*self.calls, *self.further_calls):
             if call.span is not None:
                 labels.append(Label(span=call.span, text=f"`{call.name}` is called here"))
@@ -214,53 +224,3 @@ class Finding:
 
 def _milder(left: Severity, right: Severity) -> Severity:
     return max(left, right, key=lambda severity: severity.rank)
-
-
-_MEANING: dict[str, tuple[Callable[[int, int], bool], str]] = {  # and the comparison that holds instead
-    "<=": (operator.le, ">"),
-    "<": (operator.lt, ">="),
-    ">=": (operator.ge, "<"),
-    ">": (operator.gt, "<="),
-    "==": (operator.eq, "!="),
-    "!=": (operator.ne, "=="),
-}
-
-
-def consequence(clause: Clause, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> str | None:
-    """Both sides of `clause` at `point`, with the comparison that holds instead.
-
-    None where a quantity has no value there, or the clause holds.
-    """
-    try:
-        return _broken(clause, quantities, point)
-    except (KeyError, ZeroDivisionError):
-        return None
-
-
-def _broken(clause: Clause, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> str | None:
-    if isinstance(clause, Comparison):
-        return _compared(clause, quantities, point)
-    if clause.every:
-        found = (_broken(part, quantities, point) for part in clause.parts)
-        return next((text for text in found if text is not None), None)
-    telling = [part for part in clause.parts if not _tests_zero(part)] or clause.parts
-    texts = [_broken(part, quantities, point) for part in telling]
-    return None if None in texts else " and ".join(text for text in texts if text is not None)
-
-
-def _compared(clause: Comparison, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> str | None:
-    a, b = (_value(side, quantities, point) for side in (clause.left, clause.right))
-    holds, opposite = _MEANING[clause.operator]
-    unit = " B" if Unit.BYTES in (clause.left.unit, clause.right.unit) else ""
-    return None if holds(a, b) else f"{a}{unit} {opposite} {b}{unit}"
-
-
-def _value(side: Quantity, quantities: Mapping[str, Expr], point: Mapping[str, int]) -> int:
-    return side.expr.evaluate({name: quantities[name].evaluate(point) for name in side.expr.symbols})
-
-
-def _tests_zero(clause: Clause) -> bool:
-    """True if the part only sets the empty tensor apart: nobody needs to read that 80 is not 0."""
-    if isinstance(clause, Clauses):
-        return len(clause.parts) == 1 and _tests_zero(clause.parts[0])
-    return clause.operator == "==" and clause.right.expr == 0

@@ -193,9 +193,9 @@ def fix_candidates(finding: Finding) -> tuple[FixCandidate, ...]:
 
 def _remove_kill(finding: Finding, script: UserScript) -> Fix | None:
     """Delete the line of a kill whose variable is dead already."""
-    span = finding.site.where
+    span = finding.where
     statement = script.statement_at(span) if span else None
-    if statement is None or not isinstance(finding.site.instruction, Kill):
+    if statement is None or not isinstance(finding.instruction, Kill):
         return None
     if not script.stands_alone(statement):
         return None
@@ -210,7 +210,7 @@ def _insert_assertion(finding: Finding, script: UserScript) -> Fix | None:
     R.assert_op is lowered by LegalizeOps, which every script goes through; it is not allowed in dataflow
     blocks and pure functions (the changed script does not read there, and the fix is not offered).
     """
-    span, condition = finding.site.where, finding.precondition
+    span, condition = finding.where, finding.precondition
     if span is None or condition is None:
         return None
     statement, call = script.statement_at(span), script.call_at(span)
@@ -221,9 +221,7 @@ def _insert_assertion(finding: Finding, script: UserScript) -> Fix | None:
     assertion = (
         f'{_dialect(call)}.assert_op({condition.text(TVMSCRIPT)}, [{", ".join(names)}], format="{message}")'
     )
-    edit = TextEdit(
-        span=script.line_start(statement.lineno), text=f"{script.indent(statement.lineno)}{assertion}\n"
-    )
+    edit = TextEdit(span=script.at(statement.lineno), text=f"{script.indent(statement.lineno)}{assertion}\n")
     return Fix(title=f"check it: {assertion}", edits=(edit,), safe=False)
 
 
@@ -241,7 +239,7 @@ def _grow_storage(finding: Finding, script: UserScript) -> Fix | None:
     None where some tensor's end is unknown, something else gets hold of the storage (it might count on its
     size), or the size is not written as a shape in the call that reserves it.
     """
-    tensor, context = finding.site.instruction, finding.context
+    tensor, context = finding.instruction, finding.context
     storage = _only_storage(context, tensor) if isinstance(tensor, AllocTensor) else None
     if storage is None or storage.span is None or not _holds_only_tensors(context, storage):
         return None

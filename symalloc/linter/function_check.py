@@ -285,7 +285,8 @@ class FunctionCheck:
             key = (divisor, self.context.facts.before[point])
             if key not in self._divided:
                 self._divided.add(key)
-                self._site(divisor_site(divisor, site), point)
+                made = site.instruction or self.context.instruction(point)
+                self._site(divisor_site(divisor, site, made), point)
         return found
 
     def finding(self, rule: Rule, site: Site, point: int, **more: Any) -> Finding:

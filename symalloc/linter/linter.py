@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -22,35 +22,31 @@ from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import load_rules
 
 
-class Deduplicator:
-    """Tells the new findings of a stage from those that earlier stages had."""
+def fresh_findings(
+    found: Sequence[Diagnostic], earlier: Sequence[Sequence[Diagnostic]], sources: Mapping[str, Source]
+) -> list[Diagnostic]:
+    """The findings of a stage that none of the `earlier` stages had.
 
-    def __init__(self) -> None:
-        self._seen: set[object] = set()
-        self._constraints: Counter[object] = Counter()
-
-    def fresh(self, diagnostics: Sequence[Diagnostic], sources: Mapping[str, Source]) -> list[Diagnostic]:
-        """The findings of the next stage that none before had.
-
-        One is a repetition where its kind is the same, and the message is, or the place in the user's file,
-        or the constraint and the variable that is bound; and where all of these but the constraint differ,
-        as far as earlier stages had more findings of that constraint than are recognised.
-        """
-        keys = [(_keys(d, sources), (d.kind, d.constraint)) for d in diagnostics]
-        known = [not self._seen.isdisjoint(signs) for signs, _ in keys]
-        renamed = self._constraints - Counter(key for (_, key), old in zip(keys, known, strict=True) if old)
-        fresh = []
-        for diagnostic, (_, key), old in zip(diagnostics, keys, known, strict=True):
-            if not old and renamed[key] > 0:
-                renamed[key] -= 1
-            elif not old:
-                fresh.append(diagnostic)
-        self._seen.update(*(signs for signs, _ in keys))
-        self._constraints |= Counter(key for _, key in keys if key[1] is not None)
-        return fresh
+    One is a repetition where its kind is the same, and the message is, or the place in the user's file,
+    or the constraint and the variable that is bound; and where all of these but the constraint differ,
+    as far as an earlier stage had more findings of that constraint than are recognised.
+    """
+    seen = {sign for stage in earlier for one in stage for sign in _signs(one, sources)}
+    known = [not seen.isdisjoint(_signs(one, sources)) for one in found]
+    renamed: Counter[object] = Counter()
+    for stage in earlier:
+        renamed |= Counter((one.kind, one.constraint) for one in stage if one.constraint is not None)
+    renamed.subtract((one.kind, one.constraint) for one, old in zip(found, known, strict=True) if old)
+    fresh = []
+    for one, old in zip(found, known, strict=True):
+        if not old and renamed[one.kind, one.constraint] > 0:
+            renamed[one.kind, one.constraint] -= 1
+        elif not old:
+            fresh.append(one)
+    return fresh
 
 
-def _keys(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> list[object]:
+def _signs(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> list[object]:
     """The signs of a finding: two findings that share one are the same."""
     kind, span = diagnostic.kind, diagnostic.span
     found: list[object] = [(kind, "message", diagnostic.message)]
@@ -166,7 +162,7 @@ class Linter:
 
         The scripts that they point into are added to `sources`, and what was counted to `summary`.
         """
-        deduplicator = Deduplicator()
+        stages: list[list[Diagnostic]] = []
         found: list[Diagnostic] = []
         for program in reading.programs:
             result = check(program, self._active, self.prover, assume=self.assume, budget=self.options.budget)
@@ -175,7 +171,8 @@ class Linter:
             if text:
                 sources[text.file] = text
             placed = [_placed(d, program, reading, spans) for d in result]
-            found += deduplicator.fresh(placed, sources)
+            found += fresh_findings(placed, stages, sources)
+            stages.append(placed)
         summary.functions = len({(one.name, name) for one in reading.programs for name in one.functions})
         return found
 
@@ -183,10 +180,9 @@ class Linter:
         rule = self.rulebook.get(CANNOT_BE_READ)
         known = problem.message.startswith(_CANNOT_BE)
         what = problem.message.removeprefix(_CANNOT_BE) if known else f"read: {problem.message}"
-        message = rule.render_message({"file": problem.file, "problem": what})
         return Diagnostic.of_rule(
             rule,
-            message,
+            {"file": problem.file, "problem": what},
             file=problem.file,
             module=problem.module or "",
             span=problem.span,
@@ -219,13 +215,14 @@ def _symbols(programs: Iterable[Program]) -> Mapping[str, tuple[Origin, ...]]:
     return {name: tuple(sorted(origins, key=str)) for name, origins in found.items()}
 
 
-def _printed(program: Program, found: Iterable[Diagnostic]) -> tuple[Source | None, Mapping[Span, Span]]:
+def _printed(program: Program, found: Report) -> tuple[Source | None, Mapping[Span, Span]]:
     """The script that TVM prints for `program`, under a name of its own, and the places of what was `found`.
 
     None where nothing was found, or spans point into a file.
     """
     source = program.source
-    spans = [span for diagnostic in found for span in _spans_of(diagnostic) if span]
+    further = ((*(label.span for label in d.labels), *(one.span for one in d.dependents)) for d in found)
+    spans = [span for d, more in zip(found, further, strict=True) for span in (d.span, *more) if span]
     if source is None or isinstance(source, Source) or not spans:
         return None, {}
     text, places = source.located(spans)
@@ -234,38 +231,24 @@ def _printed(program: Program, found: Iterable[Diagnostic]) -> tuple[Source | No
     return replace(text, file=file), {span: there._replace(file=file) for span, there in places.items()}
 
 
-def _spans_of(diagnostic: Diagnostic) -> Iterator[Span | None]:
-    yield diagnostic.span
-    yield from (label.span for label in diagnostic.labels)
-    yield from (one.span for one in diagnostic.dependents)
-
-
 def _placed(
     diagnostic: Diagnostic, program: Program, reading: FileResult, places: Mapping[Span, Span]
 ) -> Diagnostic:
     """The finding with its file, module and stage, its numbered spans looked up in `places`."""
-    span = diagnostic.span
+
+    def place(span: Span | None) -> Span | None:
+        return places.get(span) if isinstance(span, NumberedSpan) else span
+
+    labels = ((label, place(label.span)) for label in diagnostic.labels)
     return replace(
         diagnostic,
         file=diagnostic.file or reading.file,
         module=diagnostic.module or program.name,
         stage=None if program.stage == AS_IS else program.stage,
-        span=_looked_up(span, places) if span else None,
-        labels=tuple(
-            replace(label, span=there)
-            for label in diagnostic.labels
-            if (there := _looked_up(label.span, places)) is not None
-        ),
-        dependents=tuple(
-            replace(one, span=_looked_up(one.span, places)) if one.span else one
-            for one in diagnostic.dependents
-        ),
+        span=place(diagnostic.span),
+        labels=tuple(replace(label, span=span) for label, span in labels if span is not None),
+        dependents=tuple(replace(one, span=place(one.span)) for one in diagnostic.dependents),
     )
-
-
-def _looked_up(span: Span, places: Mapping[Span, Span]) -> Span | None:
-    """The place of a numbered span, None where it has none; a span of a text is its own place."""
-    return places.get(span) if isinstance(span, NumberedSpan) else span
 
 
 def _order(diagnostic: Diagnostic) -> tuple[object, ...]:

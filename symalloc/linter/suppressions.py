@@ -171,17 +171,18 @@ def apply_suppressions(
     for diagnostic in diagnostics:
         covering = [s for s, ids in meant.items() if s.covers(diagnostic, ids)]
         used.update(covering)
-        if not covering:
-            kept.append(diagnostic)
+        kept += () if covering else (diagnostic,)
     checked = {rule.id for rule in active.rules}
     if UNUSED_SUPPRESSION not in checked:
         return kept
     rule = known.get(UNUSED_SUPPRESSION)
-    kept += (
-        _without_effect(rule, s, file, problem) for s, problem in meanings.items() if isinstance(problem, str)
-    )
-    unused = [s for s, ids in meant.items() if report_unused and s not in used and ids <= checked]
-    return kept + [_unused(rule, s, file, suppressions) for s in unused]
+    for one, meaning in meanings.items():
+        if isinstance(meaning, str):
+            message = f"suppression without effect: {meaning}"
+            kept.append(Diagnostic.of_rule(rule, {}, message=message, file=file, span=one.span))
+        elif report_unused and one not in used and meaning <= checked:
+            kept.append(_unused(rule, one, file, suppressions))
+    return kept
 
 
 def _meaning(suppression: Suppression, known: Rulebook) -> frozenset[str] | str:
@@ -194,19 +195,14 @@ def _meaning(suppression: Suppression, known: Rulebook) -> frozenset[str] | str:
         return str(error)
 
 
-def _without_effect(rule: Rule, one: Suppression, file: str, problem: str) -> Diagnostic:
-    message = f"suppression without effect: {problem}"
-    return Diagnostic.of_rule(rule, message, file=file, span=one.span)
-
-
 def _unused(rule: Rule, one: Suppression, file: str, suppressions: Iterable[Suppression]) -> Diagnostic:
     others = [s.key for s in suppressions if s.comment == one.comment and s is not one]
     return Diagnostic.of_rule(
         rule,
-        rule.render_message({"rule": one.key}),
+        {"rule": one.key},
         file=file,
         span=one.span,
-        help=rule.render_help({}),
+        help=rule.help_about({}),
         candidates=(partial(remove_suppression, one, others),),
     )
 
@@ -278,41 +274,24 @@ def enclosing_definition(
 
 def _for_line(script: UserScript, line: int, rule: str) -> TextEdit | None:
     """Allow `rule` in the statement around `line`."""
-    lines = _statement_lines(script, line)
-    if lines is None:
+    tokens = list(_tokens(script))
+    statement = next((s for s in _statements(tokens) if s.first <= line <= s.last), None)
+    if statement is None:
         return None
-    first, last = lines
-    text = script.lines[last - 1]
-    comment = _comment_start(script, last)
+    last, text = statement.last, script.lines[statement.last - 1]
+    comments = (token for token in tokens if token.type == tokenize.COMMENT and token.start[0] == last)
+    comment = next(comments, None)
     if comment is None:
-        return _insertion(script, last, len(text.rstrip()) + 1, f"  # symalloc: allow({rule})")
-    found = _ALLOWED.match(text, comment)
+        return TextEdit(span=script.at(last, len(text.rstrip()) + 1), text=f"  # symalloc: allow({rule})")
+    found = _ALLOWED.match(text, comment.start[1])
     if found is not None:
-        return _insertion(script, last, found.end("keys") + 1, f", {rule}")
-    return _in_front(script, first, rule)
+        return TextEdit(span=script.at(last, found.end("keys") + 1), text=f", {rule}")
+    return _in_front(script, statement.first, rule)
 
 
 def _in_front(script: UserScript, line: int, rule: str) -> TextEdit:
     """Allow `rule` by a comment on a line of its own."""
-    return _insertion(script, line, 1, f"{script.indent(line)}# symalloc: allow({rule})\n")
-
-
-def _insertion(script: UserScript, line: int, column: int, text: str) -> TextEdit:
-    return TextEdit(
-        span=Span(file=script.file, line=line, column=column, end_line=line, end_column=column), text=text
-    )
-
-
-def _statement_lines(script: UserScript, line: int) -> tuple[int, int] | None:
-    """The first and last line of the logical line around `line`."""
-    around = (s for s in _statements(_tokens(script)) if s.first <= line <= s.last)
-    return next(((s.first, s.last) for s in around), None)
-
-
-def _comment_start(script: UserScript, line: int) -> int | None:
-    """The index of the character that begins the comment on `line`."""
-    comments = (t for t in _tokens(script) if t.type == tokenize.COMMENT and t.start[0] == line)
-    return next((token.start[1] for token in comments), None)
+    return TextEdit(span=script.at(line), text=f"{script.indent(line)}# symalloc: allow({rule})\n")
 
 
 def _tokens(script: UserScript) -> Iterator[tokenize.TokenInfo]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ def read_rule(path: Path) -> Rule:
     """The rule in the file `path`; raises RuleError."""
     rule = _converted(path)
     site = _site(rule)
-    _check_names(rule)
     _check_templates(rule, site)
     _check_question(rule, site)
     return rule
@@ -72,14 +71,6 @@ def _site(rule: Rule) -> SiteKind:
         problem = f"unknown site `{rule.site}`; known are {', '.join(known)}"
         raise _error(rule, "site", problem, nearest(rule.site, known))
     return found
-
-
-def _check_names(rule: Rule) -> None:
-    if not re.fullmatch(r"[A-Z]{2,10}\d{3,4}", rule.id):
-        example = "capital letters and three digits, such as HOUSE101"
-        raise _error(rule, "id", f"`{rule.id}` is not a rule id: {example}")
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", rule.name):
-        raise _error(rule, "name", f"`{rule.name}` is not a rule name: small letters joined by `-`")
 
 
 def _check_question(rule: Rule, site: SiteKind) -> None:
@@ -161,20 +152,19 @@ def _fields_at(where: str) -> tuple[str, ...]:
     return tuple(structs.get(last, Rule).__struct_encode_fields__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Rulebook:
     """Rules, ordered by id; ids and names are unique."""
 
     rules: tuple[Rule, ...]
-    _sites: dict[str, tuple[Rule, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def _by_site(self) -> Mapping[str, tuple[Rule, ...]]:
+        return {kind: tuple(rule for rule in self.rules if rule.site == kind) for kind in SITE_KINDS}
 
     def by_site(self, kind: str) -> tuple[Rule, ...]:
         """The rules about one kind of site; raises KeyError for a kind that does not exist."""
-        if kind not in SITE_KINDS:
-            raise KeyError(kind)
-        if kind not in self._sites:
-            self._sites[kind] = tuple(rule for rule in self.rules if rule.site == kind)
-        return self._sites[kind]
+        return self._by_site[kind]
 
     def get(self, key: str) -> Rule:
         """The rule with that id (in any case) or name; raises RuleError with a suggestion."""

@@ -11,9 +11,11 @@ a number.
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import TypeAlias
 
 from symalloc.errors import nearest
@@ -49,33 +51,24 @@ class Quantity:
         return f"`{self.text}` is in {self.unit}" if self.unit else f"`{self.text}` is an integer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """`left operator right`, as it was written."""
-
-    left: Quantity
-    operator: str
-    right: Quantity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clauses:
-    """Comparisons joined by `and` (`every`) or by `or`, as they were written."""
-
-    every: bool
-    parts: tuple[Clause, ...]
-
-
-Clause: TypeAlias = Comparison | Clauses
+_OPPOSITES: Mapping[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
+    ast.LtE: (operator.le, ">"),
+    ast.Lt: (operator.lt, ">="),
+    ast.GtE: (operator.ge, "<"),
+    ast.Gt: (operator.gt, "<="),
+    ast.Eq: (operator.eq, "!="),
+    ast.NotEq: (operator.ne, "=="),
+}
+"""A comparison, and the one that holds instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A condition over quantities of a site; `clauses` is None where it is not made of comparisons alone."""
+    """A condition over quantities of a site, and the `sizes` in its syntax tree `body`."""
 
-    text: str
     condition: Condition
-    clauses: Clause | None
+    body: ast.expr
+    sizes: Mapping[ast.expr, Quantity]
 
     @property
     def names(self) -> frozenset[str]:
@@ -86,11 +79,51 @@ class Constraint:
         """The condition where the quantities have `values`; raises KeyError where one has none."""
         return self.condition.substitute({name: values[name] for name in self.names})
 
+    def consequence(self, values: Values, point: Mapping[str, int]) -> str | None:
+        """Both sides of what fails at `point`, with the comparison that holds instead: "20 B > 16 B".
+
+        None where a quantity has no value there, or the condition holds.
+        """
+        try:
+            return self._broken(self.body, {name: values[name].evaluate(point) for name in self.names})
+        except (KeyError, ZeroDivisionError):
+            return None
+
+    def _broken(self, node: ast.expr, numbers: Mapping[str, int]) -> str | None:
+        match node:
+            case ast.Compare(left=first, ops=operators, comparators=others):
+                sides = zip(pairwise((first, *others)), operators, strict=True)
+                found = (self._compared(*pair, kind, numbers) for pair, kind in sides)
+                return next(filter(None, found), None)
+            case ast.BoolOp(op=ast.And(), values=parts):
+                return next(filter(None, (self._broken(part, numbers) for part in parts)), None)
+            case ast.BoolOp(values=parts):
+                telling = [part for part in parts if not self._tests_zero(part)] or parts
+                texts = [self._broken(part, numbers) or "" for part in telling]
+                return " and ".join(texts) if all(texts) else None
+        return None
+
+    def _compared(
+        self, left: ast.expr, right: ast.expr, kind: ast.cmpop, numbers: Mapping[str, int]
+    ) -> str | None:
+        sizes = self.sizes[left], self.sizes[right]
+        a, b = (size.expr.evaluate(numbers) for size in sizes)
+        holds, opposite = _OPPOSITES[type(kind)]
+        unit = " B" if any(size.unit is Unit.BYTES for size in sizes) else ""
+        return None if holds(a, b) else f"{a}{unit} {opposite} {b}{unit}"
+
+    def _tests_zero(self, node: ast.expr) -> bool:
+        """True if a part only sets the empty tensor apart: nobody needs to read that 80 is not 0."""
+        match node:
+            case ast.Compare(ops=[ast.Eq()], comparators=[right]):
+                return self.sizes[right].expr == 0
+        return False
+
 
 def compile_constraint(text: str, quantities: Mapping[str, Unit]) -> Constraint:
     """The condition that `text` writes over `quantities`; raises SizeSyntaxError."""
     parser, body = _UnitParser(text, quantities), parse_body(text)
-    return Constraint(text=text, condition=parser.condition(body), clauses=parser.clauses(body))
+    return Constraint(condition=parser.condition(body), body=body, sizes=parser.known)
 
 
 def compile_quantity(text: str, quantities: Mapping[str, Unit]) -> Quantity:
@@ -100,21 +133,13 @@ def compile_quantity(text: str, quantities: Mapping[str, Unit]) -> Quantity:
     return parser.known[body]
 
 
-_SYMBOLS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
+_POWERS = {
+    Unit.NUMBER: (0, 0),
+    Unit.BYTES: (1, 0),
+    Unit.ELEMENTS: (0, 1),
+    Unit.BYTES_PER_ELEMENT: (1, -1),
 }
-_PRODUCTS: dict[frozenset[Unit], Unit] = {
-    frozenset((Unit.ELEMENTS, Unit.BYTES_PER_ELEMENT)): Unit.BYTES,
-}
-_QUOTIENTS: dict[tuple[Unit, Unit], Unit] = {
-    (Unit.BYTES, Unit.BYTES_PER_ELEMENT): Unit.ELEMENTS,
-    (Unit.BYTES, Unit.ELEMENTS): Unit.BYTES_PER_ELEMENT,
-}
+"""The powers of bytes and of elements in each unit."""
 
 
 class _UnitParser(SizeParser):
@@ -124,7 +149,6 @@ class _UnitParser(SizeParser):
         super().__init__(text)
         self.quantities = quantities
         self.known: dict[ast.expr, Quantity] = {}
-        self.compared: dict[ast.expr, Comparison] = {}  # by the right side
 
     def name(self, node: ast.Name | ast.Attribute) -> Expr:
         name = ast.unparse(node)
@@ -142,23 +166,8 @@ class _UnitParser(SizeParser):
     def compare(
         self, operator: ast.cmpop, left: tuple[ast.expr, Expr], right: tuple[ast.expr, Expr]
     ) -> Condition:
-        compared = super().compare(operator, left, right)
-        a, b = self.known[left[0]], self.known[right[0]]
         self._common("compare {left} with {right}", left[0], right[0])
-        self.compared[right[0]] = Comparison(left=a, operator=_SYMBOLS[type(operator)], right=b)
-        return compared
-
-    def clauses(self, node: ast.expr) -> Clause | None:
-        """The comparisons of a condition that was parsed."""
-        match node:
-            case ast.BoolOp(op=operator, values=values):
-                parts = [self.clauses(value) for value in values]
-                known = tuple(part for part in parts if part is not None)
-                every = isinstance(operator, ast.And)
-                return Clauses(every=every, parts=known) if len(known) == len(parts) else None
-            case ast.Compare(comparators=sides):
-                return Clauses(every=True, parts=tuple(self.compared[side] for side in sides))
-        return None
+        return super().compare(operator, left, right)
 
     def _unit(self, node: ast.expr) -> Unit | None:
         """The unit of a size whose operands were parsed."""
@@ -194,21 +203,20 @@ class _UnitParser(SizeParser):
         return self.fail(left, f"cannot {what}: {self.known[left]}, {self.known[right]}{hint}")
 
     def _product(self, left: ast.expr, right: ast.expr) -> Unit | None:
-        a, b = self.known[left].unit, self.known[right].unit
-        if a in (None, Unit.NUMBER) or b in (None, Unit.NUMBER):
-            return b if a in (None, Unit.NUMBER) and b is not None else a
-        found = _PRODUCTS.get(frozenset(unit for unit in (a, b) if unit))
-        if found is None:
-            raise self._mixed(f"multiply {a} by {b}", left, right)
-        return found
+        return self._combined("multiply", left, right, 1)
 
     def _quotient(self, left: ast.expr, right: ast.expr) -> Unit | None:
+        return self._combined("divide", left, right, -1)
+
+    def _combined(self, verb: str, left: ast.expr, right: ast.expr, sign: int) -> Unit | None:
         a, b = self.known[left].unit, self.known[right].unit
-        if b in (None, Unit.NUMBER):
-            return a
-        found = Unit.NUMBER if a is b else _QUOTIENTS.get((a, b)) if a and b else None
+        if a is None and b is None:
+            return None
+        powers = zip(_POWERS[a or Unit.NUMBER], _POWERS[b or Unit.NUMBER], strict=True)
+        wanted = tuple(one + sign * other for one, other in powers)
+        found = next((unit for unit, powers in _POWERS.items() if powers == wanted), None)
         if found is None:
-            raise self._mixed(f"divide {a or 'an integer'} by {b}", left, right)
+            raise self._mixed(f"{verb} {a or 'an integer'} by {b}", left, right)
         return found
 
     def _remainder(self, left: ast.expr, right: ast.expr) -> Unit | None:

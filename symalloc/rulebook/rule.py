@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from symalloc.errors import UsageError
-from symalloc.rulebook.language import Clause, Constraint, compile_constraint
+from symalloc.rulebook.language import Constraint, compile_constraint
 from symalloc.rulebook.sites import SITE_KINDS
-from symalloc.rulebook.template import IN_ADVICE, MissingValueError, Value, compile_template
+from symalloc.rulebook.template import IN_ADVICE, Value, compile_template
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -76,8 +76,8 @@ class Rule(
     by one.  `file` is where the rule was read from; no key of a rule file sets it.
     """
 
-    id: str
-    name: str
+    id: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{2,10}\d{3,4}$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
     severity: SeverityName
     site: str
     message: str
@@ -114,47 +114,25 @@ class Rule(
         """The quantities that the constraint uses; empty for a relation."""
         return self.compiled.names if self.compiled else frozenset()
 
-    @property
-    def clauses(self) -> Clause | None:
-        """The comparisons of the constraint, as they were written; None for a relation."""
-        return self.compiled.clauses if self.compiled else None
-
     def condition(self, quantities: Mapping[str, Expr]) -> Condition:
         """The condition on the site; raises KeyError where `quantities` lacks one of `needs`."""
         if self.compiled is None:
             raise TypeError(f"{self.id} asks for a relation, not for a constraint")
         return self.compiled.at(quantities)
 
-    def render(self, template: str, values: Mapping[str, Value]) -> str:
-        """`template` with its names replaced; raises MissingValueError where one has no value."""
-        return compile_template(template, self.site, IN_ADVICE).render(values)
+    def rendered(self, templates: Iterable[str], values: Mapping[str, Value]) -> tuple[str, ...]:
+        """The texts of those `templates` of the rule whose names all have a value."""
+        texts = (compile_template(one, self.site, IN_ADVICE).render(values) for one in templates)
+        return tuple(text for text in texts if text is not None)
 
-    def render_message(self, values: Mapping[str, Value], *, never_holds: bool = False) -> str:
-        """The message; `never_holds` where no binding satisfies the rule."""
-        return self.render(self.message_when_invalid if never_holds else self.message, values)
+    def message_about(self, values: Mapping[str, Value], *, never_holds: bool = False) -> str | None:
+        """The message; None where a name has no value.  `never_holds`: no binding satisfies the rule."""
+        chosen = self.message_when_invalid if never_holds else self.message
+        return next(iter(self.rendered((chosen,), values)), None)
 
-    def render_label(self, values: Mapping[str, Value]) -> str:
-        """The text under the carets; empty where a name in it has no value."""
-        return next(iter(self._rendered((self.label,), values)), "")
-
-    def render_help(self, values: Mapping[str, Value]) -> str | None:
-        """The first alternative whose names all have a value."""
-        return next(iter(self._rendered(self.help, values)), None)
-
-    def render_notes(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """The notes whose names all have a value."""
-        return tuple(self._rendered(self.notes, values))
-
-    def render_labels(self, values: Mapping[str, Value]) -> Mapping[str, str]:
-        """The texts for further places of the site, by place; those whose names all have a value."""
-        return {place: text for place, t in self.labels.items() for text in self._rendered((t,), values)}
-
-    def _rendered(self, templates: Iterable[str], values: Mapping[str, Value]) -> Iterable[str]:
-        for template in templates:
-            try:
-                yield self.render(template, values)
-            except MissingValueError:
-                continue
+    def help_about(self, values: Mapping[str, Value]) -> str | None:
+        """The first help whose names all have a value."""
+        return next(iter(self.rendered(self.help, values)), None)
 
 
 class RuleError(UsageError):

@@ -7,7 +7,7 @@ A quantity is written with its unit where that is bytes (`4*m B`); `{nbytes:code
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -16,8 +16,8 @@ from symalloc.errors import nearest
 from symalloc.rulebook.language import Quantity, Unit, compile_quantity
 from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.condition import Condition
-from symalloc.size.expr import Expr, constant
-from symalloc.size.parse import SizeSyntaxError
+from symalloc.size.expr import Expr
+from symalloc.size.parse import SizeSyntaxError, as_expr
 
 Value: TypeAlias = Expr | Condition | Mapping[str, int] | str | int | None
 
@@ -25,10 +25,6 @@ EVERYWHERE = ("function",)
 """Names that every template may use."""
 IN_ADVICE = ("precondition", "counterexample", "consequence", "reason")
 """Names that help and notes may use as well; where one has no value the sentence is left out."""
-
-
-class MissingValueError(LookupError):
-    """A name of a template has no value at this site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +35,28 @@ class _Slot:
     quantity: Quantity | None
     bare: bool
 
-    def write(self, values: Mapping[str, Value]) -> str:
-        if self.quantity is None or self.text in values:
-            value = values.get(self.text)
-        else:
-            value = self.quantity.at(_expressions(self.quantity.expr.symbols, values))
+    def write(self, values: Mapping[str, Value]) -> str | None:
+        value = values.get(self.text)
+        if self.quantity is not None and self.text not in values:
+            sizes = {name: values.get(name) for name in self.quantity.expr.symbols}
+            known = {name: as_expr(size) for name, size in sizes.items() if isinstance(size, Expr | int)}
+            value = self.quantity.at(known) if len(known) == len(sizes) else None
         if value is None:
-            raise MissingValueError(self.text)
+            return None
         return _written(value, None if self.bare or self.quantity is None else self.quantity.unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A compiled template; `render` raises MissingValueError where a name has no value."""
+    """A compiled template."""
 
     pieces: tuple[str | _Slot, ...]
 
-    def render(self, values: Mapping[str, Value]) -> str:
-        """The text with every name replaced by its value."""
-        return "".join(piece if isinstance(piece, str) else piece.write(values) for piece in self.pieces)
+    def render(self, values: Mapping[str, Value]) -> str | None:
+        """The text with every name replaced by its value; None where one has none."""
+        texts = [piece if isinstance(piece, str) else piece.write(values) for piece in self.pieces]
+        known = [text for text in texts if text is not None]
+        return "".join(known) if len(known) == len(texts) else None
 
 
 @lru_cache(maxsize=1024)
@@ -89,18 +88,6 @@ def _slot(text: str, style: str, site: str, extra: tuple[str, ...]) -> _Slot:
         problem = f"unknown name `{text}`; a {site} site offers {', '.join(known)}"
         raise SizeSyntaxError(text, 0, problem, nearest(text, known))
     return _Slot(text, compile_quantity(text, kind.quantities), style == "code")
-
-
-def _expressions(names: Iterable[str], values: Mapping[str, Value]) -> dict[str, Expr]:
-    return {name: _expression(name, values.get(name)) for name in names}
-
-
-def _expression(name: str, value: Value) -> Expr:
-    if isinstance(value, Expr):
-        return value
-    if isinstance(value, int):
-        return constant(value)
-    raise MissingValueError(name)
 
 
 def _written(value: Expr | Condition | Mapping[str, int] | str | int, unit: Unit | None) -> str:

@@ -73,8 +73,8 @@ def test_the_severity_of_a_runtime_check_may_differ_or_be_off(write_rule: RuleWr
         ({"note": '"{noticed}"'}, "note", "unknown name `noticed`", "noticed_at"),
         ({"labels": '{ storag = "here" }'}, "labels", "unknown place `storag`", "storage"),
         ({"labels": '{ storage = "{sise}" }'}, "labels.storage", "unknown name `sise`", None),
-        ({"id": '"house-1"'}, "id", "is not a rule id", None),
-        ({"name": '"Odd Storage"'}, "name", "is not a rule name", None),
+        ({"id": '"house-1"'}, "id", "expected `str` matching regex", None),
+        ({"name": '"Odd Storage"'}, "name", "expected `str` matching regex", None),
     ],
 )
 def test_a_faulty_rule_is_refused_with_place_and_suggestion(

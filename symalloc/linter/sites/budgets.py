@@ -126,9 +126,7 @@ def _site(
     passes: Passes | None = None,
     uncertainty: str | None = None,
 ) -> Site:
-    instruction = None
-    if at is not None:
-        instruction = context.analysis.cfg.points[_point(context, at)].instruction
+    instruction = None if at is None else context.instruction(_point(context, at))
     return Site(
         kind="held-memory",
         instruction=instruction,

@@ -20,7 +20,6 @@ from symalloc.linter.sites.site import (
     places_of,
 )
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import (
     CallKernel,
     CallOperator,
@@ -72,7 +71,6 @@ def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
     for index, source, target in reading.compared:
         yield Site(
             kind="match-cast",
-            instruction=cast,
             quantities={"source.extent": source, "extent": target},
             texts={"value": cast.var.name, "source": name_of(cast.source), "index": str(index)},
             checked=None if index in reading.unchecked else eq(source, target),
@@ -123,7 +121,6 @@ def argument_site(
     named |= {"subject": f"{what} of `{argument}`", "declarer": f"`{call.kernel}` declares for `{parameter}`"}
     return Site(
         kind=kind,
-        instruction=call,
         quantities={"actual": actual, "expected": expected},
         texts={**named, **(texts or {})},
         checked=eq(actual, expected),
@@ -140,7 +137,7 @@ def argument_name(call: CallKernel | CallTIR, argument: Operand) -> str:
 def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the calls that write a constant; each with its program point."""
     for access in context.conflicts.writes_to(context.points_to.constants):
-        call = context.analysis.cfg.points[access.point].instruction
+        call = context.instruction(access.point)
         found = [
             o
             for o in _written(context, call)
@@ -155,7 +152,6 @@ def _constant_write(call: ir.Instruction | None, found: Sequence[ir.Operand], ac
     doubt = "what the function does is known in outline only" if isinstance(call, ir.CallFunction) else None
     return Site(
         kind="constant-write",
-        instruction=call,
         relation="constant-written",
         texts={
             "writer": caller_name(call),
@@ -189,24 +185,18 @@ def inplace_operands_used_later(context: FunctionContext) -> Iterator[tuple[int,
 
 
 def _stale_use(context: FunctionContext, use: StaleUse) -> Site:
-    point = context.analysis.cfg.points[use.reader]
-    writer = context.analysis.cfg.points[use.writer].instruction
-    ends = point.kind is PointKind.EXIT
-    reader = (
-        f"another result of {caller_name(writer)}"
-        if use.reader == use.writer
-        else caller_name(point.instruction)
-    )
+    writer, reader = context.instruction(use.writer), context.instruction(use.reader)
+    user = "the function's result" if reader is None else caller_name(reader)
+    if use.reader == use.writer:
+        user = f"another result of {caller_name(writer)}"
     return Site(
         kind="inplace-operand",
-        instruction=point.instruction,
-        span=context.function.result_span if ends else None,
         relation="used-later",
         texts={
-            **_through(use, point.uses),
+            **_through(use, context.analysis.cfg.points[use.reader].uses),
             "operand": name_of(use.operand),
             "writer": caller_name(writer),
-            "reader": "the function's result" if ends else reader,
+            "reader": user,
         },
         places=places_of(writer=writer),
         uncertainty=None if use.certain else "an alias is not certain",
@@ -240,7 +230,6 @@ def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[S
     for index in dict.fromkeys(_indices(call.arguments[1])):
         yield Site(
             kind="index",
-            instruction=call,
             quantities={"index": index, "extent": extent},
             texts={"operator": call.name, "tensor": name_of(call.arguments[0]), "axis": axis, "mode": mode},
         )

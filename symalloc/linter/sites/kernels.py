@@ -107,7 +107,6 @@ def _site(context: FunctionContext, pair: _Pair) -> Site:
     first, second = pair.first.region, pair.second.region
     return Site(
         kind="kernel-arguments",
-        instruction=pair.call,
         quantities=places_in_memory(first, second),
         unknown="the place of one of the two arguments is not known here",
         doubt=True,
@@ -204,7 +203,6 @@ def _slots(kind: str, _context: FunctionContext, call: NotUnderstood) -> Iterato
     slot = constant(fault.slot)
     yield Site(
         kind=f"kernel-{kind}",
-        instruction=call,
         quantities={"least": slot, "greatest": slot, "extent": constant(fault.size)},
         texts={
             "kernel": fault.builtin,
@@ -264,7 +262,6 @@ def _index_site(
     ends = (least, greatest, extent, *where)
     return Site(
         kind=f"kernel-{bound.access.kind}",
-        instruction=call,
         quantities={"least": least, "greatest": greatest, "extent": extent},
         texts={
             "kernel": call.kernel,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from symalloc.analysis.conflicts import Access, ReuseConflict
 from symalloc.analysis.handles import (
-    HandleFault,
     killed_variables,
     out_of_scope,
     used_variables,
@@ -32,9 +31,7 @@ from symalloc.linter.sites.site import (
     places_of,
 )
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind
 from symalloc.program.ir import CallPacked
-from symalloc.program.span import Span
 from symalloc.size.choice import select
 from symalloc.size.condition import conjunction, gt, lt
 from symalloc.size.expr import ZERO, Expr, constant
@@ -52,7 +49,6 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
         first, second = points_to.regions[index], points_to.regions[target.region]
         site = Site(
             kind="live-pair",
-            instruction=context.analysis.cfg.points[point].instruction,
             quantities=places_in_memory(first, second),
             dedup_key=frozenset((index, target.region)),
             resolve=partial(_resolved, context, point, target, index),
@@ -71,7 +67,7 @@ def _not_followed(pair: Site, unknown: Region) -> Site:
     where = f"where in `{storage}`" if unknown.name == storage else f"where `{unknown.name}` lies"
     doubt = f"whether {pair.texts['writer']} overwrites {what}, which {pair.texts['reader']} still reads"
     key = (first, storage, pair.texts["writer"])
-    return not_understood(f"{doubt}: {where} is not known", pair.instruction, dedup_key=key)
+    return not_understood(f"{doubt}: {where} is not known", dedup_key=key)
 
 
 def _resolved(context: FunctionContext, point: int, target: Target, index: int, site: Site) -> Iterator[Site]:
@@ -125,9 +121,9 @@ def _if_run(part: MemoryRange, found: Range) -> Range:
 
 
 def _lost(context: FunctionContext, found: ReuseConflict, site: Site) -> Site:
-    regions, points = context.points_to.regions, context.analysis.cfg.points
+    regions = context.points_to.regions
     first, second = regions[found.first], regions[found.second]
-    writer, reader = points[found.writer].instruction, points[found.reader].instruction
+    writer, reader = context.instruction(found.writer), context.instruction(found.reader)
     return replace(
         site,
         texts={
@@ -136,7 +132,7 @@ def _lost(context: FunctionContext, found: ReuseConflict, site: Site) -> Site:
             "second": second.name,
             "storage": regions[first.root].name,
             "writer": caller_name(writer),
-            "reader": "the caller" if points[found.reader].kind is PointKind.EXIT else caller_name(reader),
+            "reader": caller_name(reader),
         },
         places=places_of(
             first=first.instruction,
@@ -155,7 +151,7 @@ def _doubt(context: FunctionContext, found: ReuseConflict) -> str:
         return f"`{found.through}` may return its argument"
     left = {} if context.expansion is None else context.expansion.left
     for point in (found.writer, found.reader):
-        call = context.analysis.cfg.points[point].instruction
+        call = context.instruction(point)
         if isinstance(call, ir.CallFunction) and call.var in left:
             return f"what `{call.name}` does is not followed into its further calls of itself"
     return "an alias is not certain"
@@ -174,28 +170,21 @@ def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[st
 @function_sites("use", "kill")
 def handle_faults(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Uses and kills of variables that are killed, and uses of variables out of scope."""
-    for fault in uses_after_kill(context.paths):
-        kind = "kill" if fault.kind == "double-kill" else "use"
-        yield fault.point, _handle_site(context, kind, fault, places_of(kill=fault.earlier))
-    for fault in out_of_scope(context.paths):
-        yield fault.point, _handle_site(context, "use", fault, places_of(allocation=fault.earlier))
-
-
-def _handle_site(context: FunctionContext, kind: str, fault: HandleFault, places: Mapping[str, Span]) -> Site:
-    point = context.analysis.cfg.points[fault.point]
-    ends = point.kind is PointKind.EXIT
-    return Site(
-        kind=kind,
-        instruction=point.instruction,
-        span=context.function.result_span if ends else None,
-        relation=fault.kind,
-        texts={
-            "variable": name_of(fault.var),
-            "user": "the function's result" if ends else caller_name(point.instruction),
-        },
-        places=places,
-        path=fault.path,
-    )
+    killed = ((fault, places_of(kill=fault.earlier)) for fault in uses_after_kill(context.paths))
+    unknown = ((fault, places_of(allocation=fault.earlier)) for fault in out_of_scope(context.paths))
+    for fault, places in chain(killed, unknown):
+        user = context.instruction(fault.point)
+        site = Site(
+            kind="kill" if fault.kind == "double-kill" else "use",
+            relation=fault.kind,
+            texts={
+                "variable": name_of(fault.var),
+                "user": "the function's result" if user is None else caller_name(user),
+            },
+            places=places,
+            path=fault.path,
+        )
+        yield fault.point, site
 
 
 @function_sites("allocation")
@@ -220,7 +209,7 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 def _allocation(made: ir.AllocStorage | ir.AllocTensor, relation: str) -> Site:
     kind = "storage" if isinstance(made, ir.AllocStorage) else "tensor"
     texts = {"variable": made.var.name, "kind": kind}
-    return Site(kind="allocation", instruction=made, relation=relation, texts=texts)
+    return Site(kind="allocation", relation=relation, texts=texts)
 
 
 def _escaping(context: FunctionContext) -> RegionSet:
@@ -294,14 +283,13 @@ def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
 def _uncertainty(context: FunctionContext, write: Access, read: Access, target: Target) -> str | None:
     """Why it may be no fault; None where it surely is."""
-    points = context.analysis.cfg.points
-    writer, view = caller_name(points[write.point].instruction), context.points_to.regions[target.region]
+    writer, view = caller_name(context.instruction(write.point)), context.points_to.regions[target.region]
     if not (write.certain and read.certain and target.certain):
         return "an alias is not certain"
     if write.point == read.point:
         return f"{writer} may have read each element before it overwrites it"
     rewritten = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[view.number]
-    if points[read.point].kind is PointKind.EXIT or not rewritten:
+    if context.instruction(read.point) is None or not rewritten:
         return f"{writer} may be meant to update `{context.points_to.regions[view.root].name}` in place"
     return None
 
@@ -309,12 +297,11 @@ def _uncertainty(context: FunctionContext, write: Access, read: Access, target: 
 def _donated_site(
     context: FunctionContext, view: Region, write: Access, read: Access, uncertainty: str | None
 ) -> Site:
-    points, root = context.analysis.cfg.points, context.points_to.regions[view.root]
-    writer, reader = points[write.point].instruction, points[read.point].instruction
-    ends = points[read.point].kind is PointKind.EXIT
+    root = context.points_to.regions[view.root]
+    writer, reader = context.instruction(write.point), context.instruction(read.point)
     return Site(
         kind="donated-input",
-        instruction=writer if ends else reader,
+        instruction=writer if reader is None else None,
         quantities={} if view.nbytes is None else {"output.nbytes": view.nbytes},
         unknown="how large the result is, is not known here",
         texts={
@@ -322,7 +309,7 @@ def _donated_site(
             "output": view.name,
             "input": root.name,
             "writer": caller_name(writer),
-            "reader": "the caller" if ends else caller_name(reader),
+            "reader": caller_name(reader),
         },
         places=places_of(output=view.instruction, writer=writer),
         dedup_key=view.number,
@@ -339,8 +326,7 @@ def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Each read of what some path to it has not written, with its program point."""
     reads = context.unwritten
     for point, target, doubtful in reads.candidates():
-        at_end = context.analysis.cfg.points[point].kind is PointKind.EXIT
-        if at_end and _left_to_callers(context, target):
+        if context.instruction(point) is None and _left_to_callers(context, target):
             continue
         for found in reads.on_paths(point, target, doubtful=doubtful):
             yield point, _read_site(context, found)
@@ -355,7 +341,6 @@ def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
                 point,
                 Site(
                     kind="read",
-                    instruction=made,
                     quantities={"lacking": _SLOT_BYTES},
                     texts={
                         "tensor": f"slot {made.fault.slot}",
@@ -374,19 +359,11 @@ def _left_to_callers(context: FunctionContext, target: Target) -> bool:
 
 
 def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
-    points, region = context.analysis.cfg.points, context.points_to.regions[found.region]
-    point = points[found.reader]
-    ends = point.kind is PointKind.EXIT
-    later = _later_writer(context, found)
-    texts = {
-        "tensor": region.name,
-        "reader": "the caller" if ends else caller_name(point.instruction),
-        "what": _what(found),
-    }
+    region, later = context.points_to.regions[found.region], _later_writer(context, found)
+    reader = caller_name(context.instruction(found.reader))
+    texts = {"tensor": region.name, "reader": reader, "what": _what(found)}
     return Site(
         kind="read",
-        instruction=None if ends else point.instruction,
-        span=context.function.result_span if ends else None,
         quantities={"lacking": found.gap.lacking},
         texts=texts | ({} if later is None else {"later": caller_name(later)}),
         places=places_of(allocation=region.instruction, later=later),
@@ -394,7 +371,7 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
         passes=_passes(found),
         shown_only=found.gap.elements is not None,
         estimate=found.gap.elements is not None and not found.gap.elements.exact,
-        uncertainty=_doubt_of_read(found, texts["reader"]),
+        uncertainty=_doubt_of_read(found, reader),
         path=found.path,
         until=found.reader,
         dedup_key=("read", region.number),
@@ -436,7 +413,7 @@ def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruct
     for write in reads.writes_to(found.region):
         same = contains(context.points_to.ancestors[found.region], write.stretch.region.number)
         if write.point > found.reader and same:
-            return context.analysis.cfg.points[write.point].instruction
+            return context.instruction(write.point)
     return None
 
 
@@ -454,13 +431,13 @@ def overwritten_while_kept(context: FunctionContext) -> Iterator[tuple[int, Site
             found = _lost_while_kept(context, point, region, keepers)
             if found is not None:
                 write, reader = found
-                writer = context.analysis.cfg.points[write.point].instruction
+                writer = caller_name(context.instruction(write.point))
                 what = (
-                    f"`{keeper.name}` may hold on to `{region.name}`, whose memory {caller_name(writer)} "
+                    f"`{keeper.name}` may hold on to `{region.name}`, whose memory {writer} "
                     f"overwrites before `{reader}` may read it"
                 )
                 more = {"path": write.path, "until": write.point, "dedup_key": (point, number)}
-                yield point, not_understood(what, keeper, **more)
+                yield point, not_understood(what, **more)
 
 
 def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:

@@ -39,9 +39,9 @@ class Site:
     With a `relation`, which the analyses decide, it is a place where that is broken; without, one where
     constraints over `quantities` must hold.  `unknown` says why one of these is left out: a note, or with
     `doubt` a warning.  `texts` are the words of messages (they win over quantities of the same name),
-    `places` further spans to point at.  `span` stands in for that of the instruction.  `uncertainty`: why the
-    site may be no fault whatever the verdict.  It is one only on paths that take the branches `path` and get
-    to the point `until` (where it stands, if that is None).
+    `places` further spans to point at.  `instruction` and `span` stand in for those of the site's point.
+    `uncertainty`: why it may be no fault whatever the verdict.  It is one only on paths that take the
+    branches `path` and get to the point `until` (where it stands, if that is None).
 
     Of several findings of one rule with the same `dedup_key` one is kept.  With `several` that is one that no
     shape satisfies; where there is none, all are kept that guards against the others leave.
@@ -78,11 +78,6 @@ class Site:
     lazy_texts: LazyTexts | None = None
 
     @property
-    def where(self) -> Span | None:
-        """The span to point at."""
-        return self.span or (self.instruction.span if self.instruction is not None else None)
-
-    @property
     def memo_key(self) -> Hashable | None:
         """All that verdicts depend on, but for what is known at the point; None for a relation."""
         if self.relation is not None:
@@ -107,9 +102,11 @@ class ProgramContext:
     """
 
     program: ir.Program
+    prover: Prover
     indices: UnprovedIndices
-    summaries: Mapping[str, FunctionSummary]
+    assume: Sequence[Condition] = ()
     budget: int | None = None
+    summaries: dict[str, FunctionSummary] = field(default_factory=dict)
     functions: dict[str, FunctionContext] = field(default_factory=dict)
     expanded: dict[str, FunctionContext] = field(default_factory=dict)
     seen_in_callers: set[str] = field(default_factory=set)
@@ -177,6 +174,10 @@ class FunctionContext:
         known = name in self.shared.expanded or name in self.shared.seen_in_callers
         return known and isinstance(storage.instruction, ir.CallFunction)
 
+    def instruction(self, point: int) -> ir.Instruction | None:
+        """The instruction at a point; None for the end of the function."""
+        return self.analysis.cfg.instruction_at(point)
+
     def definition(self, operand: ir.Operand) -> ir.Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""
         return self.analysis.cfg.definitions.get(operand) if isinstance(operand, ir.Var) else None
@@ -229,11 +230,10 @@ def places_in_memory(first: Region, second: Region) -> Mapping[str, Expr]:
     return {name: value for name, value in places.items() if value is not None}
 
 
-def not_understood(what: str, instruction: ir.Instruction | None, **more: Any) -> Site:
+def not_understood(what: str, **more: Any) -> Site:
     """The site of a construct that is not verified; `what` says it in words."""
     return Site(
         kind="construct",
-        instruction=instruction,
         relation="not-understood",
         texts={"what": what},
         **{"dedup_key": what, **more},

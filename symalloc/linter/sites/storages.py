@@ -93,7 +93,6 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
             texts["storage.dtype"] = made.dtype.name if made.dtype is not None else "none"
         yield Site(
             kind="tensor-on-storage",
-            instruction=alloc,
             quantities=quantities,
             unknown=_unknown(storage, context),
             texts=texts,
@@ -105,7 +104,6 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
             difference = f"device {alloc.device} against device {made.device}"
             yield Site(
                 kind="tensor-on-storage",
-                instruction=alloc,
                 relation="placement-differs",
                 quantities=quantities,
                 texts={**texts, "difference": difference},
@@ -191,7 +189,6 @@ def _byte_offset_site(
     receiver = "the test of an If" if point.kind is PointKind.BRANCH else caller_name(point.instruction)
     return Site(
         kind="ignored-offset",
-        instruction=point.instruction,
         quantities={"offset": offset},
         texts={"tensor": name_of(operand), "receiver": receiver},
         uncertainty=uncertainty,
@@ -239,7 +236,6 @@ def _access_site(
 ) -> Site:
     return Site(
         kind="memory-place",
-        instruction=made,
         quantities={"device": device, "devices": devices, "scopes": scopes},
         texts={"variable": made.var.name, "problem": problem},
         uncertainty=uncertainty,
@@ -252,7 +248,7 @@ def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
     if storage.size is not None:
         texts = {"storage": storage.var.name}
         sizes = {"size": storage.size}
-        yield Site(kind="storage", instruction=storage, quantities=sizes, texts=texts)
+        yield Site(kind="storage", quantities=sizes, texts=texts)
 
 
 @instruction_sites("extent", AllocTensor, AllocFresh, View, CallTIR)
@@ -267,7 +263,6 @@ def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | Ca
                 continue
             yield Site(
                 kind="extent",
-                instruction=made,
                 quantities={"extent": extent},
                 texts={"tensor": made.var.name, "index": str(index), "shape": shape_text(shape)},
                 dedup_key=extent,
@@ -284,7 +279,6 @@ def byte_counts(
             continue
         yield Site(
             kind="byte-count",
-            instruction=made,
             quantities={"nbytes": nbytes},
             texts={"what": what},
             sized=True,
@@ -292,12 +286,11 @@ def byte_counts(
         )
 
 
-def divisor_site(divisor: Expr, user: Site) -> Site:
-    """The site of a divisor in a quantity of the site `user`."""
-    made = user.instruction
+def divisor_site(divisor: Expr, user: Site, made: Instruction | None) -> Site:
+    """The site of a divisor in a quantity of the site `user`, at the instruction `made`."""
     return Site(
         kind="divisor",
-        instruction=made,
+        instruction=user.instruction,
         span=user.span,
         quantities={"divisor": divisor},
         texts={"variable": made.var.name if made is not None else "the result"},
@@ -380,7 +373,6 @@ def views(context: FunctionContext, view: View) -> Iterator[Site]:
     quantities.update({name: value for name, value in known.items() if value is not None})
     yield Site(
         kind="view",
-        instruction=view,
         quantities=quantities,
         unknown="the offset or the extents of the view are not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "kind": view.kind},
@@ -397,7 +389,6 @@ def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
     absolute = absolute_offset(context, view)
     yield Site(
         kind="written-view",
-        instruction=view,
         quantities={"alignment": ALIGNMENT} | ({} if absolute is None else {"absolute_offset": absolute}),
         unknown="the offset of the view is not known here",
         texts={"tensor": view.var.name, "source": name_of(view.source), "writer": caller_name(writer)},
@@ -451,7 +442,6 @@ def _reshape(
         return
     yield Site(
         kind="reshape",
-        instruction=made,
         quantities={"numel": product(shape), "source.numel": product(kind.shape)},
         texts={
             "tensor": made.var.name,

@@ -51,10 +51,10 @@ def _written_storages(context: FunctionContext, left: LeftCall) -> Iterator[Site
         sized = region_set(n for n in members(storages) if context.points_to.regions[n].nbytes is not None)
         if storages & others:
             what = f"what `{call.name}` writes on {_names(context, storages & others)}, given twice"
-            yield not_understood(what, call)
+            yield not_understood(what)
         elif sized and not (around and storages == around[number]):
             what = f"whether what `{call.name}` places on {_names(context, storages)} fits, {_DEEP}"
-            yield not_understood(what, call)
+            yield not_understood(what)
 
 
 def _storages(
@@ -78,7 +78,7 @@ def _unknown_storages(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
         made = storage.instruction
         if storage.nbytes is None and made is not None and made.var in context.expansion.left:
             what = f"whether `{alloc.var.name}` fits the storage that {_maker(made)} returns"
-            yield not_understood(what, alloc, places=places_of(storage=made))
+            yield not_understood(what, places=places_of(storage=made))
 
 
 def _maker(made: ir.Instruction) -> str:
@@ -124,4 +124,4 @@ def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
         if found.fault is not None:  # that is an error
             continue
         if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
-            yield index, not_understood(found.what, found)
+            yield index, not_understood(found.what)
