@@ -176,7 +176,7 @@ class FunctionContext:
 
     def instruction(self, point: int) -> ir.Instruction | None:
         """The instruction at a point; None for the end of the function."""
-        return self.analysis.cfg.instruction_at(point)
+        return self.analysis.cfg.points[point].instruction
 
     def definition(self, operand: ir.Operand) -> ir.Instruction | None:
         """The instruction that binds a variable; None for parameters and literals."""
