@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import product
+from itertools import chain, product
+from math import prod
 
+from symalloc.arguments import MOST_EXTENT
 from symalloc.errors import UsageError
 
-MOST = 2**63 - 1  # the largest extent of a dimension
 MOST_BINDINGS = 100_000
 
 
@@ -18,9 +19,7 @@ def parse_binding(texts: Iterable[str], option: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for part in (part for text in texts for part in text.split(",")):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not name:
-            raise UsageError(f"{option} {part}: expected NAME=NUMBER, such as n=128")
+        name, value = _named(part, f"{option} {part}: expected NAME=NUMBER, such as n=128")
         number = _number(f"{option} {part}", value)
         if found.setdefault(name, number) != number:
             raise UsageError(f"{option} gives `{name}` two values, {found[name]} and {number}")
@@ -31,16 +30,18 @@ def parse_sweeps(texts: Iterable[str]) -> dict[str, list[int]]:
     """The values of each symbol, in the order in which they are written; raises UsageError."""
     found: dict[str, list[int]] = {}
     for text in texts:
-        name, equals, values = (part.strip() for part in text.partition("="))
-        if not equals or not name or not values:
-            raise UsageError(f"--sweep {text}: expected NAME=VALUES, such as n=1..512 or n=16..512:16")
+        expected = f"--sweep {text}: expected NAME=VALUES, such as n=1..512 or n=16..512:16"
+        name, values = _named(text, expected)
+        if not values:
+            raise UsageError(expected)
         if name in found:
             raise UsageError(
                 f"--sweep gives the values of `{name}` twice; write them in one: {name}=1,2,8..16"
             )
-        found[name] = []
-        for part in values.split(","):
-            _add(found[name], _parsed(text, part.strip()), text)
+        ranges = [_range(text, part.strip()) for part in values.split(",")]
+        if sum(map(len, ranges)) > MOST_BINDINGS:
+            raise UsageError(f"--sweep {text}: more than {MOST_BINDINGS} values")
+        found[name] = list(chain.from_iterable(ranges))
     return found
 
 
@@ -48,35 +49,34 @@ def bindings(fixed: Mapping[str, int], swept: Mapping[str, list[int]]) -> list[d
     """All bindings: those that are `fixed`, with each combination of the swept values, the last symbol's
     changing first.  Raises UsageError.
     """
-    for name in swept:
-        if name in fixed:
-            raise UsageError(f"`{name}` has a value by --bind and is swept over; leave one out")
-    count = 1
-    for values in swept.values():
-        count *= len(values)
+    for name in swept.keys() & fixed.keys():
+        raise UsageError(f"`{name}` has a value by --bind and is swept over; leave one out")
+    count = prod(map(len, swept.values()))
     if count > MOST_BINDINGS:
         raise UsageError(f"--sweep makes {count} bindings; at most {MOST_BINDINGS} are run")
     return [{**fixed, **dict(zip(swept, chosen, strict=True))} for chosen in product(*swept.values())]
 
 
-def _add(values: list[int], more: range, text: str) -> None:
-    if len(values) + len(more) > MOST_BINDINGS:
-        raise UsageError(f"--sweep {text}: more than {MOST_BINDINGS} values")
-    values += more
+def _named(text: str, expected: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise UsageError(expected)
+    return name, value
 
 
-def _parsed(text: str, part: str) -> range:
+def _range(text: str, part: str) -> range:
     """The values of `8`, `1..512` or `1..512:16`; a range holds both of its ends where the step allows."""
+    where = f"--sweep {text}"
     span, colon, step = part.partition(":")
     first, dots, last = span.partition("..")
-    begin, stride = _number(f"--sweep {text}", first), _number(f"--sweep {text}", step) if colon else 1
-    end = _number(f"--sweep {text}", last) if dots else begin
+    begin, stride = _number(where, first), _number(where, step) if colon else 1
+    end = _number(where, last) if dots else begin
     if stride < 1:
-        raise UsageError(f"--sweep {text}: a step must be at least 1, not {stride}")
+        raise UsageError(f"{where}: a step must be at least 1, not {stride}")
     if colon and not dots:
-        raise UsageError(f"--sweep {text}: a step needs a range, such as {first}..512:{step}")
+        raise UsageError(f"{where}: a step needs a range, such as {first}..512:{step}")
     if end < begin:
-        raise UsageError(f"--sweep {text}: the range {span} is empty")
+        raise UsageError(f"{where}: the range {span} is empty")
     return range(begin, end + 1, stride)
 
 
@@ -85,6 +85,6 @@ def _number(where: str, part: str) -> int:
         number = int(part)
     except ValueError:
         raise UsageError(f"{where}: {part[:40]!r} is no whole number") from None
-    if abs(number) > MOST:
+    if abs(number) > MOST_EXTENT:
         raise UsageError(f"{where}: no dimension can be more than 2**63 - 1")
     return number

@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from importlib import import_module, metadata
 from time import monotonic
 from types import FrameType
@@ -21,35 +22,29 @@ from symalloc.cli.output import printing_option
 from symalloc.errors import SymallocError, nearest
 from symalloc.native.library import cmake_dir
 
-_NAMES = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
+_NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 _GRACE = 1.0  # seconds: whoever passes a signal on may send it twice
 
 
 class Interruption:
     """While it is entered, a signal that asks for the end raises KeyboardInterrupt, once.
 
-    A second one that comes later ends the process at once.  Signals that are ignored stay so.  `number` is
-    that of the signal that came, None while there was none.
+    A second one that comes later ends the process at once.  Signals that are ignored stay so.  `came`: one
+    has come, and `number` is that of it.
     """
 
     def __init__(self) -> None:
-        self.number: int | None = None
-        self._came = 0.0
+        self.number, self.came, self._at = signal.SIGINT, False, 0.0
         self._before: dict[int, Any] = {}
-
-    @property
-    def word(self) -> str:
-        """The word for such an end, for a message."""
-        return "interrupted" if self.number is None else _NAMES[signal.Signals(self.number).name]
 
     @property
     def status(self) -> int:
         """The exit status that shells give a program which a signal ended."""
-        return 128 + (signal.SIGINT if self.number is None else self.number)
+        return 128 + self.number
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
+            for number in _NAMES:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self._before[number] = signal.signal(number, self._ended)
         return self
@@ -60,10 +55,10 @@ class Interruption:
                 signal.signal(number, handler)
 
     def _ended(self, number: int, _: FrameType | None) -> None:
-        if self.number is None:
-            self.number, self._came = number, monotonic()
+        if not self.came:
+            self.number, self.came, self._at = signal.Signals(number), True, monotonic()
             raise KeyboardInterrupt
-        if monotonic() - self._came > _GRACE:
+        if monotonic() - self._at > _GRACE:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
@@ -93,23 +88,13 @@ class LazyGroup(click.Group):
         """The verbs in the order in which --help shows them."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """The command of that name, imported now; an unknown name fails with the nearest one."""
         if cmd_name not in VERBS:
-            return None
+            close = nearest(cmd_name, list(VERBS))
+            ctx.fail(f"no such command: `{cmd_name}`" + (f"; did you mean `{close}`?" if close else ""))
         command: click.Command = getattr(import_module(f"symalloc.cli.{cmd_name}"), f"{cmd_name}_command")
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments start with; an unknown name fails with the nearest one."""
-        name = args[0]
-        if name not in VERBS and not name.startswith("-"):
-            close = nearest(name, list(VERBS))
-            hint = f"; did you mean `{close}`?" if close else ""
-            ctx.fail(f"no such command: `{name}`{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs and their one-line helps without importing them."""
@@ -123,21 +108,6 @@ def _versions() -> str:
     except metadata.PackageNotFoundError:
         tvm = "not installed"
     return f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})\n"
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Show what the logger "symalloc" is told on standard error."""
-    logger, handler = logging.getLogger("symalloc"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-        logger.removeHandler(handler)
 
 
 @click.group(
@@ -162,7 +132,12 @@ def _logged() -> Iterator[None]:
 def cli(ctx: click.Context, debug: bool) -> None:
     """Verified memory planning for dynamic-shape models in Apache TVM's Relax."""
     if debug:
-        ctx.with_resource(_logged())
+        logger, handler = logging.getLogger("symalloc"), logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        ctx.call_on_close(partial(logger.setLevel, logger.level))
+        ctx.call_on_close(partial(logger.removeHandler, handler))
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -174,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         except BrokenPipeError:
             _close_quietly()
             status = TROUBLE
-        sys.exit(status if interruption.number is None else interruption.status)
+        sys.exit(interruption.status if interruption.came else status)
 
 
 def _run(arguments: list[str], interruption: Interruption) -> int:
@@ -185,7 +160,7 @@ def _run(arguments: list[str], interruption: Interruption) -> int:
             sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         sys.unraisablehook = lambda _: None  # z3 complains in destructors of what it had half made
-        _complain(interruption.word)
+        _complain(_NAMES[interruption.number])
         return interruption.status
     except click.exceptions.Exit as stop:
         return stop.exit_code

@@ -61,15 +61,10 @@ def pack_command(
 
     problems = [read_problem(file) for file in files]
     outputs = _outputs(files, problems, form, output)
+    folders = [certificate / file.stem if certificate and len(files) > 1 else certificate for file in files]
     packings = [
-        pack(
-            problem,
-            capacity=capacity,
-            effort=effort,
-            seed=seed,
-            certificate=_folder(certificate, file, len(files)),
-        )
-        for file, problem in zip(files, problems, strict=True)
+        pack(problem, capacity=capacity, effort=effort, seed=seed, certificate=folder)
+        for folder, problem in zip(folders, problems, strict=True)
     ]
     _show(packings, capacity, form, outputs)
     return int(any(p.overrun is not None for p in packings))
@@ -102,11 +97,6 @@ def _outputs(
     with explained(f"cannot make the directory {output}"):
         output.mkdir(parents=True, exist_ok=True)
     return list(zip(paths, forms, strict=True))
-
-
-def _folder(certificate: Path | None, file: Path, count: int) -> Path | None:
-    """Return the folder for the proof of one of `count` problems."""
-    return certificate if certificate is None or count == 1 else certificate / file.stem
 
 
 def _show(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -22,6 +21,7 @@ from symalloc.prover.batch import BatchError, answer, proof_row, read_questions,
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
+from symalloc.report.quantities import binding_text
 from symalloc.session.files import read_text, write_proofs
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
@@ -74,9 +74,8 @@ def _single(
     prover = Prover()
     proof = prover.prove(constraint, domain)
     if proof.verdict is Verdict.VACUOUS:
-        raise UsageError(
-            f"the assumptions contradict each other, nothing satisfies {_quoted(assume)} (vacuous)"
-        )
+        given = " and ".join(f"`{text}`" for text in assume)
+        raise UsageError(f"the assumptions contradict each other, nothing satisfies {given} (vacuous)")
     if proof.verdict is Verdict.ALWAYS_INVALID and proof.counterexample is not None:
         proof = replace(proof, counterexample=prover.complete(proof.counterexample, domain))
     _mention_unused(text, assume)
@@ -121,9 +120,9 @@ def _as_text(text: str, proof: Proof) -> str:
     written = " ".join(text.split())
     lines = [f"{proof.verdict.value}: {written}"]
     if proof.counterexample:
-        lines.append(f"  {counterexample_title(proof.smallest)}: {_point(proof.counterexample)}")
+        lines.append(f"  {counterexample_title(proof.smallest)}: {binding_text(proof.counterexample)}")
     if proof.witness and proof.counterexample:
-        lines.append(f"  holds at: {_point(proof.witness)}")
+        lines.append(f"  holds at: {binding_text(proof.witness)}")
     if proof.precondition is not None and str(proof.precondition) != written:
         lines.append(f"  holds only when: {proof.precondition}")
     if proof.reason is not None:
@@ -160,11 +159,3 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
     show(text, output)
     click.echo(summary(questions, rows, asked), err=True)
     return 0
-
-
-def _point(point: Any) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in point.items())
-
-
-def _quoted(texts: Iterable[str]) -> str:
-    return " and ".join(f"`{t}`" for t in texts)

@@ -14,8 +14,6 @@ from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
     from symalloc.pool.exports import Exporter
-    from symalloc.pool.pool_options import PoolOptions
-    from symalloc.pool.trace import Trace
 
 EPILOG = """\
 Reserved counts the bytes of pages that hold memory; live counts the bytes that the program asked for.
@@ -56,40 +54,32 @@ def replay_command(
     **given: str | None,
 ) -> int:
     """Replay allocation traces on several allocators, and compare the memory that they reserve."""
-    from symalloc.pool.replaying import checked_policies, replay
+    from symalloc.pool.replaying import checked_policies, replay, timeline_of
     from symalloc.pool.trace import read_trace
     from symalloc.report.pool_use import replays_as_json, replays_as_text
 
     options = pool_options_of(given)
     names = checked_policies(policies)
-    files = _parse_exports(exports, len(traces))
+    files = [_parsed(export) for export in exports]
+    if exports and len(traces) != 1:
+        raise UsageError(f"--export takes one trace, not {len(traces)}")
     read = [read_trace(path) for path in traces]
     results = [replay(trace, name, options) for trace in read for name in names]
     if files:
-        _export(read[0], replace(options, separate_escaping=names == ["pool-separate"]), files)
+        chosen = replace(options, separate_escaping=names == ["pool-separate"])
+        timeline = timeline_of(read[0], chosen)
+        for make, file in files:
+            write_file(file, make(timeline))
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
     return int(any(r.out_of_memory for r in results))
 
 
-def _parse_exports(exports: tuple[str, ...], traces: int) -> list[tuple[Exporter, Path]]:
-    """Pair each exporter that is asked for with the file it writes."""
+def _parsed(export: str) -> tuple[Exporter, Path]:
+    """The exporter that is asked for, and the file it writes."""
     from symalloc.pool.exports import exporter
 
-    if exports and traces != 1:
-        raise UsageError(f"--export takes one trace, not {traces}")
-    files: list[tuple[Exporter, Path]] = []
-    for export in exports:
-        form, equals, file = export.partition("=")
-        make = exporter(form)
-        if not equals or not file:
-            raise UsageError(f"--export {export}: write FORM=FILE, such as {form}=FILE")
-        files.append((make, Path(file)))
-    return files
-
-
-def _export(trace: Trace, options: PoolOptions, files: list[tuple[Exporter, Path]]) -> None:
-    from symalloc.pool.replaying import timeline_of
-
-    timeline = timeline_of(trace, options)
-    for make, file in files:
-        write_file(file, make(timeline))
+    form, equals, file = export.partition("=")
+    make = exporter(form)
+    if not equals or not file:
+        raise UsageError(f"--export {export}: write FORM=FILE, such as {form}=FILE")
+    return make, Path(file)

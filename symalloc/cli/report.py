@@ -30,8 +30,6 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
-    from symalloc.planner.memory_report.function_report import FunctionReport
-    from symalloc.pool.pool_options import PoolOptions
     from symalloc.session.planning import Planned
 
 EPILOG = """\
@@ -79,8 +77,9 @@ def report_command(
     file: Path, output: Path, bind: tuple[str, ...], function: str | None, compare: str, **options: Any
 ) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
-    from symalloc.pool.trace import holds_trace
-    from symalloc.report.map.page import require_png
+    from symalloc.pool.replaying import timeline_of
+    from symalloc.pool.trace import holds_trace, read_trace
+    from symalloc.report.map.page import map_page, require_png, trace_data
     from symalloc.session.planning import planned_file
 
     request, pool = request_of(file, options), pool_options_of(options)
@@ -92,9 +91,10 @@ def report_command(
         refuse_given(_MODULES_ONLY, f"{file} is an allocation trace, and these are for modules")
         if output.suffix != ".html":
             raise UsageError(f"{output}: an allocation trace is drawn as a page (.html)")
-        page, complete = _trace(file, pool)
-        write_file(output, page)
-        return int(not complete)
+        timeline = timeline_of(read_trace(file), pool)
+        data = trace_data(timeline, title=file.name, capacity=pool.range_capacity)
+        write_file(output, map_page(data).encode())
+        return int(timeline.failed is not None)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
     if output.suffix == ".html":
         refuse_given(["function"], "a page shows every function")
@@ -114,31 +114,12 @@ def _module(planned: Planned, file: Path, function: str | None, form: str) -> by
     from symalloc.report.map.page import as_png, map_page, plan_data
     from symalloc.report.map.picture import picture, plan_scene
 
-    chosen = _chosen(planned.reports, function, file)
     if form == ".html":
         return map_page(plan_data(planned.reports, planned.plan_report, title=file.name)).encode()
-    report = max(chosen, key=lambda r: len(r.placements))
+    reports = {report.plan.function: report for report in planned.reports}
+    if function is not None and function not in reports:
+        raise UsageError(f"{file} has no function `{function}`; it has {', '.join(reports)}")
+    report = reports[function] if function else max(planned.reports, key=lambda r: len(r.placements))
     binding = report.samples[-1].binding if report.samples else {}
     drawn = picture(plan_scene(report.plan, binding))
     return as_png(drawn) if form == ".png" else drawn.encode()
-
-
-def _chosen(
-    reports: tuple[FunctionReport, ...], function: str | None, file: Path
-) -> tuple[FunctionReport, ...]:
-    """Return the reports of the function that is asked for, or all."""
-    names = [report.plan.function for report in reports]
-    if function is not None and function not in names:
-        raise UsageError(f"{file} has no function `{function}`; it has {', '.join(names)}")
-    return tuple(r for r in reports if function in (None, r.plan.function))
-
-
-def _trace(file: Path, options: PoolOptions) -> tuple[bytes, bool]:
-    """Return the page, and whether all allocations fitted."""
-    from symalloc.pool.replaying import timeline_of
-    from symalloc.pool.trace import read_trace
-    from symalloc.report.map.page import map_page, trace_data
-
-    timeline = timeline_of(read_trace(file), options)
-    data = trace_data(timeline, title=file.name, capacity=options.range_capacity)
-    return map_page(data).encode(), timeline.failed is None
