@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import re
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from symalloc.editor.server_options import ServerOptions, read_options
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, parse_user_script
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
-from symalloc.program.span import Span
+from symalloc.program.span import Span, split_lines
 from symalloc.report.formats import body_of
 from symalloc.session.linting import LintedText
 
@@ -59,9 +58,6 @@ class EndableInput(io.RawIOBase):
         os.write(self._waker, b".")
 
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
-
-
 class TextPositions:
     """The lines of one text; spans count characters from 1, positions of the protocol code units from 0.
 
@@ -70,7 +66,7 @@ class TextPositions:
     """
 
     def __init__(self, text: str, units: Callable[[str], int]) -> None:
-        self.lines, self._units = _LINE_END.split(text), units
+        self.lines, self._units = split_lines(text), units
 
     def range_of(self, span: Span) -> types.Range:
         """The start and the end of `span`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from symalloc.program.span import Source, Span, SyntaxNode, span_of
+from symalloc.program.span import Source, Span, SyntaxNode, span_of, split_lines
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.shown import counted, to_html, to_text
 
@@ -63,8 +63,7 @@ def parse_user_script(source: Source) -> UserScript | None:
         tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    lines = tuple(source.text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    return UserScript(file=source.file, lines=lines, tree=tree)
+    return UserScript(file=source.file, lines=tuple(split_lines(source.text)), tree=tree)
 
 
 def _start(span: Span) -> tuple[int, int]:
