@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import tvm
 
-__all__ = ["CASES", "Case", "bind", "case", "declared"]
+__all__ = ["CASES", "Case", "bind", "case"]
 
 Builder = Callable[[], tvm.IRModule]
 Binding = Mapping[str, int]
@@ -66,7 +67,7 @@ def case(
         name = build.__name__
         CASES[name] = Case(
             name=name,
-            build=build,
+            build=partial(_bounded, build, function, declared) if declared else build,
             bindings=tuple(bindings),
             function=function,
             declared=declared or {},
@@ -81,8 +82,8 @@ def case(
     return enter
 
 
-def declared(mod: tvm.IRModule, function: str, **bounds: int) -> tvm.IRModule:
-    """`mod` with upper bounds of symbols declared on `function`, as TVM's importers of torch do it."""
-    changed = mod.clone()
-    changed.update_func(mod.get_global_var(function), mod[function].with_attr("tir_var_upper_bound", bounds))
-    return changed
+def _bounded(build: Builder, function: str, bounds: Binding) -> tvm.IRModule:
+    """The module with upper bounds of symbols declared on `function`, as TVM's importers of torch do it."""
+    mod = build().clone()
+    mod.update_func(mod.get_global_var(function), mod[function].with_attr("tir_var_upper_bound", bounds))
+    return mod

@@ -1,171 +1,151 @@
 """Branches and calls between functions."""
 
-# ruff: noqa: N805, RET504
+# ruff: noqa: N801, N805, RET504
 from __future__ import annotations
 
-import tvm
-from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 
-from tests.models.planned.case import bind, case, declared
+from tests.models.planned.case import bind, case
+from tests.modules import later_ir_module
 
 _ROWS = bind("n", 1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
 _SEGFAULT = "StaticPlanBlockMemory uses a storage of the then-branch in the else-branch"
 
 
 @case(_ROWS, paths=("c",), theirs=_SEGFAULT, declared={"n": 64})
-def branches() -> tvm.IRModule:
+@later_ir_module
+class branches:
     """Both branches allocate, tensors of different size; n declared to be at most 64."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(
-            ("n", 64), "float32"
-        ):
-            s = R.add(x, x)
-            if c:
-                a = R.concat([s, x], axis=1)
-                b = R.multiply(a, a)
-                e = R.exp(b)
-                y = R.strided_slice(e, axes=[1], begin=[32], end=[96])
-            else:
-                d = R.multiply(s, x)
-                f = R.exp(d)
-                g = R.add(f, d)
-                y = R.multiply(g, s)
-            z = R.add(y, x)
-            return z
-
-    return declared(Module, "main", n=64)
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+        s = R.add(x, x)
+        if c:
+            a = R.concat([s, x], axis=1)
+            b = R.multiply(a, a)
+            e = R.exp(b)
+            y = R.strided_slice(e, axes=[1], begin=[32], end=[96])
+        else:
+            d = R.multiply(s, x)
+            f = R.exp(d)
+            g = R.add(f, d)
+            y = R.multiply(g, s)
+        z = R.add(y, x)
+        return z
 
 
 @case(_ROWS, paths=("c", "d"), theirs=_SEGFAULT)
-def nested_branches() -> tvm.IRModule:
+@later_ir_module
+class nested_branches:
     """An If in one branch of an If; a tensor from before crosses both."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(
-            c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")
-        ) -> R.Tensor(("n", 64), "float32"):
-            s = R.add(x, x)
-            t = R.exp(s)
-            if c:
-                a = R.multiply(s, x)
-                if d:
-                    b = R.exp(a)
-                    g = R.multiply(b, a)
-                    y1 = R.add(g, t)
-                else:
-                    h = R.add(a, t)
-                    y1 = R.multiply(h, a)
-                y = R.add(y1, s)
+    @R.function
+    def main(c: R.Tensor((), "bool"), d: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(
+        ("n", 64), "float32"
+    ):
+        s = R.add(x, x)
+        t = R.exp(s)
+        if c:
+            a = R.multiply(s, x)
+            if d:
+                b = R.exp(a)
+                g = R.multiply(b, a)
+                y1 = R.add(g, t)
             else:
-                e = R.exp(t)
-                f = R.multiply(e, s)
-                y = R.add(f, e)
-            z = R.multiply(y, t)
-            w = R.add(z, y)
-            return w
-
-    return Module
+                h = R.add(a, t)
+                y1 = R.multiply(h, a)
+            y = R.add(y1, s)
+        else:
+            e = R.exp(t)
+            f = R.multiply(e, s)
+            y = R.add(f, e)
+        z = R.multiply(y, t)
+        w = R.add(z, y)
+        return w
 
 
 @case(_ROWS, paths=("c",), theirs=_SEGFAULT)
-def computed_condition() -> tvm.IRModule:
+@later_ir_module
+class computed_condition:
     """The condition is an intermediate tensor like any other, and so is the next one."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(
-            ("n", 64), "float32"
-        ):
-            s = R.add(x, x)
-            t = R.exp(s)
-            d = R.logical_not(c)
-            if d:
-                a = R.multiply(t, s)
-                e = R.logical_not(d)
-                f = R.logical_or(e, c)
-                if f:
-                    y1 = R.add(a, t)
-                else:
-                    g = R.exp(a)
-                    y1 = R.multiply(g, a)
-                y = R.add(y1, s)
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+        s = R.add(x, x)
+        t = R.exp(s)
+        d = R.logical_not(c)
+        if d:
+            a = R.multiply(t, s)
+            e = R.logical_not(d)
+            f = R.logical_or(e, c)
+            if f:
+                y1 = R.add(a, t)
             else:
-                b = R.multiply(t, t)
-                y = R.add(b, s)
-            z = R.multiply(y, t)
-            return z
-
-    return Module
+                g = R.exp(a)
+                y1 = R.multiply(g, a)
+            y = R.add(y1, s)
+        else:
+            b = R.multiply(t, t)
+            y = R.add(b, s)
+        z = R.multiply(y, t)
+        return z
 
 
 @case(_ROWS)
-def callee() -> tvm.IRModule:
+@later_ir_module
+class callee:
     """A private function called with rows n, then 2 * n; each of its calls needs memory of its own."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-            ("2 * n", 64), "float32"
-        ):
-            cls = Module
-            e = R.exp(x)
-            a = cls.layer(e, w)
-            b = R.multiply(a, e)
-            c = R.concat([b, a], axis=0)
-            d = cls.layer(c, w)
-            y = R.add(d, c)
-            return y
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        ("2 * n", 64), "float32"
+    ):
+        cls = callee
+        e = R.exp(x)
+        a = cls.layer(e, w)
+        b = R.multiply(a, e)
+        c = R.concat([b, a], axis=0)
+        d = cls.layer(c, w)
+        y = R.add(d, c)
+        return y
 
-        @R.function(private=True)
-        def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-            ("m", 64), "float32"
-        ):
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.exp(b)
-            d = R.multiply(c, a)
-            e = R.add(d, x)
-            return e
-
-    return Module
+    @R.function(private=True)
+    def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        ("m", 64), "float32"
+    ):
+        a = R.matmul(x, w)
+        b = R.nn.relu(a)
+        c = R.exp(b)
+        d = R.multiply(c, a)
+        e = R.add(d, x)
+        return e
 
 
 @case(_ROWS, function="decode")
-def two_entries() -> tvm.IRModule:
+@later_ir_module
+class two_entries:
     """Two entry points, prefill and decode, of one module."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def prefill(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-            ("n", 64), "float32"
-        ):
-            with R.dataflow():
-                a = R.matmul(x, w)
-                b = R.nn.gelu(a)
-                c = R.add(b, x)
-                y = R.nn.softmax(c, axis=-1)
-                R.output(y)
-            return y
+    @R.function
+    def prefill(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        ("n", 64), "float32"
+    ):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.gelu(a)
+            c = R.add(b, x)
+            y = R.nn.softmax(c, axis=-1)
+            R.output(y)
+        return y
 
-        @R.function
-        def decode(x: R.Tensor((1, 64), "float32"), cache: R.Tensor(("n", 64), "float32")) -> R.Tensor(
-            (1, 64), "float32"
-        ):
-            with R.dataflow():
-                t = R.permute_dims(cache)
-                scores = R.matmul(x, t)
-                p = R.nn.softmax(scores, axis=-1)
-                y = R.matmul(p, cache)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def decode(x: R.Tensor((1, 64), "float32"), cache: R.Tensor(("n", 64), "float32")) -> R.Tensor(
+        (1, 64), "float32"
+    ):
+        with R.dataflow():
+            t = R.permute_dims(cache)
+            scores = R.matmul(x, t)
+            p = R.nn.softmax(scores, axis=-1)
+            y = R.matmul(p, cache)
+            R.output(y)
+        return y

@@ -8,7 +8,7 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from tests.models.planned.case import bind, case, declared
+from tests.models.planned.case import bind, case
 from tests.models.zoo import encoder, llama, sequence
 
 _LLAMA = llama.Shape(layers=2, hidden=64, heads=4, kv_heads=4, inner=160, vocabulary=96)
@@ -179,7 +179,7 @@ def _image(network: nn.Module, size: int) -> tvm.IRModule:
 @case(bind("n", *_LENGTHS, b=2), function="forward", declared={"n": 64})
 def llama_prefill() -> tvm.IRModule:
     """Two decoder layers over tokens (b, n), n declared to be at most 64."""
-    return declared(llama.decoder(_LLAMA), "forward", n=64)
+    return llama.decoder(_LLAMA)
 
 
 @case(bind("p", *_LENGTHS, b=3), function="forward", declared={"p": 64})
@@ -188,7 +188,7 @@ def llama_decode() -> tvm.IRModule:
     cache = nn.spec.Tensor(["b", 4, "p", 16], "float32")
     inputs = dict.fromkeys(("k0", "v0", "k1", "v1"), cache)
     mod = _exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **inputs)
-    return declared(mod, "forward", p=64)
+    return mod
 
 
 @case(bind("n", *_LENGTHS, b=2), function="forward")
@@ -208,13 +208,13 @@ def bert_fused() -> tvm.IRModule:
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16}, large=True)
 def resnet50() -> tvm.IRModule:
     """The depth and the proportions of ResNet-50, an eighth of its width; b declared to be at most 16."""
-    return declared(_image(_ResNet((3, 4, 6, 3), width=8), 32), "forward", b=16)
+    return _image(_ResNet((3, 4, 6, 3), width=8), 32)
 
 
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16})
 def resnet() -> tvm.IRModule:
     """Two bottlenecks, each a stage."""
-    return declared(_image(_ResNet((1, 1), width=8), 16), "forward", b=16)
+    return _image(_ResNet((1, 1), width=8), 16)
 
 
 @case(bind("b", *_BATCHES), function="forward")
@@ -238,7 +238,7 @@ def inception() -> tvm.IRModule:
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16}, large=True)
 def branchy() -> tvm.IRModule:
     """Inception and dense blocks; b declared to be at most 16."""
-    return declared(_image(_Branchy(), 12), "forward", b=16)
+    return _image(_Branchy(), 12)
 
 
 @case(bind("b", *_BATCHES), function="forward", pipeline="target")

@@ -3,66 +3,54 @@
 # ruff: noqa: F841, N805, RET504
 from __future__ import annotations
 
-import tvm
-from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
 from tests.models.zoo.registry import model
+from tests.modules import later_ir_module
 
 
 @model()
-def unique() -> tvm.IRModule:
+@later_ir_module
+class unique:
     """The distinct values, then a match_cast that gives their number a name."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n",), "int64")) -> R.Tensor(ndim=1, dtype="int64"):
-            k = T.int64()
-            a = R.unique(x, sorted=R.prim_value(True), axis=None)
-            b = R.match_cast(a, R.Tensor((k,), "int64"))
-            c = R.add(b, b)
-            y = R.multiply(c, b)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n",), "int64")) -> R.Tensor(ndim=1, dtype="int64"):
+        k = T.int64()
+        a = R.unique(x, sorted=R.prim_value(True), axis=None)
+        b = R.match_cast(a, R.Tensor((k,), "int64"))
+        c = R.add(b, b)
+        y = R.multiply(c, b)
+        return y
 
 
 @model()
-def nonzero() -> tvm.IRModule:
+@later_ir_module
+class nonzero:
     """The places of what is not zero."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n",), "int64")) -> R.Tensor(ndim=2, dtype="int64"):
-            k = T.int64()
-            a = R.add(x, x)
-            b = R.nonzero(a)
-            c = R.match_cast(b, R.Tensor((1, k), "int64"))
-            y = R.add(c, c)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n",), "int64")) -> R.Tensor(ndim=2, dtype="int64"):
+        k = T.int64()
+        a = R.add(x, x)
+        b = R.nonzero(a)
+        c = R.match_cast(b, R.Tensor((1, k), "int64"))
+        y = R.add(c, c)
+        return y
 
 
 @model(runs=False)
-def shape_from_tensor() -> tvm.IRModule:
+@later_ir_module
+class shape_from_tensor:
     """The shape of the result stands in a tensor."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((1, 1), "float32"), s: R.Tensor((2,), "int64")) -> R.Tensor(
-            ndim=2, dtype="float32"
-        ):
-            p = T.int64()
-            q = T.int64()
-            shape = R.tensor_to_shape(s)
-            known = R.match_cast(shape, R.Shape([p, q]))
-            a = R.broadcast_to(x, R.shape([p, q]))
-            y = R.exp(a)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor((1, 1), "float32"), s: R.Tensor((2,), "int64")) -> R.Tensor(ndim=2, dtype="float32"):
+        p = T.int64()
+        q = T.int64()
+        shape = R.tensor_to_shape(s)
+        known = R.match_cast(shape, R.Shape([p, q]))
+        a = R.broadcast_to(x, R.shape([p, q]))
+        y = R.exp(a)
+        return y

@@ -1,268 +1,226 @@
 """Symbolic shapes: reshapes, slices, padding, gathering, broadcasting, shape and scalar parameters."""
 
-# ruff: noqa: N805, RET504
+# ruff: noqa: N801, N805, RET504
 from __future__ import annotations
 
-import tvm
-from tvm.script import ir as I  # noqa: N812
 from tvm.script import relax as R  # noqa: N812
 from tvm.script import tirx as T  # noqa: N812
 
 from tests.models.zoo.registry import model
+from tests.modules import later_ir_module
 
 
 @model()
-def reshape_heads() -> tvm.IRModule:
+@later_ir_module
+class reshape_heads:
     """(b, s, 8) to (b, s * 8) and back, inside dataflow: views."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("b", "s", 8), "float32")) -> R.Tensor(("b", "s", 8), "float32"):
-            b = T.int64()
-            s = T.int64()
-            with R.dataflow():
-                a = R.exp(x)
-                joined = R.reshape(a, R.shape([b, s * 8]))
-                c = R.add(joined, joined)
-                heads = R.reshape(c, R.shape([b, s, 8]))
-                y = R.nn.softmax(heads, axis=-1)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("b", "s", 8), "float32")) -> R.Tensor(("b", "s", 8), "float32"):
+        b = T.int64()
+        s = T.int64()
+        with R.dataflow():
+            a = R.exp(x)
+            joined = R.reshape(a, R.shape([b, s * 8]))
+            c = R.add(joined, joined)
+            heads = R.reshape(c, R.shape([b, s, 8]))
+            y = R.nn.softmax(heads, axis=-1)
+            R.output(y)
+        return y
 
 
 @model()
-def reshape_blocks() -> tvm.IRModule:
+@later_ir_module
+class reshape_blocks:
     """k blocks of 64 elements, flat and back: floor divisions that divide out."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("k", 64), "float32")) -> R.Tensor(("k", 64), "float32"):
-            k = T.int64()
-            with R.dataflow():
-                a = R.exp(x)
-                flat = R.reshape(a, R.shape([k * 64]))
-                c = R.add(flat, flat)
-                rows = R.reshape(c, R.shape([k * 64 // 64, 64]))
-                y = R.add(rows, x)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("k", 64), "float32")) -> R.Tensor(("k", 64), "float32"):
+        k = T.int64()
+        with R.dataflow():
+            a = R.exp(x)
+            flat = R.reshape(a, R.shape([k * 64]))
+            c = R.add(flat, flat)
+            rows = R.reshape(c, R.shape([k * 64 // 64, 64]))
+            y = R.add(rows, x)
+            R.output(y)
+        return y
 
 
 @model(sizes={"n": 128})
-def reshape_divides() -> tvm.IRModule:
+@later_ir_module
+class reshape_divides:
     """n elements as n // 64 rows of 64: right for multiples of 64 only."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n // 64", 64), "float32"):
-            n = T.int64()
-            with R.dataflow():
-                a = R.add(x, x)
-                b = R.reshape(a, R.shape([n // 64, 64]))
-                y = R.exp(b)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n // 64", 64), "float32"):
+        n = T.int64()
+        with R.dataflow():
+            a = R.add(x, x)
+            b = R.reshape(a, R.shape([n // 64, 64]))
+            y = R.exp(b)
+            R.output(y)
+        return y
 
 
 @model()
-def flatten() -> tvm.IRModule:
+@later_ir_module
+class flatten:
     """All dimensions into one."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("b", "n", 4), "float32")) -> R.Tensor(("b * n * 4",), "float32"):
-            with R.dataflow():
-                a = R.exp(x)
-                f = R.flatten(a)
-                y = R.add(f, f)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("b", "n", 4), "float32")) -> R.Tensor(("b * n * 4",), "float32"):
+        with R.dataflow():
+            a = R.exp(x)
+            f = R.flatten(a)
+            y = R.add(f, f)
+            R.output(y)
+        return y
 
 
 @model()
-def shape_parameter() -> tvm.IRModule:
+@later_ir_module
+class shape_parameter:
     """The output's shape comes in as a value."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((1, 8), "float32"), s: R.Shape(["m", 8])) -> R.Tensor(("m", 8), "float32"):
-            m = T.int64()
-            with R.dataflow():
-                a = R.broadcast_to(x, R.shape([m, 8]))
-                y = R.exp(a)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor((1, 8), "float32"), s: R.Shape(["m", 8])) -> R.Tensor(("m", 8), "float32"):
+        m = T.int64()
+        with R.dataflow():
+            a = R.broadcast_to(x, R.shape([m, 8]))
+            y = R.exp(a)
+            R.output(y)
+        return y
 
 
 @model()
-def scalar_parameter() -> tvm.IRModule:
+@later_ir_module
+class scalar_parameter:
     """The number of rows comes in as a scalar."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((1, 8), "float32"), k: R.Prim("int64")) -> R.Tensor(("k", 8), "float32"):
-            k = T.int64()
-            with R.dataflow():
-                a = R.broadcast_to(x, R.shape([k, 8]))
-                y = R.exp(a)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor((1, 8), "float32"), k: R.Prim("int64")) -> R.Tensor(("k", 8), "float32"):
+        k = T.int64()
+        with R.dataflow():
+            a = R.broadcast_to(x, R.shape([k, 8]))
+            y = R.exp(a)
+            R.output(y)
+        return y
 
 
 @model()
-def slice_tail() -> tvm.IRModule:
+@later_ir_module
+class slice_tail:
     """The first column block and a strided slice of the rest."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 4), "float32"):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.strided_slice(a, axes=[1], begin=[0], end=[8], strides=[2])
-                y = R.add(b, b)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.strided_slice(a, axes=[1], begin=[0], end=[8], strides=[2])
+            y = R.add(b, b)
+            R.output(y)
+        return y
 
 
 @model(sizes={"n": 5})
-def slice_rows() -> tvm.IRModule:
+@later_ir_module
+class slice_rows:
     """All rows but the first: the extent is a Max and Min of sizes."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor((16,), "float32"):
-            n = T.int64()
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.strided_slice(a, axes=[0], begin=[1], end=[n])
-                c = R.exp(b)
-                y = R.sum(c, axis=0)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor((16,), "float32"):
+        n = T.int64()
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.strided_slice(a, axes=[0], begin=[1], end=[n])
+            c = R.exp(b)
+            y = R.sum(c, axis=0)
+            R.output(y)
+        return y
 
 
 @model()
-def padding() -> tvm.IRModule:
+@later_ir_module
+class padding:
     """Two rows in front, one behind."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n + 3", 8), "float32"):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.nn.pad(a, (2, 1, 0, 0))
-                y = R.exp(b)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n + 3", 8), "float32"):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.nn.pad(a, (2, 1, 0, 0))
+            y = R.exp(b)
+            R.output(y)
+        return y
 
 
 @model()
-def gather() -> tvm.IRModule:
+@later_ir_module
+class gather:
     """k rows out of n."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 8), "float32"), i: R.Tensor(("k",), "int64")) -> R.Tensor(
-            ("k", 8), "float32"
-        ):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.take(a, i, axis=0, mode="clip")
-                y = R.add(b, b)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), i: R.Tensor(("k",), "int64")) -> R.Tensor(("k", 8), "float32"):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.take(a, i, axis=0, mode="clip")
+            y = R.add(b, b)
+            R.output(y)
+        return y
 
 
 @model(sizes={"n": 4, "m": 4})
-def broadcasting() -> tvm.IRModule:
+@later_ir_module
+class broadcasting:
     """Every pair of n and m rows."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 1, 8), "float32"), y: R.Tensor((1, "m", 8), "float32")) -> R.Tensor(
-            ("n", "m"), "float32"
-        ):
-            with R.dataflow():
-                a = R.subtract(x, y)
-                b = R.multiply(a, a)
-                c = R.sum(b, axis=2)
-                z = R.sqrt(c)
-                R.output(z)
-            return z
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n", 1, 8), "float32"), y: R.Tensor((1, "m", 8), "float32")) -> R.Tensor(
+        ("n", "m"), "float32"
+    ):
+        with R.dataflow():
+            a = R.subtract(x, y)
+            b = R.multiply(a, a)
+            c = R.sum(b, axis=2)
+            z = R.sqrt(c)
+            R.output(z)
+        return z
 
 
 @model(sizes={"p": 3, "n": 2, "t": 5})
-def append_to_cache() -> tvm.IRModule:
+@later_ir_module
+class append_to_cache:
     """Rows behind the cached ones; that p + n is t is checked by a match_cast."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(
-            cache: R.Tensor(("p", 8), "float32"),
-            new: R.Tensor(("n", 8), "float32"),
-            mask: R.Tensor(("t",), "float32"),
-        ) -> R.Tensor(("t",), "float32"):
-            t = T.int64()
-            both = R.concat([cache, new], axis=0)
-            whole = R.match_cast(both, R.Tensor((t, 8), "float32"))
-            scores = R.sum(whole, axis=1)
-            y = R.add(scores, mask)
-            return y
-
-    return Module
+    @R.function
+    def main(
+        cache: R.Tensor(("p", 8), "float32"),
+        new: R.Tensor(("n", 8), "float32"),
+        mask: R.Tensor(("t",), "float32"),
+    ) -> R.Tensor(("t",), "float32"):
+        t = T.int64()
+        both = R.concat([cache, new], axis=0)
+        whole = R.match_cast(both, R.Tensor((t, 8), "float32"))
+        scores = R.sum(whole, axis=1)
+        y = R.add(scores, mask)
+        return y
 
 
 @model()
-def many_element_types() -> tvm.IRModule:
+@later_ir_module
+class many_element_types:
     """Eight-, sixteen-, thirty-two- and sixty-four-bit tensors of the same extents, in turn."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
-            with R.dataflow():
-                a = R.astype(x, "float16")
-                b = R.add(a, a)
-                c = R.astype(b, "int8")
-                d = R.astype(c, "float64")
-                e = R.multiply(d, d)
-                f = R.astype(e, "float32")
-                y = R.add(f, x)
-                R.output(y)
-            return y
-
-    return Module
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+        with R.dataflow():
+            a = R.astype(x, "float16")
+            b = R.add(a, a)
+            c = R.astype(b, "int8")
+            d = R.astype(c, "float64")
+            e = R.multiply(d, d)
+            f = R.astype(e, "float32")
+            y = R.add(f, x)
+            R.output(y)
+        return y
