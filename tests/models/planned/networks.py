@@ -187,8 +187,7 @@ def llama_decode() -> tvm.IRModule:
     """One step on caches of p positions, which go out longer by one; p declared to be at most 64."""
     cache = nn.spec.Tensor(["b", 4, "p", 16], "float32")
     inputs = dict.fromkeys(("k0", "v0", "k1", "v1"), cache)
-    mod = _exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **inputs)
-    return mod
+    return _exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **inputs)
 
 
 @case(bind("n", *_LENGTHS, b=2), function="forward")

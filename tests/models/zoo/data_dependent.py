@@ -1,6 +1,6 @@
 """Shapes that only the data decide."""
 
-# ruff: noqa: F841, N805, RET504
+# ruff: noqa: F841, N801, N805, RET504
 from __future__ import annotations
 
 from tvm.script import relax as R  # noqa: N812
