@@ -19,10 +19,9 @@ from symalloc.analysis.kernels.overlap import is_known
 from symalloc.analysis.liveness import LiveRegions, WrittenRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import find_points_to
-from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target, pointees_of
+from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
-from symalloc.program.tvm_functions import SHAPE_ARGUMENTS, packed_function
 
 
 class ReuseConflict(NamedTuple):
@@ -222,29 +221,8 @@ class ReuseConflicts:
             self._enter(found.writes, -1, leaf.must, leaf.may)
         for point, effect in enumerate(self.effects):
             self._enter(found.writes, point, effect.writes | effect.may_defs | effect.defs, effect.may_writes)
-            if effect.reads or effect.may_reads:
-                shapes = self.looked_at(point)
-                self._enter(found.reads, point, effect.reads & ~shapes, effect.may_reads & ~shapes)
+            self._enter(found.reads, point, effect.reads & ~effect.looks, effect.may_reads & ~effect.looks)
             self._enter(found.must_defs, point, effect.must_defs, NO_REGIONS)
-        return found
-
-    def looked_at(self, point: int) -> RegionSet:
-        """The regions of which a point looks at the shapes alone."""
-        match self.points_to.cfg.points[point].instruction:
-            case ir.CallPacked(name=name, arguments=arguments) if packed_function(name).looks:
-                return self.pointees(arguments)
-            case ir.CallOperator(name=name, arguments=arguments) if name in SHAPE_ARGUMENTS:
-                shapes = SHAPE_ARGUMENTS[name]
-                read = self.pointees([a for i, a in enumerate(arguments) if i not in shapes])
-                return self.pointees(arguments) & ~read
-        return NO_REGIONS
-
-    def pointees(self, operands: Sequence[ir.Operand]) -> RegionSet:
-        """All that operands may point to."""
-        found = NO_REGIONS
-        for operand in operands:
-            must, may = pointees_of(self.points_to.value_of(operand))
-            found |= must | may
         return found
 
     def _enter(self, table: dict[int, list[Access]], point: int, must: RegionSet, may: RegionSet) -> None:

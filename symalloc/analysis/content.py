@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, kernel_coverage, may_load
+from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
     AbstractValue,
@@ -38,19 +38,8 @@ from symalloc.size.expr import ZERO, Symbol
 KernelCall = ir.CallKernel | ir.CallTIR
 
 
-class KernelCoverages:
-    """The coverage of the kernels of a program, each made when it is first asked for."""
-
-    def __init__(self, program: ir.Program) -> None:
-        self.kernels = program.kernels
-        self._made: dict[str, Mapping[int, ParameterCoverage]] = {}
-
-    def of(self, name: str) -> Mapping[int, ParameterCoverage]:
-        """The coverage of a kernel by position; empty if there is no such kernel."""
-        if name not in self._made:
-            kernel = self.kernels.get(name)
-            self._made[name] = {} if kernel is None else kernel_coverage(kernel)
-        return self._made[name]
+KernelCoverages: TypeAlias = Callable[[str], Mapping[int, ParameterCoverage]]
+"""Return the coverage of the kernel of a name; see `kernel_coverage`."""
 
 
 class RequiredContents(NamedTuple):
@@ -107,53 +96,51 @@ class Content:
 
     def reads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which needs it reads."""
-        return self._parts(point, number, stores=False) or (MemoryRange(self.points_to.regions[number]),)
+        call = self.points_to.cfg.points[point].instruction
+        whole = MemoryRange(self.points_to.regions[number])
+        if isinstance(call, ir.CallOperator) and call.name in READS_SOME:
+            return (whole._replace(elements=Elements((), exact=False)),)
+        return self._parts(call, number, lambda known: known.reads) or (whole,)
 
     def writes(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts of a region that a point which writes it may write."""
-        found = self._parts(point, number, stores=True) if self.needs[point].partial else ()
-        if not found or any(one.is_whole for one in found):
-            return (MemoryRange(self.points_to.regions[number]),)
-        return found
+        call = self.points_to.cfg.points[point].instruction if self.needs[point].partial else None
+        return self._all(number, self._parts(call, number, lambda known: known.writes))
 
-    def _parts(self, point: int, number: int, *, stores: bool) -> Sequence[MemoryRange]:
-        """The parts of a region that a point reads, or may write; empty where they are not known."""
-        call, region = self.points_to.cfg.points[point].instruction, self.points_to.regions[number]
-        if isinstance(call, ir.CallOperator) and call.name in READS_SOME:
-            return (MemoryRange(region, elements=Elements((), exact=False)),)
-        if not isinstance(call, ir.CallKernel | ir.CallTIR):
+    def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
+        """The parts that hold all that a point may read of a region."""
+        points_to, call = self.points_to, self.points_to.cfg.points[point].instruction
+        family = points_to.family(RegionSet(1 << number))
+        given = map(pointees_of, self.values(call)) if isinstance(call, KernelCall) else ()
+        named = [points_to.resolve(must | may) & self.tensors for must, may in given]
+        known = all(only_member(one) == number for one in named if one & family)
+        return self._all(number, self._parts(call, number, lambda found: found.loads) if known else ())
+
+    def _all(self, number: int, parts: Sequence[MemoryRange]) -> Sequence[MemoryRange]:
+        """Parts of a region, or all of it where they are not known, or one of them is."""
+        known = parts and not any(one.is_whole for one in parts)
+        return parts if known else (MemoryRange(self.points_to.regions[number]),)
+
+    def _parts(
+        self,
+        call: ir.Instruction | None,
+        number: int,
+        chosen: Callable[[ParameterCoverage], Sequence[Elements] | None],
+    ) -> Sequence[MemoryRange]:
+        """The parts of a region that a call accesses; empty where they are not known."""
+        if not isinstance(call, KernelCall):
             return ()
+        region = self.points_to.regions[number]
         found: list[MemoryRange] = []
         for (position, known), value in self.covered(call):
             if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
                 continue
-            boxes = known.writes if stores else known.reads
+            boxes = chosen(known)
             if boxes is None:
                 return [MemoryRange(region)]
             kind = self.types(call)[position]
             found += (MemoryRange(region, kind, one) for one in self.at_call(call, position, boxes))
         return found
-
-    def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
-        """The parts that hold all that a point may read of a region."""
-        points_to = self.points_to
-        call, region = points_to.cfg.points[point].instruction, points_to.regions[number]
-        if not isinstance(call, ir.CallKernel | ir.CallTIR) or call.kernel not in self.program.kernels:
-            return (MemoryRange(region),)
-        kernel, found = self.program.kernels[call.kernel], list[MemoryRange]()
-        kinds, family = self.types(call), points_to.family(RegionSet(1 << number))
-        for position, value in enumerate(self.values(call)):
-            must, may = pointees_of(value)
-            named = points_to.resolve(must | may) & self.tensors
-            if not named & family:
-                continue
-            boxes = may_load(kernel, position) if position < len(kernel.parameters) else None
-            if boxes is None or only_member(named) != number:
-                return (MemoryRange(region),)
-            found += (
-                MemoryRange(region, kinds[position], one) for one in self.at_call(call, position, boxes)
-            )
-        return (MemoryRange(region),) if not found or any(one.is_whole for one in found) else found
 
     # -- by instruction -----------------------------------------------------------------------------------
 
@@ -211,17 +198,15 @@ class Content:
         return RequiredContents(found & self.tensors)
 
     def not_understood(self, operands: Sequence[ir.Operand]) -> RequiredContents:
-        given = NO_REGIONS
-        for operand in operands:
-            given |= self.points_to.regions_of(operand)
-        return RequiredContents(assumed=given)
+        must, may = self.points_to.pointees(operands)
+        return RequiredContents(assumed=self.points_to.resolve(must | may))
 
     # -- calls of kernels ---------------------------------------------------------------------------------
 
     def covered(self, call: KernelCall) -> Iterator[tuple[tuple[int, ParameterCoverage], AbstractValue]]:
         """The parameters of a kernel with their coverage, each with what it is given."""
         values = self.values(call)
-        for position, known in self.coverages.of(call.kernel).items():
+        for position, known in self.coverages(call.kernel).items():
             if position < len(values):
                 yield (position, known), values[position]
 

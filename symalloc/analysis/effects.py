@@ -17,7 +17,7 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
-from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, packed_function
+from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, SHAPE_ARGUMENTS, packed_function
 from symalloc.size.expr import ZERO
 
 
@@ -30,6 +30,7 @@ class Effect(NamedTuple):
     through the point: nobody behind it needs what they held before.  `captures` are regions that the callee
     may hold on to when the point is over, other than by returning them as far as is known.  `ignores_offset`
     are parameters (and phis) handed over at byte 0 to what ignores or refuses the byte offset of a tensor.
+    `looks` are regions among what is read of which the point looks at the shapes alone.
     """
 
     reads: RegionSet = NO_REGIONS
@@ -41,6 +42,7 @@ class Effect(NamedTuple):
     must_defs: RegionSet = NO_REGIONS
     captures: RegionSet = NO_REGIONS
     ignores_offset: RegionSet = NO_REGIONS
+    looks: RegionSet = NO_REGIONS
 
     @property
     def written(self) -> RegionSet:
@@ -74,10 +76,7 @@ def find_effects(
 
 
 class _EffectReader:
-    """Reads point after point; `filled` are the regions that hold content so far, on some path.
-
-    It is kept where something asks for it, that is where `captures` says that packed functions are called.
-    """
+    """Reads point after point; `filled` are the regions that hold content so far, on some path."""
 
     def __init__(
         self,
@@ -90,7 +89,6 @@ class _EffectReader:
         self.unsure = unsure
         self.tensors = ~points_to.storages
         self.filled = NO_REGIONS
-        self.captures = bool(points_to.cfg.of_type(ir.CallPacked))
         self.parameters = points_to.phis | points_to.given  # what may be a parameter
 
     @cached_property
@@ -109,8 +107,7 @@ class _EffectReader:
             found = handler(self, instruction)
             if index in defs:
                 found = found._replace(defs=defs[index])
-            if self.captures:
-                self.filled |= found.written
+            self.filled |= found.written
             effects[index] = found
         for branch in cfg.joins:  # the virtual machine reads a condition at its pointer
             uses = cfg.points[branch].uses
@@ -120,10 +117,7 @@ class _EffectReader:
 
     def regions(self, operands: Sequence[ir.Operand | None]) -> tuple[RegionSet, RegionSet]:
         """The tensors that operands point to: (must, may); of a storage what functions do somewhere on it."""
-        must = may = NO_REGIONS
-        for operand in operands:
-            a, b = pointees_of(self.points_to.value_of(operand))
-            must, may = must | a, may | b
+        must, may = self.points_to.pointees(operands)
         content = self.points_to.content_of_storages(must | may)
         return must & self.tensors, may & self.tensors | content
 
@@ -189,11 +183,10 @@ class _EffectReader:
         may_defs = NO_REGIONS if known else reads
         written, may_be_written = self.regions(writes)
         if not known:
-            for argument in call.arguments:
-                given = self.points_to.regions_of(argument)
-                may_be_written |= self.points_to.content_of_storages(given)
+            must, maybe = self.points_to.pointees(call.arguments)
+            may_be_written |= self.points_to.content_of_storages(must | maybe)
         captures = reads | may if self.may_capture(call, reads) else NO_REGIONS
-        ignores = packed_function(call.name).byte_offset == "ignored"
+        row = packed_function(call.name)
         return Effect(
             reads,
             may,
@@ -201,7 +194,8 @@ class _EffectReader:
             may_be_written,
             may_defs=may_defs,
             captures=captures,
-            ignores_offset=self.at_byte_zero(call.arguments) if ignores else NO_REGIONS,
+            ignores_offset=self.at_byte_zero(call.arguments) if row.byte_offset == "ignored" else NO_REGIONS,
+            looks=reads | may if row.looks else NO_REGIONS,
         )
 
     def may_capture(self, call: ir.CallPacked, reads: RegionSet) -> bool:
@@ -256,7 +250,9 @@ class _EffectReader:
     def call_operator(self, call: ir.CallOperator) -> Effect:
         reads, may = self.regions(call.arguments)
         captures = NO_REGIONS if call.name in OPERATORS_THAT_CAPTURE_NOTHING else reads | may
-        return Effect(reads, may, captures=captures)
+        shapes = SHAPE_ARGUMENTS.get(call.name, frozenset())
+        read, may_be_read = self.regions([a for i, a in enumerate(call.arguments) if i not in shapes])
+        return Effect(reads, may, captures=captures, looks=(reads | may) & ~read & ~may_be_read)
 
     def check(self, checked: ir.Assert) -> Effect:
         return Effect(*self.regions(checked.reads)) if checked.reads else NO_EFFECT

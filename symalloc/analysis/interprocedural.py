@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
@@ -12,6 +12,7 @@ from symalloc.analysis.content import Content, KernelCoverages, unwritten_leaf
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.kernels.coverage import kernel_coverage
 from symalloc.analysis.liveness import (
     LiveRanges,
     LiveRegions,
@@ -146,7 +147,9 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
-    surroundings = _Surroundings(program=program, summaries=summaries, coverages=KernelCoverages(program))
+    surroundings = _Surroundings(
+        program=program, summaries=summaries, coverages=cache(partial(kernel_coverage, program.kernels))
+    )
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:

@@ -23,7 +23,6 @@ from symalloc.analysis.regions import (
     TuplePointees,
     align,
     collapsed,
-    known_bytes,
     leaves_of,
     pointees_of,
     sum_of,
@@ -42,6 +41,7 @@ from symalloc.program.types import (
     TensorType,
     TupleType,
     Type,
+    byte_count,
 )
 from symalloc.size.expr import ZERO, Expr
 
@@ -177,7 +177,7 @@ class _PointsToBuilder:
         if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
             return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
         what = RegionKind.PARAMETER if external else RegionKind.FRESH
-        nbytes = known_bytes(kind.shape, kind.dtype) if isinstance(kind, TensorType) else None
+        nbytes = kind.nbytes if isinstance(kind, TensorType) else None
         made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
         if not external:
             self.defs |= made
@@ -279,7 +279,7 @@ class _PointsToBuilder:
         return Pointees(self.add(RegionKind.STORAGE, made.var, instruction=made, nbytes=made.size))
 
     def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
-        nbytes = known_bytes(made.shape, made.dtype)
+        nbytes = byte_count(made.shape, made.dtype)
         source = self.value(made.storage)
         alone = self.known.only_region(source)
         if alone is None or alone.kind is not RegionKind.STORAGE:
@@ -290,7 +290,7 @@ class _PointsToBuilder:
         return Pointees(must, may, made.offset)
 
     def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
-        nbytes = known_bytes(made.shape, made.dtype)
+        nbytes = byte_count(made.shape, made.dtype)
         one = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
         return Pointees(one)
 
@@ -301,7 +301,7 @@ class _PointsToBuilder:
             return self.fresh(view.var.type, view.var, view) if copied else Pointees(source.must, source.may)
         if view.kind == "reshape":
             return source
-        nbytes = known_bytes(view.shape, view.dtype)
+        nbytes = byte_count(view.shape, view.dtype)
         must, may = self.placed(RegionKind.VIEW, source, view, view.offset, nbytes)
         return Pointees(must, may, sum_of(source.offset, view.offset))
 
@@ -431,10 +431,7 @@ class _PointsToBuilder:
 
     def tensors_of(self, operands: tuple[ir.Operand, ...]) -> tuple[RegionSet, RegionSet]:
         """All that the operands point to; of storages what a function may have written somewhere on them."""
-        must = may = NO_REGIONS
-        for operand in operands:
-            a, b = pointees_of(self.value(operand))
-            must, may = must | a, may | b
+        must, may = self.known.pointees(operands)
         tensors = ~self.known.storages
         return must & tensors, may & tensors | self.handed_over(must | may)
 

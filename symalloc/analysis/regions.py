@@ -9,18 +9,17 @@ unless a function of unknown ownership returned its argument; then it is one of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.sets import NO_LEAVES, NO_REGIONS, LeafSet, RegionSet, members, only_member
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import ConstantTensor, Function, Instruction, Operand, TupleValue, Var
-from symalloc.program.types import DType, TupleType, Type
-from symalloc.size.expr import ZERO, Expr, product
+from symalloc.program.types import TupleType, Type
+from symalloc.size.expr import ZERO, Expr
 
 
 class RegionKind(StrEnum):
@@ -125,17 +124,6 @@ class Target(NamedTuple):
     region: int
     path: PathCondition
     certain: bool
-
-
-@lru_cache(maxsize=4096)
-def byte_count(shape: tuple[Expr, ...], dtype: DType) -> Expr:
-    """The bytes of a tensor, as TVM's planner counts them."""
-    return product(shape) * dtype.itemsize
-
-
-def known_bytes(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
-    """The bytes of a tensor, where its shape and element type are known."""
-    return None if shape is None or dtype is None else byte_count(shape, dtype)
 
 
 def sum_of(left: Expr | None, right: Expr | None) -> Expr | None:
@@ -288,6 +276,10 @@ class PointsTo:
         if isinstance(operand, TupleValue):
             return TuplePointees(tuple(map(self.value_of, operand.items)))
         return CONSTANTS if isinstance(operand, ConstantTensor) else NO_POINTEES
+
+    def pointees(self, operands: Iterable[Operand | None]) -> tuple[RegionSet, RegionSet]:
+        """All that operands point to: (must, may)."""
+        return pointees_of(TuplePointees(tuple(map(self.value_of, operands))))
 
     def regions_of(self, operand: Operand | None) -> RegionSet:
         """All that an operand may point to, phis replaced by what they may be."""

@@ -30,6 +30,7 @@ from symalloc.program.types import (
     TensorType,
     TupleType,
     Type,
+    byte_count,
     holds_memory,
 )
 from symalloc.size.expr import Expr, round_up
@@ -386,8 +387,7 @@ class _Run:
             case ir.AllocStorage(size=size):
                 return self.machine.take(state, self.frame, one.var, size, "storage")
             case ir.AllocFresh(shape=shape, dtype=dtype):
-                kind = TensorType(shape=shape, dtype=dtype)
-                return self.machine.take(state, self.frame, one.var, kind.nbytes, "tensor")
+                return self.machine.take(state, self.frame, one.var, byte_count(shape, dtype), "tensor")
             case ir.AllocTensor(storage=source) | ir.Alias(source=source) | ir.View(source=source):
                 return self.value(state, source)
             case ir.MatchCast(source=source, target=target, returns=True):

@@ -45,8 +45,12 @@ class TensorType:
     @property
     def nbytes(self) -> Expr | None:
         """Size in bytes."""
-        numel = self.numel
-        return None if numel is None or self.dtype is None else numel * self.dtype.itemsize
+        return byte_count(self.shape, self.dtype)
+
+
+def byte_count(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
+    """The bytes of a tensor, as TVM's planner counts them, where its shape and element type are known."""
+    return None if shape is None or dtype is None else product(shape) * dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,22 +93,27 @@ class ParameterCoverage(NamedTuple):
     """The content of one parameter that a kernel needs, and what it writes.
 
     `reads` are boxes that are read, exactly or in part; `surely` unless each of the loads may be left out.
-    `writes` are boxes that hold all that it may write, None where that may be everything.
+    `writes` are elements that hold all that it may write, `loads` all that it may read; None where that may
+    be everything.
     """
 
-    reads: tuple[Elements, ...]
-    surely: bool
-    writes: tuple[Elements, ...] | None
+    reads: tuple[Elements, ...] = ()
+    surely: bool = False
+    writes: tuple[Elements, ...] | None = None
+    loads: tuple[Elements, ...] | None = None
 
 
-def kernel_coverage(kernel: ir.Kernel) -> Mapping[int, ParameterCoverage]:
-    """The coverage of each buffer parameter, by its position.
+def kernel_coverage(kernels: Mapping[str, ir.Kernel], name: str) -> Mapping[int, ParameterCoverage]:
+    """The coverage of each buffer parameter of a kernel, by its position; empty if there is no such kernel.
 
     A kernel that stores nothing stands for one whose body is elsewhere: nothing is known of it.
     """
+    kernel = kernels.get(name)
+    if kernel is None:
+        return {}
     if not any(access.kind == "store" for access in kernel.accesses):
         buffers = (i for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer))
-        return dict.fromkeys(buffers, ParameterCoverage((), surely=False, writes=None))
+        return dict.fromkeys(buffers, ParameterCoverage())
     scalars = scalars_of(kernel)
     found: dict[int, list[tuple[int, KernelAccess]]] = {}
     for number, access in enumerate(kernel.accesses):
@@ -138,8 +143,10 @@ def _coverage(
     reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
     if reads and reads[0].is_whole and reads[0].exact:
         reads = reads[:1]
-    written = _written(parameter, [access for _, access in stores], scalars)
-    return ParameterCoverage(reads, bool(surely), written)
+    untouched = not stores and not parameter.writes
+    writes = () if untouched else _reached(parameter, [access for _, access in stores], scalars)
+    may_load = _reached(parameter, [access for _, access in accesses if access.kind == "load"], scalars)
+    return ParameterCoverage(reads, bool(surely), writes, may_load)
 
 
 def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> KernelAccess | None:
@@ -173,25 +180,13 @@ def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:
         yield names[0]
 
 
-def may_load(kernel: ir.Kernel, position: int) -> tuple[Elements, ...] | None:
-    """The boxes that hold all that a kernel may read of a parameter; None where that may be everything."""
-    parameter = kernel.parameters[position]
-    loads = [a for a in kernel.accesses if a.parameter == position and a.kind == "load"]
-    if not isinstance(parameter, ir.KernelBuffer) or parameter.shape is None or not loads:
-        return None
-    found = dict.fromkeys(accessed_elements(load, parameter.shape, scalars_of(kernel)) for load in loads)
-    return None if any(box.is_whole for box in found) else tuple(found)
-
-
-def _written(
-    parameter: ir.KernelBuffer, stores: Sequence[KernelAccess], scalars: frozenset[str]
+def _reached(
+    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], scalars: frozenset[str]
 ) -> tuple[Elements, ...] | None:
-    """The elements that the stores may reach; None where that may be everything."""
-    if not stores and not parameter.writes:
-        return ()
-    if parameter.shape is None or any(store.handed for store in stores):
+    """The elements that accesses may reach; None where that may be everything."""
+    if parameter.shape is None or any(access.handed for access in accesses):
         return None
-    found = dict.fromkeys(accessed_elements(store, parameter.shape, scalars) for store in stores)
+    found = dict.fromkeys(accessed_elements(access, parameter.shape, scalars) for access in accesses)
     return None if any(one.is_whole for one in found) else tuple(found) or None
 
 

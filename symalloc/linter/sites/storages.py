@@ -9,7 +9,7 @@ from functools import partial
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.regions import Region, RegionKind, byte_count
+from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.sets import contains
 from symalloc.linter.sites.comparisons import argument_name, argument_site
 from symalloc.linter.sites.site import (
@@ -38,7 +38,7 @@ from symalloc.program.ir import (
 )
 from symalloc.program.operands import tensor_type
 from symalloc.program.tvm_functions import packed_function
-from symalloc.program.types import TensorType
+from symalloc.program.types import TensorType, byte_count
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import le
@@ -78,7 +78,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
         quantities["itemsize"] = constant(alloc.dtype.itemsize)
         if alloc.shape is not None:
             quantities["numel"] = product(alloc.shape)
-            quantities["nbytes"] = byte_count(alloc.shape, alloc.dtype)
+            quantities["nbytes"] = product(alloc.shape) * alloc.dtype.itemsize
         if size is not None:
             quantities["storage.size"] = size
         texts = {
@@ -304,9 +304,9 @@ def _sizes(made: Instruction) -> Iterator[tuple[str, Expr]]:
         case AllocStorage(size=size) if size is not None:
             yield f"the size of storage `{name}`", size
         case AllocTensor(offset=offset, shape=shape, dtype=dtype) if shape is not None:
-            yield f"the end of tensor `{name}`", offset + byte_count(shape, dtype)
+            yield f"the end of tensor `{name}`", offset + product(shape) * dtype.itemsize
         case AllocFresh(shape=shape, dtype=dtype) if shape is not None:
-            yield f"the size of tensor `{name}`", byte_count(shape, dtype)
+            yield f"the size of tensor `{name}`", product(shape) * dtype.itemsize
         case CallTIR(outputs=outputs):
             for output in outputs:
                 if output.nbytes is not None:
@@ -457,5 +457,4 @@ def _bytes(view: View, source: TensorType) -> Expr | None:
     if view.kind == "ensure_zero_offset":
         return source.nbytes
     shape = source.shape if view.shape is None else view.shape  # a scalar's shape is empty, not absent
-    dtype = view.dtype or source.dtype
-    return None if shape is None or dtype is None else byte_count(shape, dtype)
+    return byte_count(shape, view.dtype or source.dtype)
