@@ -16,7 +16,7 @@ from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.overlap import is_known
-from symalloc.analysis.liveness import LiveRegions, WrittenRegions
+from symalloc.analysis.liveness import LiveRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target
@@ -67,23 +67,24 @@ class ReuseConflicts:
 
     # -- overwrites: regions of one root -------------------------------------------------------------------
 
-    def candidates(
-        self, written: States[WrittenRegions], live: States[LiveRegions]
-    ) -> Iterator[tuple[int, Target, int]]:
+    def candidates(self, live: States[LiveRegions]) -> Iterator[tuple[int, Target, int]]:
         """Writes that may undo what another wrote: (point, what it writes, the region that may be undone).
 
         Read off liveness alone; `overwrites` says which of them are so on some path.
         """
+        written = self.points_to.constants | self.points_to.given
+        contents = self.points_to.contents(written)
         for point, effect in enumerate(self.effects):
-            if not (effect.writes or effect.may_writes or effect.may_defs):
-                continue
-            before = written.before[point]
-            own = self.points_to.contents(self.points_to.resolve(effect.written))
-            at_risk = (before.contents | own) & self.needed(live.before[point], live.after[point])
-            must = effect.writes | (effect.may_defs & ~before.whole)
-            for second in self.points_to.targets(must, effect.may_writes):
-                for first in members(self.siblings(second.region) & at_risk):
-                    yield point, second, first
+            must = effect.writes | (effect.may_defs & ~written)
+            if effect.written:
+                written |= self.points_to.resolve(effect.written)
+                contents |= self.points_to.contents(self.points_to.resolve(effect.written))
+            if must or effect.may_writes:
+                needed = self.needed(live.before[point], live.after[point])
+                at_risk = contents & needed
+                for second in self.points_to.targets(must, effect.may_writes):
+                    for first in members(self.siblings(second.region) & at_risk):
+                        yield point, second, first
 
     def needed(self, live_in: LiveRegions, live_out: LiveRegions) -> RegionSet:
         """The regions needed around a write; its own arguments are read while it writes."""

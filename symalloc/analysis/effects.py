@@ -50,6 +50,11 @@ class Effect(NamedTuple):
         return self.writes | self.may_writes | self.may_defs | self.defs
 
     @property
+    def changes(self) -> RegionSet:
+        """All that may be written other than when it comes into being."""
+        return self.writes | self.may_writes | self.may_defs
+
+    @property
     def touched(self) -> RegionSet:
         """All that may be read or written."""
         reads, may_reads, writes, may_writes, may_defs, defs, *_ = self

@@ -252,15 +252,15 @@ class _TestReader:
 
     def last_write(self, var: ir.Var, point: int) -> int:
         """The last point on some path to `point` that may write what `var` holds; -1 where there is none."""
+        around = self.paths[point]
+        return next((w for w in self.writers(var, point) if consistent(self.paths[w] | around)), -1)
+
+    def writers(self, var: ir.Var, point: int) -> Iterator[int]:
+        """The points before `point`, from the last on, that may write what `var` holds."""
         family = self.points_to.family(self.points_to.regions_of(var))
         for earlier in range(point - 1, -1, -1):
-            effect = self.effects[earlier]
-            touched = effect.writes | effect.may_writes | effect.may_defs
-            if not touched or not consistent(self.paths[earlier] | self.paths[point]):
-                continue
-            if self.points_to.resolve(touched) & family:
-                return earlier
-        return -1
+            if self.points_to.resolve(self.effects[earlier].changes) & family:
+                yield earlier
 
     def sources(self, var: ir.Var, point: int) -> frozenset[Hashable]:
         """All that the value of `var` in front of `point` may depend on."""
@@ -287,12 +287,9 @@ class _TestReader:
             yield from operands_of(made)
         if isinstance(made, ir.If):
             yield from (made.then.result, made.otherwise.result)
-        family = self.points_to.family(self.points_to.regions_of(var))
-        for number in range(point):
-            effect, writer = self.effects[number], self.cfg.points[number].instruction
-            touched = effect.writes | effect.may_writes | effect.may_defs
-            if writer is not None and touched and self.points_to.resolve(touched) & family:
-                yield from operands_of(writer)
+        for number in self.writers(var, point):
+            writer = self.cfg.points[number].instruction
+            yield from () if writer is None else operands_of(writer)
 
 
 def _identifier(name: str) -> str:

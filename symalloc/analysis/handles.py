@@ -102,7 +102,7 @@ def written_zero_offset_views(
     copies = {var: points_to.regions_of(var) for var in names if _is_a_copy(points_to, var)}
     written: dict[ir.Var, ir.Instruction] = {}
     for point, effect in zip(points_to.cfg.points, effects, strict=True) if names else ():
-        touched = effect.writes | effect.may_writes | effect.may_defs
+        touched = effect.changes
         if not touched or point.instruction is None:
             continue
         for var in point.uses:

@@ -16,10 +16,8 @@ from symalloc.analysis.kernels.coverage import kernel_coverage
 from symalloc.analysis.liveness import (
     LiveRanges,
     LiveRegions,
-    WrittenRegions,
     find_live_ranges,
     live_regions,
-    written_regions,
 )
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import (
@@ -99,11 +97,6 @@ class FunctionAnalysis:
         """The content that each point needs regions to hold already."""
         known = self.surroundings
         return Content(known.program, self.points_to, known.summaries, known.coverages)
-
-    @cached_property
-    def written(self) -> States[WrittenRegions]:
-        """The regions written before each point, on some path."""
-        return written_regions(self.points_to, self.effects)
 
     @cached_property
     def live(self) -> States[LiveRegions]:

@@ -1,4 +1,4 @@
-"""Regions written before and read after each program point, on some path.
+"""Regions read after each program point, on some path.
 
 Liveness of contents: a region is live behind a point if some path from it reads the region before every byte
 is written anew.  A PHI (the value of an If) that is read behind the If is, seen from within a block, only
@@ -11,17 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.dataflow import DataflowProblem, States, backward, forward, walk_backward
+from symalloc.analysis.dataflow import DataflowProblem, States, backward, walk_backward
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.regions import Pointees, PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-
-
-class WrittenRegions(NamedTuple):
-    """Regions written on some path so far, and with them the parts of all of them."""
-
-    whole: RegionSet = NO_REGIONS
-    contents: RegionSet = NO_REGIONS
 
 
 class LiveRegions(NamedTuple):
@@ -37,32 +30,9 @@ class LiveRegions(NamedTuple):
     contents: RegionSet = NO_REGIONS
 
 
-def written_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[WrittenRegions]:
-    """The regions that some path to each point has written; parameters and constants are from the start."""
-    given = points_to.constants | points_to.given
-    entry = WrittenRegions(given, points_to.contents(given))
-    return forward(_Written(points_to, effects), entry)
-
-
 def live_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[LiveRegions]:
     """The regions live in front of (`before`, live in) and behind (`after`, live out) each point."""
     return backward(_Liveness(points_to, effects), LiveRegions())
-
-
-class _Written(DataflowProblem[WrittenRegions]):
-    def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
-        super().__init__(points_to.cfg)
-        self.points_to, self.effects = points_to, effects
-
-    def transfer(self, point: int, state: WrittenRegions) -> WrittenRegions:
-        effect = self.effects[point]
-        if effect is NO_EFFECT or not effect.written & ~state.whole:
-            return state
-        fresh = self.points_to.resolve(effect.written)
-        return WrittenRegions(state.whole | fresh, state.contents | self.points_to.contents(fresh))
-
-    def join(self, branch: int, then: WrittenRegions, otherwise: WrittenRegions) -> WrittenRegions:
-        return WrittenRegions(then.whole | otherwise.whole, then.contents | otherwise.contents)
 
 
 class _Liveness(DataflowProblem[LiveRegions]):

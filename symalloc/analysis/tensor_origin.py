@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.sets import members
 from symalloc.program import ir
+from symalloc.program.operands import callee_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def operator_calls(analysis: FunctionAnalysis) -> Iterator[OperatorCall]:
     """Yield the calls of a function that compute something, in the order of the text."""
     points_to = analysis.points_to
     for point, instruction in analysis.cfg.instructions:
-        name = _operator(instruction)
+        name = callee_of(instruction)
         if name is not None:
             roots = points_to.roots(analysis.effects[point].touched)
             found = (points_to.regions[root].var for root in roots)
@@ -62,7 +63,7 @@ def tensor_origins(
     points_to = analysis.points_to
     writers: dict[ir.Var, str] = {}
     for point, instruction in analysis.cfg.instructions:
-        name, effect = _operator(instruction), analysis.effects[point]
+        name, effect = callee_of(instruction), analysis.effects[point]
         if name is None:
             continue
         for number in members(points_to.resolve(effect.written)):
@@ -80,12 +81,3 @@ def tensor_origins(
         )
         for var in dict.fromkeys((*writers, *names, *sources))
     }
-
-
-def _operator(instruction: ir.Instruction) -> str | None:
-    match instruction:
-        case ir.CallKernel(kernel=name) | ir.CallTIR(kernel=name):
-            return name
-        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
-            return name
-    return None

@@ -37,6 +37,16 @@ def operands_of(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
     return getter(instruction) if getter is not None else ()
 
 
+def callee_of(instruction: ir.Instruction | None) -> str | None:
+    """The name of the kernel, function or operator that an instruction calls."""
+    match instruction:
+        case ir.CallKernel(kernel=name) | ir.CallTIR(kernel=name):
+            return name
+        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
+            return name
+    return None
+
+
 def inplace_operands(call: ir.CallTIR | ir.CallPacked) -> tuple[ir.Operand, ...]:
     """The operands that an in-place call overwrites, one for each result that lies in one."""
     inputs = call.inputs if isinstance(call, ir.CallTIR) else call.arguments

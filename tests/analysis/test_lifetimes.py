@@ -14,7 +14,7 @@ def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:
     """(what is lost, what is written over it, whether that is certain)."""
     analysis = analyse(program)[name]
     conflicts, regions = analysis.conflicts, analysis.points_to.regions
-    candidates = conflicts.candidates(analysis.written, analysis.live)
+    candidates = conflicts.candidates(analysis.live)
     found = (next(conflicts.overwrites(*candidate), None) for candidate in candidates)
     return {(regions[o.first].name, regions[o.second].name, o.certain) for o in found if o is not None}
 

@@ -45,7 +45,7 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     Where it is not known where one of the two lies, the pair is a construct that is not verified.
     """
     analysis, points_to = context.analysis, context.points_to
-    for point, target, index in context.conflicts.candidates(analysis.written, analysis.live):
+    for point, target, index in context.conflicts.candidates(analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
         site = Site(
             kind="live-pair",
@@ -456,10 +456,12 @@ def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:
 def _fills(context: FunctionContext, point: int) -> bool:
     """True if a call is given a tensor that nothing has written so far."""
     points_to, effect = context.points_to, context.analysis.effects[point]
-    contents = context.analysis.written.before[point].contents
+    written = NO_REGIONS
+    for earlier in context.analysis.effects[:point]:
+        written |= points_to.contents(points_to.resolve(earlier.written))
     empty = (RegionKind.TENSOR, RegionKind.FRESH)
     given = (points_to.regions[number] for number in members(points_to.resolve(effect.reads)))
-    return any(r.kind in empty and not contains(contents, r.number) for r in given)
+    return any(r.kind in empty and not contains(written, r.number) for r in given)
 
 
 def _lost_while_kept(

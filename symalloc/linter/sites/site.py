@@ -22,6 +22,7 @@ from symalloc.linter.function_prover import FunctionProver, Passes, UnprovedIndi
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
+from symalloc.program.operands import callee_of
 from symalloc.program.span import Span
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -199,14 +200,9 @@ def name_of(operand: ir.Operand) -> str:
 
 def caller_name(instruction: ir.Instruction | None) -> str:
     """The name of what an instruction calls, quoted."""
-    match instruction:
-        case ir.CallKernel(kernel=name) | ir.CallTIR(kernel=name):
-            return f"`{name}`"
-        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
-            return f"`{name}`"
-        case None:
-            return "the caller"
-    return f"`{instruction.var.name}`"
+    if instruction is None:
+        return "the caller"
+    return f"`{callee_of(instruction) or instruction.var.name}`"
 
 
 def shape_text(shape: tuple[Expr, ...] | None) -> str:
