@@ -295,20 +295,9 @@ class ScriptReader:
     def read(self, module: ScriptModule) -> ModuleRead:
         """The IRModule that `module` describes, or what is wrong with it."""
         found = () if self._trust else tuple(refusals(self._script, module, dialect_names()))
-        if not found:
-            return _parse(self._script, module, self._outside, self._trust)
-        problems = tuple(
-            ReadProblem(
-                file=self._script.file,
-                message=f"not evaluated: {refusal.what}",
-                hint=refusal.hint
-                or "a file that you trust can be read with --trust, which evaluates what it holds",
-                span=refusal.span,
-                module=module.name,
-            )
-            for refusal in found[:_MAX_REFUSALS]
-        )
-        return ModuleRead(mod=None, problems=problems)
+        if found:
+            return ModuleRead(mod=None, problems=found[:_MAX_REFUSALS])
+        return _parse(self._script, module, self._outside, self._trust)
 
 
 def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], trust: bool) -> ModuleRead:

@@ -20,16 +20,7 @@ from typing import TypeAlias
 from symalloc.program.reading import UnreadableError
 from symalloc.program.span import Span, SyntaxNode, span_of
 
-Position: TypeAlias = tuple[int, int]  # line, column
-Scope: TypeAlias = dict[str, Position]  # name -> the first place where it is bound
-
-
 STATEMENT_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
-
-
-def position(node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> Position:
-    """The line and column at which `node` begins."""
-    return node.lineno, node.col_offset
 
 
 def expression_of(text: str) -> ast.expr | None:
@@ -40,58 +31,14 @@ def expression_of(text: str) -> ast.expr | None:
         return None
 
 
-def function_scope(node: ast.FunctionDef) -> Scope:
-    """The names that `node` binds: parameters, symbols quoted in annotations, assignments, loops, `with`,
-    functions.
-
-    A name is bound from the end of what binds it.
-    """
-    scope: Scope = {}
-    for name, where in (*_parameters(node), *_bound(node.body)):
-        scope[name] = min(where, scope.get(name, where))
-    return scope
-
-
-def _end(node: ast.expr | ast.stmt | ast.arg) -> Position:
-    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def _parameters(node: ast.FunctionDef) -> Iterator[tuple[str, Position]]:
-    for parameter in getattr(node, "type_params", ()):
-        yield parameter.name, position(parameter)
-    for argument in node.args.args:
-        yield argument.arg, _end(argument)
-        if argument.annotation is not None:
-            yield from ((name, _end(argument)) for name in _quoted_symbols(argument.annotation))
-
-
-def _quoted_symbols(annotation: ast.expr) -> Iterator[str]:
+def quoted_symbols(annotation: ast.expr | None) -> Iterator[str]:
     """Identifiers in the strings of a parameter's annotation: `R.Tensor(("m", "2 * n"))` defines symbols."""
-    for node in ast.walk(annotation):
-        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            continue
-        inside = expression_of(node.value)
-        if inside is None:
-            continue
-        roots = {
-            id(n.value) for n in ast.walk(inside) if isinstance(n, ast.Attribute)
-        }  # the T of `T.int64(2)`
-        yield from (n.id for n in ast.walk(inside) if isinstance(n, ast.Name) and id(n) not in roots)
-
-
-def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, Position]]:
-    for statement in body:
-        if isinstance(statement, ast.FunctionDef):
-            yield statement.name, position(statement)
-            continue
-        binds: ast.expr | ast.stmt = statement
-        if isinstance(statement, ast.For):
-            binds = statement.iter
-        elif isinstance(statement, ast.With):
-            binds = statement.items[-1].context_expr
-        yield from ((name, _end(binds)) for name in stored_names(statement))
-        for inner in ("body", "orelse"):
-            yield from _bound(getattr(statement, inner, []))
+    texts = (n.value for n in ast.walk(annotation or ast.Pass()) if isinstance(n, ast.Constant))
+    for text in texts:
+        inside = expression_of(text) if isinstance(text, str) else None
+        nodes = [] if inside is None else list(ast.walk(inside))
+        roots = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}  # the T of `T.int64(2)`
+        yield from (n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in roots)
 
 
 def stored_names(statement: ast.stmt) -> Iterator[str]:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
 from symalloc.errors import nearest
-from symalloc.program.span import Span
+from symalloc.program.reading import ReadProblem
 from symalloc.relax.read.script_file import (
     Binding,
     Constant,
@@ -24,14 +23,11 @@ from symalloc.relax.read.script_file import (
     Metadata,
     ModuleSymbol,
     Opaque,
-    Position,
-    Scope,
     Script,
     ScriptModule,
     dialect_path,
     expression_of,
-    function_scope,
-    position,
+    quoted_symbols,
 )
 
 SAFE_BUILTINS = frozenset({"abs", "bool", "float", "int", "len", "max", "min", "range"})
@@ -54,22 +50,19 @@ _PLAIN = (
     *(ast.AnnAssign, ast.AugAssign, ast.Return, ast.Assert, ast.If, ast.While, ast.For),
     *(ast.Pass, ast.Break, ast.Continue),
 )
+# the parts in the order in which they are evaluated, where that is not the order of the syntax tree
+_EVALUATED: Mapping[type[ast.AST], tuple[str, ...]] = {
+    ast.For: ("iter", "target", "body", "orelse"),
+    ast.AnnAssign: ("annotation", "value", "target"),
+    ast.AugAssign: ("value", "target"),
+}
 _DECORATORS = {"class": frozenset({"I.ir_module"}), "function": frozenset({"R.function", "T.prim_func"})}
 
 Node: TypeAlias = "ast.expr | ast.stmt | ast.arg | ast.keyword"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One construct that is not evaluated: where it stands, what it is, what to do."""
-
-    span: Span
-    what: str
-    hint: str | None = None
-
-
-def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> Iterator[Refusal]:
-    """The constructs in `module` that are refused, in their order; none means that it may be parsed.
+def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> Iterator[ReadProblem]:
+    """The constructs in `module` that are not evaluated, in their order; none means that it may be parsed.
 
     `dialect` holds the allowed paths, such as `R.add`.
     """
@@ -79,8 +72,14 @@ def refusals(script: Script, module: ScriptModule, dialect: frozenset[str]) -> I
         guard.check_module(node)
     except RecursionError:
         guard.refuse(node, "its expressions are nested too deeply")
-    for refused, what, hint in sorted(guard.found, key=lambda item: position(item[0])):
-        yield Refusal(script.span(refused), what, hint)
+    for refused, what, hint in sorted(guard.found, key=lambda item: (item[0].lineno, item[0].col_offset)):
+        yield ReadProblem(
+            file=script.file,
+            message=f"not evaluated: {what}",
+            hint=hint or "a file that you trust can be read with --trust, which evaluates what it holds",
+            span=script.span(refused),
+            module=module.name,
+        )
 
 
 def text_refusal(
@@ -109,7 +108,7 @@ class _Guard:
     ) -> None:
         self.found: list[tuple[Node, str, str | None]] = []
         self.bindings = bindings
-        self.scopes: list[Scope] = []
+        self.scopes: list[set[str]] = []
         # names that stand for the module itself: its `own`, and what `cls = Module` binds
         self.module_names = {"cls", own} if own else set()
         self._dialect = dialect
@@ -128,9 +127,11 @@ class _Guard:
             check(self, node)
 
     def _children(self, node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr | ast.stmt):
-                self.check(child)
+        for field in _EVALUATED.get(type(node), node._fields):
+            part = getattr(node, field)
+            for child in part if isinstance(part, list) else (part,):
+                if isinstance(child, ast.expr | ast.stmt):
+                    self.check(child)
 
     def _arithmetic(self, node: ast.BinOp) -> None:
         """Strings are not put together: what they would say could not be checked beforehand."""
@@ -152,6 +153,8 @@ class _Guard:
         refused = self._name_refusal(node) if isinstance(node.ctx, ast.Load) else self._new_name_refusal(node)
         if refused is not None:
             self.refuse(node, *refused)
+        elif isinstance(node.ctx, ast.Store) and self.scopes:
+            self.scopes[-1].add(node.id)
 
     def _new_name_refusal(self, node: ast.Name) -> tuple[str, str | None] | None:
         if is_reserved(node.id):
@@ -166,7 +169,7 @@ class _Guard:
             return f"the name `{name}`", None
         if self._in_text:
             return None  # a name alone is evaluated to no effect
-        if name in SAFE_BUILTINS or self._is_local(name, position(node)):
+        if name in SAFE_BUILTINS or self._is_local(name):
             return None
         binding = self.bindings.get(name)
         if isinstance(binding, ModuleSymbol | Metadata):
@@ -198,10 +201,9 @@ class _Guard:
         what = self._text_refusal(value)
         return None if what is None else (f"the string `{name}`, if it were evaluated: {what}", None)
 
-    def _is_local(self, name: str, here: Position) -> bool:
+    def _is_local(self, name: str) -> bool:
         """Return whether the script binds `name`; a builtin's name counts only behind its binding."""
-        bound = [scope[name] for scope in self.scopes if name in scope]
-        return any(name not in _BUILTINS or where <= here for where in bound)
+        return any(name in scope for scope in self.scopes)
 
     def _attribute(self, node: ast.Attribute) -> None:
         path = self._path(node)
@@ -224,7 +226,7 @@ class _Guard:
         root = node
         while isinstance(root, ast.Attribute):
             root = root.value
-        if isinstance(root, ast.Name) and any(root.id in scope for scope in self.scopes):
+        if isinstance(root, ast.Name) and self._is_local(root.id):
             return None
         return dialect_path(node, self.bindings)
 
@@ -255,7 +257,7 @@ class _Guard:
             return
         if node.id in _BUILTINS or self._in_text:
             self.refuse(node, f"a call of `{node.id}`")
-        elif node.id not in self.bindings and not self._is_local(node.id, position(node)):
+        elif node.id not in self.bindings and not self._is_local(node.id):
             hint = f'a function of the module is called as `cls.{node.id}`, others by R.call_packed("…", …)'
             self.refuse(node, f"the script does not define `{node.id}`", hint)
         else:
@@ -274,7 +276,7 @@ class _Guard:
     def _lambda(self, node: ast.Lambda) -> None:
         self.check_arguments(node.args, star=True)
         arguments = [*node.args.args, *([node.args.vararg] if node.args.vararg else [])]
-        self.scopes.append({argument.arg: position(node) for argument in arguments})
+        self.scopes.append({argument.arg for argument in arguments})
         self.check(node.body)
         self.scopes.pop()
 
@@ -292,7 +294,7 @@ class _Guard:
     def check_module(self, node: ast.ClassDef | ast.FunctionDef) -> None:
         """Check a decorated class or function."""
         if isinstance(node, ast.FunctionDef):
-            self.scopes.append({node.name: (0, 0)})
+            self.scopes.append({node.name})
             self._function(node)
             return
         for base in node.bases:
@@ -309,9 +311,12 @@ class _Guard:
     def _function(self, node: ast.FunctionDef) -> None:
         self._decorators(node, "function")
         self.check_arguments(node.args)
-        self.scopes.append(function_scope(node))
-        annotations = (*(argument.annotation for argument in node.args.args), node.returns)
-        for part in (*annotations, *node.body):
+        self.scopes.append(set(_names_bound(node)) - _BUILTINS)
+        for argument in node.args.args:
+            if argument.annotation is not None:
+                self.check(argument.annotation)
+            self.scopes[-1] |= {argument.arg, *quoted_symbols(argument.annotation)}
+        for part in (node.returns, *node.body):
             if part is not None:
                 self.check(part)
         for parameter in getattr(node, "type_params", ()):
@@ -336,12 +341,12 @@ class _Guard:
             self.check(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            self.check(target)
         if self.is_module(node.value):
             self.module_names.update(t.id for t in node.targets if isinstance(t, ast.Name))
         else:
             self.check(node.value)
+        for target in node.targets:
+            self.check(target)
 
     def _with(self, node: ast.With) -> None:
         for item in node.items:
@@ -362,6 +367,19 @@ class _Guard:
         ast.With: _with,
         **dict.fromkeys(_PLAIN, _children),
     }
+
+
+def _names_bound(node: ast.FunctionDef) -> Iterator[str]:
+    """The names that a function binds anywhere."""
+    yield from (parameter.name for parameter in getattr(node, "type_params", ()))
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            yield inner.id
+        elif isinstance(inner, ast.FunctionDef):
+            yield inner.name
+        elif isinstance(inner, ast.arg):
+            yield inner.arg
+            yield from quoted_symbols(inner.annotation)
 
 
 def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:

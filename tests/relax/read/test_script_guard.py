@@ -33,7 +33,11 @@ def read_all(script: Script, *, trust: bool = False) -> list[read_script.ModuleR
 
 def refused(text: str) -> list[str]:
     script = parse_script("m.py", (IMPORTS + text).encode())
-    return [r.what for module in script.modules for r in refusals(script, module, dialect_names())]
+    return [
+        r.message.removeprefix("not evaluated: ")
+        for module in script.modules
+        for r in refusals(script, module, dialect_names())
+    ]
 
 
 def body(*statements: str, params: str = 'x: R.Tensor(("n",), "float32")') -> str:
@@ -55,7 +59,7 @@ def test_a_refused_name_is_reported_once_with_what_to_do(statement: str, what: s
     imports = IMPORTS + "from sizes import WIDTH\nimport numpy as np\nHEIGHT = 4\n"
     script = parse_script("m.py", (imports + body(statement)).encode())
     [refusal] = refusals(script, script.modules[0], dialect_names())
-    assert what in refusal.what
+    assert what in refusal.message
     assert refusal.hint is not None and hint in refusal.hint
     assert ("--trust" in refusal.hint) == ("imported" in what)
 
@@ -106,14 +110,15 @@ def test_a_refusal_says_where_and_what() -> None:
     text = IMPORTS + body("y = R.reshape(x, R.shape([__import__('os').system('id')]))")
     script = parse_script("m.py", text.encode())
     first, *_ = refusals(script, script.modules[0], dialect_names())
+    assert first.span is not None
     line = text.splitlines()[first.span.line - 1]
     assert line[first.span.column - 1 : first.span.end_column - 1] == "__import__"
 
 
 def test_refusals_come_in_the_order_of_the_file() -> None:
     script = parse_script("m.py", (IMPORTS + body("y = eval('1')", "z = exec('2')")).encode())
-    lines = [r.span.line for r in refusals(script, script.modules[0], dialect_names())]
-    assert lines == sorted(lines)
+    lines = [r.span.line for r in refusals(script, script.modules[0], dialect_names()) if r.span]
+    assert len(lines) == 2 and lines == sorted(lines)
 
 
 @pytest.mark.parametrize("statement", ["y = " + "-" * 500 + "1", "y = " + "+".join(["1"] * 500)])
