@@ -63,7 +63,7 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "source_spans": {"ir_types", "rewrite"},
     "tvm_error": set(),
     "extract": {"ir_types"},
-    "read": {"ir_types", "source_spans", "tvm_error"},
+    "read": {"emit", "ir_types", "source_spans", "tvm_error"},
     "emit": {"extract", "ir_types", "rewrite"},
     "donation": {"emit", "extract", "ir_types", "rewrite"},
     "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "source_spans", "tvm_error"},

@@ -9,19 +9,23 @@ import keyword
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, Op, Tuple
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError
+from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import CallNode, Node, VarNode
 from symalloc.relax.source_spans import at_place, map_places
 from symalloc.relax.tvm_error import error_text
+from symalloc.size.defined import evaluated_divisors
+from symalloc.size.expr import Expr
+from symalloc.size.parse import SizeParser, parse_body
 
 # names that scripts and conditions on sizes give a meaning of their own
 _RESERVED = frozenset(
@@ -72,22 +76,42 @@ def require_known(importer: str, unknown: Iterable[str]) -> None:
 # -- dimensions: from what the author of a model wrote to TVM's variables ------------------------------------
 
 
-class DimensionNames:
-    """Identifiers for dimensions, each given to one only: `batch size` becomes `batch_size`."""
+Axis: TypeAlias = tuple[str, int]
+"""An axis of an input, by its name."""
 
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
 
-    def name(self, written: str, key: str | None = None) -> str:
-        """The identifier for `key`, which the author wrote as `written`; the same for the same key."""
-        key = written if key is None else key
-        if key not in self._names:
-            plain = identifier(written)
-            name, count = plain, 1
-            while name in self._names.values():
-                name, count = f"{plain}_{count}", count + 1
-            self._names[key] = name
-        return self._names[key]
+def dimensions(
+    written: Mapping[Axis, str], names: Mapping[str, str] | None = None
+) -> tuple[Mapping[Axis, Node], Mapping[str, Node]]:
+    """The extents of axes in TVM's terms, and the variables that they are made of, by what is written.
+
+    What is `written` alike is one extent.  Arithmetic on names that are extents themselves is arithmetic;
+    anything else is a variable, called as it is written or as `names` say; after its axis where nothing is
+    written, or `names` do not know it.
+    """
+    found: dict[Axis, Node] = {}
+    variables: dict[str, Node] = {}
+    taken: dict[str, None] = {}
+    for axis, text in sorted(written.items(), key=lambda item: not item[1].isidentifier()):
+        size, key = _size(text), text or f"{axis[0]} {axis[1]}"
+        if size is not None and size.symbols and size.symbols <= variables.keys():
+            found[axis] = PrimBuilder(variables)(size)
+            continue
+        if key not in variables:
+            own = f"{axis[0]}_dim{axis[1]}"
+            name = _free(identifier(text or own if names is None else names.get(text, own)), taken)
+            taken[name] = None
+            variables[key] = tirx.Var(name, "int64")
+        found[axis] = variables[key]
+    return found, variables
+
+
+def _free(plain: str, taken: Container[str]) -> str:
+    name, count = plain, 0
+    while name in taken:
+        count += 1
+        name = f"{plain}_{count}"
+    return name
 
 
 def identifier(written: str) -> str:
@@ -104,75 +128,31 @@ def identifier(written: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) or name in _RESERVED else name
 
 
-def names_in(written: str) -> frozenset[str] | None:
-    """The names in an arithmetic expression; None where `written` is none that `size_of` understands."""
-    try:
-        names = {node.id for node in ast.walk(_parsed(written)) if isinstance(node, ast.Name)}
-        size_of(written, {name: tirx.Var("x", "int64") for name in names})
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return frozenset(names - _FUNCTIONS.keys())
-
-
-def _parsed(written: str) -> ast.expr:
-    return ast.parse(re.sub(r"(?<!/)/(?!/)", "//", written.strip()), mode="eval").body
-
-
-def size_of(written: str, variables: Mapping[str, Node]) -> Node:
-    """The size that `written` gives in TVM's terms; sizes are integers, so `/` rounds down.
-
-    Raises SyntaxError, ValueError or KeyError where it is not arithmetic on `variables`.
+def _size(written: str) -> Expr | None:
+    """The size that `written` gives; sizes are integers, so `/` rounds down.  None where it is no arithmetic
+    that divides by positive numbers only.
     """
-    return _size(_parsed(written), variables)
+    text = re.sub(r"(?<!/)/(?!/)", "//", written)
+    try:
+        found = _DimensionParser(text).expr(parse_body(text))
+    except ValueError:
+        return None
+    return None if evaluated_divisors((found,)) else found
 
 
-def _size(node: ast.expr, variables: Mapping[str, Node]) -> Node:
-    match node:
-        case ast.Constant(value=int() as value) if not isinstance(value, bool) and abs(value) < 2**62:
-            return tirx.IntImm("int64", value)
-        case ast.Name(id=name):
-            return variables[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return tirx.IntImm("int64", 0) - _size(operand, variables)
-        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
-            return _BINARY[type(operator)](_size(left, variables), _size(right, variables))
-        case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)) if 0 < power < 5:
-            found = factor = _size(base, variables)
-            for _ in range(power - 1):
-                found = found * factor
-            return found
-        case ast.Call(func=ast.Name(id=name), args=[first, second], keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](_size(first, variables), _size(second, variables))
-    raise ValueError(f"no arithmetic on sizes: {ast.unparse(node)}")
+class _DimensionParser(SizeParser):
+    """Reads torch's names of divisions, too."""
 
-
-def _by_positive(divide: Callable[[Node, Node], Node]) -> Callable[[Node, Node], Node]:
-    """`divide`, whose divisor must be a positive number."""
-
-    def checked(numerator: Node, divisor: Node) -> Node:
-        if not isinstance(divisor, tirx.IntImm) or divisor.value < 1:
-            raise ValueError("the divisor of a size is no positive number")
-        return divide(numerator, divisor)
-
-    return checked
-
-
-_BINARY: Mapping[type[ast.operator], Callable[[Node, Node], Node]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: _by_positive(tirx.floordiv),
-    ast.Mod: _by_positive(tirx.floormod),
-}
-_FUNCTIONS: Mapping[str, Callable[[Node, Node], Node]] = {
-    "FloorDiv": _by_positive(tirx.floordiv),
-    "Mod": _by_positive(tirx.floormod),
-    "PythonMod": _by_positive(tirx.floormod),
-    "Max": tirx.max,
-    "Min": tirx.min,
-    "max": tirx.max,
-    "min": tirx.min,
-}
+    def expr(self, node: ast.expr) -> Expr:
+        """See SizeParser."""
+        match node:
+            case ast.Call(func=ast.Name(id="FloorDiv"), args=[left, right], keywords=[]):
+                divided = ast.BinOp(left, ast.FloorDiv(), right)
+            case ast.Call(func=ast.Name(id="Mod" | "PythonMod"), args=[left, right], keywords=[]):
+                divided = ast.BinOp(left, ast.Mod(), right)
+            case _:
+                return super().expr(node)
+        return super().expr(ast.copy_location(divided, node))
 
 
 # -- places --------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,14 +13,12 @@ from tvm import tirx
 from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.importing import (
-    DimensionNames,
     SourcedBuilder,
-    names_in,
+    dimensions,
     quietly,
     refusal,
     require_extra,
     require_known,
-    size_of,
 )
 from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
@@ -154,33 +151,19 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _shapes(inputs: Sequence[onnx.ValueInfoProto]) -> Mapping[str, Sequence[Node]]:
-    """The shape of each input whose rank is known, in TVM's variables with the author's names.
-
-    Dimensions of one name are one variable; arithmetic on names that are dimensions themselves is arithmetic;
-    each dimension without a name is a variable of its own, called after its input.
+    """The shape of each input whose rank is known, in TVM's variables with the author's names; each dimension
+    without a name is a variable of its own.
     """
-    tensors = {each.name: each.type.tensor_type for each in inputs if _is_shaped(each)}
-    written = {
-        (name, axis): dim.dim_param.strip() for name, t in tensors.items() for axis, dim in _axes(t.shape)
-    }
-    names, variables = DimensionNames(), dict[str, Node]()
-    for text in written.values():
-        plain = text.isidentifier() and not keyword.iskeyword(text)
-        if plain and text not in _UNKNOWN and text not in variables:
-            variables[text] = tirx.Var(names.name(text), "int64")
+    shapes = {each.name: list(each.type.tensor_type.shape.dim) for each in inputs if _is_shaped(each)}
+    dims = {(name, axis): dim for name, shape in shapes.items() for axis, dim in enumerate(shape)}
+    written = {axis: dim.dim_param.strip() for axis, dim in dims.items() if not _is_number(dim)}
+    found, _ = dimensions({axis: "" if text in _UNKNOWN else text for axis, text in written.items()})
+    sizes = {a: found[a] if a in found else tirx.IntImm("int64", dim.dim_value) for a, dim in dims.items()}
+    return {name: [sizes[name, axis] for axis in range(len(shape))] for name, shape in shapes.items()}
 
-    def dimension(name: str, axis: int, dim: Any) -> Node:
-        text = written[name, axis]
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
-            return tirx.IntImm("int64", dim.dim_value)
-        if text in _UNKNOWN:
-            return tirx.Var(names.name(f"{name}_dim{axis}", f"{name} {axis}"), "int64")
-        used = names_in(text)
-        if used and used <= variables.keys():
-            return size_of(text, variables)
-        return variables.setdefault(text, tirx.Var(names.name(text), "int64"))
 
-    return {name: [dimension(name, axis, dim) for axis, dim in _axes(t.shape)] for name, t in tensors.items()}
+def _is_number(dim: Any) -> bool:
+    return dim.HasField("dim_value") and dim.dim_value >= 0
 
 
 def _is_shaped(value: onnx.ValueInfoProto) -> bool:
@@ -197,7 +180,3 @@ def _without_names(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
     for dim in copy.type.tensor_type.shape.dim:
         dim.dim_value = 1
     return copy
-
-
-def _axes(shape: Any) -> Iterator[tuple[int, Any]]:
-    return enumerate(shape.dim)

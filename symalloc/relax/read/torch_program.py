@@ -13,25 +13,22 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import msgspec
-from tvm import relax, tirx
+from tvm import relax
 
 from symalloc.program.reading import ImportRefusedError, UnreadableError
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.importing import (
-    DimensionNames,
     SourcedBuilder,
-    names_in,
+    dimensions,
     quietly,
     refusal,
     require_extra,
     require_known,
-    size_of,
 )
 from symalloc.relax.read.script_file import expression_of
 from symalloc.relax.source_spans import place_span
@@ -141,7 +138,7 @@ def _importer(names: Mapping[str, str]) -> Any:
             require_known("importer", unknown.values())
 
         def create_input_vars(self, exported_program: ExportedProgram) -> Any:
-            return _Inputs(exported_program, names, self._convert_data_type).variables()
+            return _variables(exported_program, names, self._convert_data_type)
 
     return TorchImporter()
 
@@ -233,80 +230,65 @@ def _environment(program: ExportedProgram) -> Any:
     return next((each for each in environments if each is not None), None)
 
 
-@dataclass(slots=True)
-class _Inputs:
-    """The inputs of a program as variables of Relax, with the ranges of their dimensions."""
+def _variables(
+    program: ExportedProgram, author_names: Mapping[str, str], data_type: Callable[[Any], str]
+) -> tuple[dict[str, Node], dict[str, Node], dict[str, tuple[int, int | None]]]:
+    """Weights and inputs as variables of Relax, and the (lower, upper) range of each symbol, all by name."""
+    from torch.export.graph_signature import ConstantArgument, InputKind
 
-    program: ExportedProgram
-    author_names: Mapping[str, str]
-    data_type: Callable[[Any], str]
-    names: DimensionNames = field(default_factory=DimensionNames)
-    symbols: dict[str, Node] = field(default_factory=dict)  # by torch's expression
+    specs = program.graph_signature.input_specs
+    given = [
+        s.arg for s in specs if s.kind is InputKind.USER_INPUT and not isinstance(s.arg, ConstantArgument)
+    ]
+    known = dict(_input_tensors(program))
+    unknown = next((arg.name for arg in given if arg.name not in known), None)
+    if unknown is not None:
+        raise ImportRefusedError(f"the input `{unknown}` is no tensor; TVM imports tensors only")
+    shapes = {arg.name: list(map(_extent, known[arg.name].shape)) for arg in given}
+    written = {
+        (name, axis): extent
+        for name, shape in shapes.items()
+        for axis, extent in enumerate(shape)
+        if isinstance(extent, str)
+    }
+    extents, symbols = dimensions(written, author_names)
 
-    def variables(self) -> tuple[dict[str, Node], dict[str, Node], dict[str, tuple[int, int | None]]]:
-        """Weights, inputs, and the (lower, upper) range of each symbol, all by name."""
-        from torch.export.graph_signature import ConstantArgument, InputKind
+    def variable(name: str, shape: Sequence[Node | int], tensor: Any) -> Node:
+        return relax.Var(name, relax.TensorType(shape, data_type(tensor.dtype)))
 
-        weights, inputs = OrderedDict[str, Node](), OrderedDict[str, Node]()
-        specs = self.program.graph_signature.input_specs
-        given = [s for s in specs if s.kind is InputKind.USER_INPUT]
-        known = dict(_input_tensors(self.program))
-        tensors: dict[str, Any] = {}
-        for name in (s.arg.name for s in given if not isinstance(s.arg, ConstantArgument)):
-            if name not in known:
-                raise ImportRefusedError(f"the input `{name}` is no tensor; TVM imports tensors only")
-            tensors[name] = known[name]
-        self._name_symbols(tensors)
-        for name, tensor in tensors.items():
-            inputs[name] = self._variable(name, [self._extent(each) for each in tensor.shape], tensor)
-        for spec in specs:
-            if spec.kind is not InputKind.USER_INPUT:
-                held = self._held(spec)
-                weights[spec.arg.name] = self._variable(spec.arg.name, list(held.shape), held)
-        return weights, inputs, dict(self._ranges())
+    weights, inputs = OrderedDict[str, Node](), OrderedDict[str, Node]()
+    for name, shape in shapes.items():
+        sizes = [e if isinstance(e, int) else extents[name, axis] for axis, e in enumerate(shape)]
+        inputs[name] = variable(name, sizes, known[name])
+    for spec in specs:
+        if spec.kind is not InputKind.USER_INPUT:
+            held = _held(program, spec)
+            weights[spec.arg.name] = variable(spec.arg.name, list(held.shape), held)
+    return weights, inputs, dict(_ranges(program, symbols))
 
-    def _variable(self, name: str, shape: Sequence[Node | int], tensor: Any) -> Node:
-        return relax.Var(name, relax.TensorType(shape, self.data_type(tensor.dtype)))
 
-    def _held(self, spec: Any) -> Any:
-        target, program = spec.target, self.program
-        for held in (program.state_dict, program.constants, dict(program.named_buffers())):
-            if target in held and hasattr(held[target], "shape"):
-                return held[target]
-        raise ImportRefusedError(f"the input `{spec.arg.name}` is a {spec.kind.name.lower()}, not a tensor")
+def _extent(extent: Any) -> int | str:
+    """The number that an extent is, or what torch writes for it."""
+    written = str(extent if isinstance(extent, int) else extent.node.expr)
+    return int(written) if written.isdigit() else written
 
-    def _name_symbols(self, tensors: Mapping[str, Any]) -> None:
-        """Give a variable to each symbol that is a dimension itself, and to each dimension that is made of
-        others.
-        """
-        extents = {
-            (name, axis): str(extent.node.expr)
-            for name, tensor in tensors.items()
-            for axis, extent in enumerate(tensor.shape)
-            if not isinstance(extent, int)
-        }
-        ordered = sorted(extents.items(), key=lambda item: not item[1].isidentifier())
-        for (name, axis), written in ordered:
-            used = names_in(written)
-            if used is None or not used <= self.symbols.keys():
-                called = self.author_names.get(written, f"{name}_dim{axis}")
-                self.symbols.setdefault(written, tirx.Var(self.names.name(called, key=written), "int64"))
 
-    def _extent(self, extent: Any) -> Node | int:
-        if isinstance(extent, int):
-            return extent
-        written = str(extent.node.expr)
-        return self.symbols[written] if written in self.symbols else size_of(written, self.symbols)
+def _held(program: ExportedProgram, spec: Any) -> Any:
+    for held in (program.state_dict, program.constants, dict(program.named_buffers())):
+        if spec.target in held and hasattr(held[spec.target], "shape"):
+            return held[spec.target]
+    raise ImportRefusedError(f"the input `{spec.arg.name}` is a {spec.kind.name.lower()}, not a tensor")
 
-    def _ranges(self) -> Iterator[tuple[str, tuple[int, int | None]]]:
-        for symbol, values in self.program.range_constraints.items():
-            variable = self.symbols.get(str(symbol))
-            if variable is None:
-                continue
-            lower = 0 if math.isinf(float(values.lower)) else int(values.lower)
-            upper = None if math.isinf(float(values.upper)) else int(values.upper)
-            if lower > 0 or upper is not None:
-                yield str(variable.name), (lower, upper)
+
+def _ranges(
+    program: ExportedProgram, symbols: Mapping[str, Node]
+) -> Iterator[tuple[str, tuple[int, int | None]]]:
+    for symbol, values in program.range_constraints.items():
+        variable = symbols.get(str(symbol))
+        lower = 0 if math.isinf(float(values.lower)) else int(values.lower)
+        upper = None if math.isinf(float(values.upper)) else int(values.upper)
+        if variable is not None and (lower > 0 or upper is not None):
+            yield str(variable.name), (lower, upper)
 
 
 _TARGET = re.compile(

@@ -76,7 +76,7 @@ def test_calls_in_a_branch_name_their_own_node() -> None:
         (["for", "max"], ["for_", "max_"]),
         (["größe", "日本"], ["gro_e", "dim"]),
         (["n", "n-1"], ["n", "n - 1"]),
-        (["n", "m", "2 * (n + m)/3"], ["n", "m", "2 * (n + m) // 3"]),
+        (["n", "m", "2 * (n + m)/3"], ["n", "m", "(n * 2 + m * 2) // 3"]),
         (["n-1"], ["n_minus_1"]),
         (["n", "n/0", "n//m"], ["n", "n_over_0", "n_over_m"]),
         (["a.b/c", "2n"], ["a_b_over_c", "d2n"]),
