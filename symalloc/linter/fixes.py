@@ -76,14 +76,14 @@ def rewrite(
     before, count = text, 0
     for _ in range(MAX_ROUNDS):
         chosen = _compatible(diagnostics, unsafe)
-        result = _round(text, diagnostics, chosen, relint)
-        if result is None and len(chosen) > 1:
-            chosen = chosen[:1]
-            result = _round(text, diagnostics, chosen, relint)
-        if result is None:
+        for tried in dict.fromkeys((chosen, chosen[:1])):
+            changed = apply_edits(text, [edit for fix in tried for edit in fix.edits])
+            found = relint(changed) if tried else diagnostics
+            if improves(diagnostics, found):
+                text, diagnostics, count = changed, found, count + len(tried)
+                break
+        else:
             break
-        text, diagnostics = result
-        count += len(chosen)
     return Rewrite(file=file, before=before, after=text, fixes=count)
 
 
@@ -103,26 +103,12 @@ def improves(
     return new.total() < old.total()
 
 
-def _round(
-    text: str, diagnostics: Sequence[Diagnostic], fixes: Sequence[Fix], relint: RelintText
-) -> tuple[str, Sequence[Diagnostic]] | None:
-    """The text and findings after `fixes`; None where there are none or they do no good."""
-    if not fixes:
-        return None
-    changed = apply_edits(text, [edit for fix in fixes for edit in fix.edits])
-    found = relint(changed)
-    return (changed, found) if improves(diagnostics, found) else None
-
-
-def _compatible(diagnostics: Iterable[Diagnostic], unsafe: bool) -> list[Fix]:
+def _compatible(diagnostics: Iterable[Diagnostic], unsafe: bool) -> tuple[Fix, ...]:
     """The first fix of each finding, less those that touch the same text as one before."""
-    chosen: list[Fix] = []
-    for diagnostic in diagnostics:
-        fix = diagnostic.fix
-        if fix is None or not (fix.safe or unsafe):
-            continue
+    chosen: tuple[Fix, ...] = ()
+    for fix in (d.fix for d in diagnostics if d.fix is not None and (d.fix.safe or unsafe)):
         if not any(_overlap(a.span, b.span) for other in chosen for a in other.edits for b in fix.edits):
-            chosen.append(fix)
+            chosen += (fix,)
     return chosen
 
 
@@ -138,8 +124,8 @@ def _line_starts(text: str) -> list[int]:
     return [match.start() for match in _LINE.finditer(text)] + [len(text)]
 
 
-Change = tuple[str, str]  # a file, and what it would hold
-Relint = Callable[[Sequence[Change]], Sequence[Sequence[Diagnostic]]]
+Relint = Callable[[Sequence[tuple[str, str]]], Sequence[Sequence[Diagnostic]]]
+"""Gives the findings in each of some changes: a file, and what it would hold."""
 MAX_CANDIDATES = 64  # per file: each is read and linted again
 
 

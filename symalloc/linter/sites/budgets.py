@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.register_machine import Step
@@ -12,7 +12,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.site import FunctionContext, ProgramContext, Site, function_sites
 from symalloc.program.control_flow import functions_as_values
-from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Origin, Var
+from symalloc.program.ir import AllocFresh, AllocStorage, CallFunction, Origin
 from symalloc.size.choice import maximum
 from symalloc.size.condition import Condition
 from symalloc.size.evaluation import evaluated
@@ -21,44 +21,42 @@ from symalloc.size.sign import undominated
 
 _TYPICAL = 1024  # the value of every symbol where moments are compared to point at one
 _MOST_SUMS = 64  # of a formula that the prover is asked about
-_LONG = 100  # characters of a formula that is not shown
-
-_Group: TypeAlias = tuple[tuple[Condition, ...], PathCondition, frozenset[Condition], str | None]
+_LONG = 102  # characters of a formula that is not shown
 
 
 class HeldMoment(NamedTuple):
-    """The `size` bytes that a call holds once the instruction that binds `bound` has taken its memory.
+    """The `size` bytes that a call holds once the instruction at `point` has taken its memory.
 
     `path`: the branches on which that is so.  `inner` are conditions that hold in the functions called then,
-    in symbols of the caller.  `doubt` says why the call may hold less.
+    in symbols of the caller.
     """
 
     size: Expr
-    bound: Var
+    point: int
     path: PathCondition
     inner: frozenset[Condition]
-    doubt: str | None
+
+    @property
+    def typical(self) -> int:
+        """The bytes at shapes that are neither small nor large."""
+        return evaluated(self.size, dict.fromkeys(self.size.symbols, _TYPICAL)) or 0
 
 
-def _moments(timeline: Timeline, shared: ProgramContext) -> list[HeldMoment]:
-    """Return the moments at which a call takes memory."""
-    found = []
+def _moments(context: FunctionContext, timeline: Timeline) -> Iterator[HeldMoment]:
+    """Yield the moments at which a call takes memory."""
     for number, size in timeline.formulas():
         step = timeline.steps[number]
-        outer, inner = step.outermost, frozenset(_inner(step, shared))
-        found.append(HeldMoment(size, outer.var, outer.path, inner, timeline.doubt))
-    return list(dict.fromkeys(found))
+        outer, inner = step.outermost, frozenset(_inner(step, context.shared))
+        yield HeldMoment(size, context.analysis.cfg.starts[outer.var], outer.path, inner)
 
 
 def _inner(step: Step, shared: ProgramContext) -> Iterator[Condition]:
     """Yield the conditions that hold in the functions called at a step, as the caller can tell them."""
     while step.frame.caller is not None:
         values = step.frame.values
-        for condition in shared.holding(step.frame.name, step.path, step.var):
-            if condition.symbols <= values.keys():
-                told = condition.substitute(values)
-                if told.as_bool is None:
-                    yield told
+        held = shared.holding(step.frame.name, step.path, step.var)
+        told = (condition.substitute(values) for condition in held if condition.symbols <= values.keys())
+        yield from (condition for condition in told if condition.as_bool is None)
         step = step.frame.caller
 
 
@@ -69,14 +67,13 @@ def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     if limit is None or not _reserves_memory(shared) or _counts_in_callers(context):
         return
     timeline = Timeline.of(context.program, context.function.name, kills="stock")
-    moments = [] if timeline.problem else _moments(timeline.known, shared)
-    groups: defaultdict[_Group, list[HeldMoment]] = defaultdict(list)
-    for moment in moments:
-        groups[_group(context, moment)].append(moment)
-    for group in sorted(groups.values(), key=lambda group: -max(map(_typical, group))):
-        yield _grouped(context, limit, group)
+    groups: defaultdict[object, list[HeldMoment]] = defaultdict(list)
+    for moment in () if timeline.problem else dict.fromkeys(_moments(context, timeline.known)):
+        groups[context.facts.before[moment.point].guards, moment.path, moment.inner].append(moment)
+    for group in sorted(groups.values(), key=lambda group: -max(moment.typical for moment in group)):
+        yield min(moment.point for moment in group), _site(context, limit, group, timeline.doubt)
     if timeline.not_known is not None:  # what is known may be too much by itself
-        yield 0, _site(context, {"budget": constant(limit)}, unknown=timeline.not_known)
+        yield 0, _undecided(context, limit, timeline.not_known)
 
 
 def _reserves_memory(shared: ProgramContext) -> bool:
@@ -91,65 +88,38 @@ def _counts_in_callers(context: FunctionContext) -> bool:
     return context.function.private and name in called and name not in functions_as_values(graphs)
 
 
-def _group(context: FunctionContext, moment: HeldMoment) -> _Group:
-    point = _point(context, moment)
-    return context.facts.before[point].guards, moment.path, moment.inner, moment.doubt
-
-
-def _grouped(context: FunctionContext, limit: int, group: Sequence[HeldMoment]) -> tuple[int, Site]:
-    """Return the site of moments at which the same is known, with the first of their points."""
+def _site(context: FunctionContext, limit: int, group: Sequence[HeldMoment], doubt: str | None) -> Site:
+    """The site of moments at which the same is known; `doubt` says why the call may hold less."""
     signed = {name for name, origin in context.function.symbols.items() if origin is Origin.SCALAR}
     sums = undominated((moment.size for moment in group), signed)
-    budget = {"budget": constant(limit)}
-    point = min(_point(context, moment) for moment in group)
     if len(sums) > _MOST_SUMS:
-        return point, _site(context, budget, unknown=f"{len(sums)} sums are more than are compared")
-    largest, inner = max(group, key=_typical), group[0].inner
-    site = _site(
-        context,
-        {"held": maximum(*sums) if sums else ZERO, **budget},
-        amount=_amount(sums),
-        at=largest,
-        passes=Passes(conditions=tuple(sorted(inner, key=str))) if inner else None,
-        uncertainty=largest.doubt,
-    )
-    return point, site
-
-
-def _site(
-    context: FunctionContext,
-    quantities: Mapping[str, Expr],
-    *,
-    amount: str = "",
-    at: HeldMoment | None = None,
-    unknown: str | None = None,
-    passes: Passes | None = None,
-    uncertainty: str | None = None,
-) -> Site:
-    instruction = None if at is None else context.instruction(_point(context, at))
+        return _undecided(context, limit, f"{len(sums)} sums are more than are compared")
+    largest = max(group, key=lambda moment: moment.typical)
+    held = maximum(*sums) if sums else ZERO
+    text = f"{held} B"
     return Site(
         kind="held-memory",
-        instruction=instruction,
-        span=context.function.span if instruction is None else None,
-        quantities=quantities,
-        texts={"what": "memory", "amount": amount} if amount else {"what": "memory"},
-        path=frozenset() if at is None else at.path,
-        unknown=unknown,
-        uncertainty=uncertainty,
-        passes=passes,
-        dedup_key=(context.function.name, unknown is None),
+        instruction=context.instruction(largest.point),
+        quantities={"held": held, "budget": constant(limit)},
+        texts={
+            "what": "memory",
+            "amount": text if len(text) <= _LONG else f"the largest of {len(sums)} sums",
+        },
+        path=largest.path,
+        uncertainty=doubt,
+        passes=Passes(conditions=tuple(sorted(largest.inner, key=str))) if largest.inner else None,
+        dedup_key="decided",
         several=True,
     )
 
 
-def _point(context: FunctionContext, moment: HeldMoment) -> int:
-    return context.analysis.cfg.starts[moment.bound]
-
-
-def _typical(moment: HeldMoment) -> int:
-    return evaluated(moment.size, dict.fromkeys(moment.size.symbols, _TYPICAL)) or 0
-
-
-def _amount(sums: Sequence[Expr]) -> str:
-    text = str(maximum(*sums)) if sums else "0"
-    return f"{text} B" if len(text) <= _LONG else f"the largest of {len(sums)} sums"
+def _undecided(context: FunctionContext, limit: int, why: str) -> Site:
+    return Site(
+        kind="held-memory",
+        span=context.function.span,
+        quantities={"budget": constant(limit)},
+        texts={"what": "memory"},
+        unknown=why,
+        dedup_key="undecided",
+        several=True,
+    )

@@ -36,7 +36,7 @@ from symalloc.size.condition import eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product
 
 
-@instruction_sites("call-argument", CallKernel, CallTIR)
+@instruction_sites(CallKernel, CallTIR)
 def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
     """The sites of one call of a PrimFunc: number of arguments, dtype, number of dimensions, extents,
     byte offset.
@@ -64,7 +64,7 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
         )
 
 
-@instruction_sites("match-cast", MatchCast)
+@instruction_sites(MatchCast)
 def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
     """The sites of one cast; extents that bind a symbol are compared with nothing."""
     reading = read_cast(cast)
@@ -216,7 +216,7 @@ _UNCHECKED = {"relax.take": frozenset({"fast"})}
 """Operators that take indices, and the modes in which they use them as they are."""
 
 
-@instruction_sites("index", CallOperator)
+@instruction_sites(CallOperator)
 def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
     """One site for each different constant index of `call`."""
     modes = _UNCHECKED.get(call.name)

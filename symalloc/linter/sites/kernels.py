@@ -6,6 +6,7 @@ element of its result over the very element that it has just read still gives th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -71,9 +72,7 @@ def overlapping_arguments(context: FunctionContext) -> Iterator[tuple[int, Site]
             if one.position == other.position or one.region.root != other.region.root:
                 continue
             first, second = (one, other) if is_known(kernel, other.position, "store") else (other, one)
-            if not is_known(kernel, second.position, "store"):
-                continue
-            if not _plainly_apart(first.region, second.region):
+            if is_known(kernel, second.position, "store"):
                 path = context.paths.at[point] | first.target.path | second.target.path
                 yield point, _site(context, _Pair(call, point, first, second, path))
 
@@ -89,18 +88,6 @@ def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Seque
         if isinstance(operand, ir.Var)
         for target in points_to.targets_of(operand)
     ]
-
-
-def _plainly_apart(one: Region, other: Region) -> bool:
-    """True if both places are constants, and one ends before the other begins."""
-    ends = []
-    for region in (one, other):
-        begin = None if region.offset is None else region.offset.as_constant
-        size = None if region.nbytes is None else region.nbytes.as_constant
-        if begin is None or size is None:
-            return False
-        ends.append((begin, begin + size))
-    return ends[0][1] <= ends[1][0] or ends[1][1] <= ends[0][0]
 
 
 def _site(context: FunctionContext, pair: _Pair) -> Site:
@@ -133,24 +120,22 @@ def _resolved(context: FunctionContext, pair: _Pair, site: Site) -> Iterator[Sit
     loses = _loses_content(context, pair)
     if loses is False and isinstance(pair.call, ir.CallTIR):
         return
-    kernel = caller_name(pair.call)
-    doubts = {
-        False: f"{kernel} reads each element before it changes it, as TVM compiles it today",
-        None: f"whether {kernel} reads an element that it has overwritten is not decided",
-        True: None,
-    }
-    yield replace(site, uncertainty=doubts[loses])
+    kernel, doubt = caller_name(pair.call), None
+    if loses is False:
+        doubt = f"{kernel} reads each element before it changes it, as TVM compiles it today"
+    elif loses is None:
+        doubt = f"whether {kernel} reads an element that it has overwritten is not decided"
+    yield replace(site, uncertainty=doubt)
 
 
 def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
     """Return whether the kernel reads an element that it has overwritten, or writes one twice; None where
     that is not decided.
     """
-    first, second = (_argument(one) for one in (pair.first, pair.second))
+    first, second = _argument(pair.first), _argument(pair.second)
     kernel, position = context.program.kernels[pair.call.kernel], pair.first.position
-    if not (is_known(kernel, position, "load") or is_known(kernel, position, "store")):
-        return None
-    if first is None or second is None:
+    uses = is_known(kernel, position, "load") or is_known(kernel, position, "store")
+    if not uses or first is None or second is None:
         return None
     known = context.paths.conditions(context.paths.whole(pair.path, pair.point), pair.point)
     open_cases: list[Conditions] = []
@@ -170,10 +155,9 @@ def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:
 def _placed_beside(context: FunctionContext, pair: _Pair) -> list[KernelArgument]:
     """The arguments of the call that surely lie in the same root, too."""
     handed = _handed(context, pair.call)
-    alone = (one for one in handed if sum(other.position == one.position for other in handed) == 1)
-    found = (
-        _argument(one) for one in alone if one.target.certain and one.region.root == pair.first.region.root
-    )
+    times, root = Counter(one.position for one in handed), pair.first.region.root
+    sure = (one for one in handed if times[one.position] == 1 and one.target.certain)
+    found = (_argument(one) for one in sure if one.region.root == root)
     return [one for one in found if one is not None]
 
 
@@ -195,14 +179,15 @@ def _argument(handed: _Handed) -> KernelArgument | None:
     )
 
 
-def _slots(kind: str, _context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
+@instruction_sites(NotUnderstood)
+def slots(_context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
     """A slot that is stored or loaded, and that the shape heap does not have."""
     fault = call.fault
-    if fault is None or fault.size is None or fault.stored is not (kind == "store"):
+    if fault is None or fault.size is None:
         return
     slot = constant(fault.slot)
     yield Site(
-        kind=f"kernel-{kind}",
+        kind="kernel-store" if fault.stored else "kernel-load",
         quantities={"least": slot, "greatest": slot, "extent": constant(fault.size)},
         texts={
             "kernel": fault.builtin,
@@ -214,23 +199,16 @@ def _slots(kind: str, _context: FunctionContext, call: NotUnderstood) -> Iterato
     )
 
 
-def _indices(kind: str, context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
-    """The indices of stores or loads that the kernel's own text does not prove to be inside."""
-    bounds = [b for b in context.shared.indices.of(call.kernel) if b.access.kind == kind]
-    if not bounds:
-        return
-    arguments = arguments_of(call)
-    if len(arguments) == len(context.program.kernels[call.kernel].parameters):
+@instruction_sites(CallKernel, CallTIR)
+def indices(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
+    """The indices of stores and loads that the kernel's own text does not prove to be inside."""
+    bounds, arguments = context.shared.indices.of(call.kernel), arguments_of(call)
+    if bounds and len(arguments) == len(context.program.kernels[call.kernel].parameters):
         for bound in bounds:
             position = bound.access.parameter
             own = position >= len(arguments)
             name = bound.buffer.name if own else argument_name(call, arguments[position])
             yield _index_site(context, call, bound, name)
-
-
-for _kind in ("store", "load"):
-    instruction_sites(f"kernel-{_kind}", CallKernel, CallTIR)(partial(_indices, _kind))
-    instruction_sites(f"kernel-{_kind}", NotUnderstood)(partial(_slots, _kind))
 
 
 def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[str]) -> Mapping[str, Expr]:

@@ -70,27 +70,23 @@ def _not_followed(pair: Site, unknown: Region) -> Site:
     return not_understood(f"{doubt}: {where} is not known", dedup_key=key)
 
 
-def _resolved(context: FunctionContext, point: int, target: Target, index: int, site: Site) -> Iterator[Site]:
-    """The pair on each path on which content is lost."""
-    for found in context.conflicts.overwrites(point, target, index):
-        yield from _in_part(context, found, _lost(context, found, site))
-
-
-def _in_part(context: FunctionContext, found: ReuseConflict, site: Site) -> Iterator[Site]:
-    """The pair, for each part of the two that kernels read and write, where that is not all of them."""
+def _resolved(context: FunctionContext, point: int, target: Target, index: int, pair: Site) -> Iterator[Site]:
+    """The pair on each path on which content is lost, for each part of the two that kernels access."""
     content = context.analysis.content
-    read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
-    for (first, sure), (second, certain) in product(_ranges(read), _ranges(written)):
-        places: dict[str, Expr] = {}
-        for name, place in (("first", first), ("second", second)):
-            if place is not None:
-                places |= {f"{name}.offset": place.begin, f"{name}.nbytes": place.end - place.begin}
-        doubt = f"what {site.texts['reader']} reads may be another part than what is overwritten"
-        yield replace(
-            site,
-            quantities={**site.quantities, **places},
-            uncertainty=site.uncertainty or (None if sure and certain else doubt),
-        )
+    for found in context.conflicts.overwrites(point, target, index):
+        site = _lost(context, found, pair)
+        read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
+        for (first, sure), (second, certain) in product(_ranges(read), _ranges(written)):
+            places: dict[str, Expr] = {}
+            for name, place in (("first", first), ("second", second)):
+                if place is not None:
+                    places |= {f"{name}.offset": place.begin, f"{name}.nbytes": place.end - place.begin}
+            doubt = f"what {site.texts['reader']} reads may be another part than what is overwritten"
+            yield replace(
+                site,
+                quantities={**site.quantities, **places},
+                uncertainty=site.uncertainty or (None if sure and certain else doubt),
+            )
 
 
 def _ranges(parts: Iterable[MemoryRange]) -> Iterator[tuple[Range | None, bool]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.conflicts import ReuseConflicts
@@ -26,7 +26,6 @@ from symalloc.program.operands import callee_of
 from symalloc.program.span import Span
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
@@ -238,14 +237,12 @@ def not_understood(what: str, **more: Any) -> Site:
 
 InstructionSites: TypeAlias = Callable[[FunctionContext, Any], Iterator[Site]]
 FunctionSites: TypeAlias = Callable[[FunctionContext], Iterator[tuple[int, Site]]]
-_InInstruction = TypeVar("_InInstruction", bound=InstructionSites)
-_InFunction = TypeVar("_InFunction", bound=FunctionSites)
 
 
 class FunctionGenerator(NamedTuple):
     """A generator of sites of some of `kinds` in a whole function; `expanded`: with its calls written out."""
 
-    kinds: frozenset[str]
+    kinds: tuple[str, ...]
     generate: FunctionSites
     expanded: bool
 
@@ -255,17 +252,14 @@ IN_INSTRUCTIONS: defaultdict[type[Instruction], list[InstructionSites]] = defaul
 IN_FUNCTIONS: list[FunctionGenerator] = []
 
 
-def instruction_sites(
-    kind: str, *instructions: type[Instruction]
-) -> Callable[[_InInstruction], _InInstruction]:
-    """Register a generator: sites of `kind` at each instruction of one of the types `instructions`.
+def instruction_sites(*instructions: type[Instruction]) -> Callable[[InstructionSites], InstructionSites]:
+    """Register a generator: sites at each instruction of one of the types `instructions`.
 
     Instructions whose memo keys are equal fare alike.  A key holds all fields of an instruction, and of its
     operands the types and byte offsets; a generator that looks at more adds it there (`memo_key`).
     """
-    _require(kind)
 
-    def register(generate: _InInstruction) -> _InInstruction:
+    def register(generate: InstructionSites) -> InstructionSites:
         for instruction in instructions:
             IN_INSTRUCTIONS[instruction].append(generate)
         return generate
@@ -273,18 +267,16 @@ def instruction_sites(
     return register
 
 
-def function_sites(*kinds: str, expanded: bool = False) -> Callable[[_InFunction], _InFunction]:
+def function_sites(*kinds: str, expanded: bool = False) -> Callable[[FunctionSites], FunctionSites]:
     """Register a generator: sites of some of `kinds` in a whole function, each with its program point.
 
     An `expanded` one asks in what order memory is written and read.  Where a function calls others that a
     summary does not describe well enough, it is given the function with these calls written out
     (symalloc.analysis.call_expansion), and a callee that is seen in all its callers not at all.
     """
-    for kind in kinds:
-        _require(kind)
 
-    def register(generate: _InFunction) -> _InFunction:
-        IN_FUNCTIONS.append(FunctionGenerator(frozenset(kinds), generate, expanded))
+    def register(generate: FunctionSites) -> FunctionSites:
+        IN_FUNCTIONS.append(FunctionGenerator(kinds, generate, expanded))
         return generate
 
     return register
@@ -295,8 +287,3 @@ def load_sites() -> None:
     room = import_module("symalloc.linter.sites")
     for module in sorted(iter_modules(room.__path__), key=lambda found: found.name):
         import_module(f"symalloc.linter.sites.{module.name}")
-
-
-def _require(kind: str) -> None:
-    if kind not in SITE_KINDS:
-        raise ValueError(f"no kind of site is called `{kind}`: add it to symalloc/rulebook/sites.py")

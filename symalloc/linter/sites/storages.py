@@ -68,7 +68,7 @@ def _placed(context: FunctionContext, alloc: AllocTensor) -> Iterator[tuple[Regi
             yield points_to.regions[parent], path
 
 
-@instruction_sites("tensor-on-storage", AllocTensor)
+@instruction_sites(AllocTensor)
 def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[Site]:
     """The sites of one alloc_tensor."""
     for storage, path in _placed(context, alloc):
@@ -205,7 +205,7 @@ _SCOPES: Mapping[str, frozenset[str]] = {
 """Scopes that the allocators of a kind of device know; those of the other kinds are their own affair."""
 
 
-@instruction_sites("memory-place", AllocStorage, AllocTensor, AllocFresh)
+@instruction_sites(AllocStorage, AllocTensor, AllocFresh)
 def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh) -> Iterator[Site]:
     """The device of an allocation among those of the module, and its scope among those of the device."""
     kinds = context.program.devices
@@ -242,7 +242,7 @@ def _access_site(
     )
 
 
-@instruction_sites("storage", AllocStorage)
+@instruction_sites(AllocStorage)
 def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
     """The site of one storage."""
     if storage.size is not None:
@@ -251,7 +251,7 @@ def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
         yield Site(kind="storage", quantities=sizes, texts=texts)
 
 
-@instruction_sites("extent", AllocTensor, AllocFresh, View, CallTIR)
+@instruction_sites(AllocTensor, AllocFresh, View, CallTIR)
 def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | CallTIR) -> Iterator[Site]:
     """One site for each extent of what is allocated or viewed; constants that are not negative are left
     out.
@@ -269,7 +269,7 @@ def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | Ca
             )
 
 
-@instruction_sites("byte-count", AllocStorage, AllocTensor, AllocFresh, CallTIR)
+@instruction_sites(AllocStorage, AllocTensor, AllocFresh, CallTIR)
 def byte_counts(
     context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh | CallTIR
 ) -> Iterator[Site]:
@@ -313,7 +313,7 @@ def _sizes(made: Instruction) -> Iterator[tuple[str, Expr]]:
                     yield f"the size of tensor `{name}`", output.nbytes
 
 
-@instruction_sites("buffer-layout", CallKernel, CallTIR)
+@instruction_sites(CallKernel, CallTIR)
 def buffer_layouts(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
     """The sites of one call: what a buffer declares beside what its argument, which is row-major, has."""
     kernel = context.program.kernels.get(call.kernel)
@@ -357,7 +357,7 @@ def _strides(
 _RESHAPES = frozenset({"relax.reshape"})
 
 
-@instruction_sites("view", View)
+@instruction_sites(View)
 def views(context: FunctionContext, view: View) -> Iterator[Site]:
     """The site of a R.memory.view (does it lie in its source?) or of an ensure_zero_offset whose result is
     only read (is it no copy?).
@@ -380,7 +380,7 @@ def views(context: FunctionContext, view: View) -> Iterator[Site]:
     )
 
 
-@instruction_sites("written-view", View)
+@instruction_sites(View)
 def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
     """The site of an ensure_zero_offset whose result something writes (is it no copy?)."""
     writer = context.written_views.get(view.var)
@@ -419,14 +419,14 @@ def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
     return offsets.pop() if len(offsets) == 1 else None
 
 
-@instruction_sites("reshape", View)
+@instruction_sites(View)
 def reshapes(context: FunctionContext, view: View) -> Iterator[Site]:
     """The site of a vm.builtin.reshape."""
     if view.kind == "reshape":
         yield from _reshape(context, view, view.source, view.shape)
 
 
-@instruction_sites("reshape", CallOperator)
+@instruction_sites(CallOperator)
 def operator_reshapes(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
     """The site of a R.reshape that is not lowered yet."""
     target = tensor_type(call.var)
