@@ -36,7 +36,7 @@ from benchmarks.lint_llama import planned as planned_by_tvm
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_timeline import Groups
 from symalloc.planner.check.obligations import Obligation

@@ -33,7 +33,7 @@ from benchmarks.harness import (
     rounds_option,
     timed,
 )
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.rulebook.book import load_rules

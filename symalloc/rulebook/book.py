@@ -13,9 +13,16 @@ from typing import Any
 import msgspec
 
 from symalloc.errors import nearest
-from symalloc.rulebook.rule import BadExample, Expectation, GoodExample, Rule, RuleError
+from symalloc.rulebook.rule import (
+    IN_ADVICE,
+    BadExample,
+    Expectation,
+    GoodExample,
+    Rule,
+    RuleError,
+    compile_template,
+)
 from symalloc.rulebook.sites import SITE_KINDS, SiteKind
-from symalloc.rulebook.template import IN_ADVICE, compile_template
 from symalloc.size.parse import SizeSyntaxError
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.program.ir import CallKernel, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract

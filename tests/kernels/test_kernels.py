@@ -12,7 +12,7 @@ import tvm
 from tvm import tirx
 
 from symalloc.linter.diagnostic import Report
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract

@@ -6,7 +6,7 @@ import pytest
 from tvm.script import from_source
 
 from symalloc.linter.diagnostic import Diagnostic
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.kernel_body import extract_kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symalloc.linter.diagnostic import Diagnostic, Report
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.program.ir import (
     Program,
 )

@@ -12,7 +12,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.program.ir import AllocStorage, Program
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from symalloc.linter.diagnostic import Diagnostic, Severity
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import load_rules

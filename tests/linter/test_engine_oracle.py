@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from symalloc.linter.diagnostic import Severity
-from symalloc.linter.engine import check
+from symalloc.linter.linter import check
 from symalloc.program.ir import Operand, Ownership, Program, TupleValue, Var
 from symalloc.prover.prover import Prover
 from symalloc.rulebook.book import load_rules

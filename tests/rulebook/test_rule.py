@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from symalloc.rulebook.book import load_rules
-from symalloc.rulebook.template import Value
+from symalloc.rulebook.rule import Value
 from symalloc.size.parse import parse_condition, parse_expr
 
 VALUES: dict[str, Value] = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.rulebook.template import IN_ADVICE, Value, compile_template
+from symalloc.rulebook.rule import IN_ADVICE, Value, compile_template
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
 
 SITE = "tensor-on-storage"

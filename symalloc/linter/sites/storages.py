@@ -11,7 +11,7 @@ from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.sets import contains
-from symalloc.linter.sites.comparisons import argument_name, argument_site
+from symalloc.linter.sites.kernels import argument_name, argument_site
 from symalloc.linter.sites.site import (
     FunctionContext,
     Site,
