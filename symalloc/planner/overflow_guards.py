@@ -65,9 +65,12 @@ class ValueBounds:
     def _bound(self, atom: Atom) -> Bound:
         match atom:
             case FloorDiv(numerator=numerator, denominator=denominator):
+                # |n // d| <= |n| / d, but for -1 // d, which is -1: one is added for the rounding
                 divisor = denominator.as_constant
-                bound = self._expr(numerator)
-                return _divided(bound, divisor) if divisor and divisor > 0 else bound
+                terms, scale = self._expr(numerator)
+                if not divisor or divisor < 0:
+                    return terms, scale
+                return {**terms, (): terms.get((), 0) + scale * divisor}, scale * divisor
             case Mod(numerator=numerator, denominator=denominator):
                 return _sum_of([self._expr(numerator), self._expr(denominator)])
             case Min(operands=operands) | Max(operands=operands):
@@ -84,12 +87,6 @@ def _bounding(atom: Min | Max, operands: Sequence[Expr]) -> Sequence[Expr]:
     """
     sign = 1 if isinstance(atom, Min) else -1
     return [e for e in operands if e.as_constant is None or sign * e.as_constant < 0] or operands
-
-
-def _divided(bound: Bound, divisor: int) -> Bound:
-    """|n // d| <= |n| / d, but for -1 // d, which is -1: one is added for the rounding."""
-    terms, scale = bound[0], bound[1] * divisor
-    return {**terms, (): terms.get((), 0) + scale}, scale
 
 
 def _sum_of(
@@ -285,22 +282,14 @@ def _maximal_terms(bound: Expr) -> dict[tuple[str, ...], int]:
     0.
     """
     merged: dict[tuple[str, ...], int] = {}
-    holding: dict[str, list[tuple[str, ...]]] = {}  # those of `merged` that have a factor
     for monomial, coefficient in sorted(
         bound.terms.items(), key=lambda t: (-sum(p for _, p in t[0]), str(t[0]))
     ):
         factors = tuple(sorted(atom.key for atom, power in monomial for _ in range(power)))
-        hosts = min((holding.get(f, []) for f in factors), key=len) if factors else merged
-        host = next((other for other in hosts if _divides(factors, other)), factors)
-        if host not in merged:
-            for factor in dict.fromkeys(host):
-                holding.setdefault(factor, []).append(host)
+        divided = (o for o in merged if all(factors.count(f) <= o.count(f) for f in factors))
+        host = next(divided, factors)
         merged[host] = merged.get(host, 0) + coefficient
     return merged
-
-
-def _divides(small: tuple[str, ...], large: tuple[str, ...]) -> bool:
-    return all(small.count(f) <= large.count(f) for f in small)
 
 
 def _term_checks(factors: tuple[str, ...], coefficient: int, share: int, signed: Set[str]) -> list[Condition]:
@@ -308,11 +297,8 @@ def _term_checks(factors: tuple[str, ...], coefficient: int, share: int, signed:
     checks = [le(coefficient, share)]
     for name in factors:
         checks += _within(name, room, signed)
-        room = floordiv(room, _at_least_1(name, signed))
+        divisor = maximum(symbol(name), 1)
+        if name in signed:  # the magnitude of -2**63 is taken to be one less
+            divisor = maximum(divisor, -maximum(symbol(name), -INT64_MAX))
+        room = floordiv(room, divisor)
     return checks
-
-
-def _at_least_1(name: str, signed: Set[str]) -> Expr:
-    """The magnitude of a symbol, but at least 1; that of -2**63 is taken to be one less."""
-    value = maximum(symbol(name), 1)
-    return maximum(value, -maximum(symbol(name), -INT64_MAX)) if name in signed else value

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from symalloc.planner.check.obligations import Obligation, obligations
 from symalloc.planner.check.validate import ObligationProver
@@ -37,8 +36,22 @@ def plan_certificate(
     entries = []
     for number, (plan, domain) in enumerate(plans):
         folder = f"{number}-{re.sub(r'[^A-Za-z0-9_.-]', '_', plan.function)}"
-        asked = obligations(plan, machine=machine)
-        rows = list(_rows(plan, folder, asked, ObligationProver.of(plan, domain, prover), files))
+        judge = ObligationProver.of(plan, domain, prover)
+        rows = []
+        for count, obligation in enumerate(obligations(plan, machine=machine)):
+            proof = judge.proof(obligation)
+            name = f"{folder}/{count:04d}-{obligation.kind}.smt2"
+            files[name] = _script(plan, obligation, judge.domain_of(obligation), proof)
+            row = {
+                "file": name,
+                "kind": obligation.kind,
+                "excludes": obligation.problem,
+                "buffers": [list(names) for names in obligation.where],
+                "claim": str(obligation.claim),
+                "guarded": obligation.guarded,
+                "expected": status(proof),
+            }
+            rows.append(row)
         guards = [str(guard.condition) for guard in plan.guards]
         entries.append({"function": plan.function, "guards": guards, "obligations": rows})
     files[INDEX] = json.dumps({"version": 1, "plans": entries}, indent=1) + "\n"
@@ -61,25 +74,6 @@ def write_certificate(folder: Path, files: Mapping[str, str]) -> None:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (Path(staging) / name).replace(target)
-
-
-def _rows(
-    plan: Plan, folder: str, asked: Iterable[Obligation], judge: ObligationProver, files: dict[str, str]
-) -> Iterator[Mapping[str, Any]]:
-    """The index's rows for what is `asked` of `plan`; the scripts go into `files`."""
-    for number, obligation in enumerate(asked):
-        proof = judge.proof(obligation)
-        name = f"{folder}/{number:04d}-{obligation.kind}.smt2"
-        files[name] = _script(plan, obligation, judge.domain_of(obligation), proof)
-        yield {
-            "file": name,
-            "kind": obligation.kind,
-            "excludes": obligation.problem,
-            "buffers": [list(names) for names in obligation.where],
-            "claim": str(obligation.claim),
-            "guarded": obligation.guarded,
-            "expected": status(proof),
-        }
 
 
 def _script(plan: Plan, obligation: Obligation, domain: Domain, proof: Proof) -> str:

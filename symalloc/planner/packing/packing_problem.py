@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import lcm
@@ -97,13 +97,7 @@ class ProblemDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_json(text: str, name: str) -> PackingProblem:
     """Return the problem that JSON `text` holds; `name` is used where it has none.  Raises ProblemError."""
-    try:
-        raw = msgspec.json.decode(text, type=ProblemDocument)
-    except msgspec.ValidationError as error:
-        raise ProblemError(_misshapen(str(error))) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ProblemError(f"not JSON: {error}") from None
-    return _problem(raw, name)
+    return _problem(lambda: msgspec.json.decode(text, type=ProblemDocument), name)
 
 
 def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingProblem:
@@ -111,11 +105,7 @@ def problem_of(document: Mapping[str, Any], name: str = "problem") -> PackingPro
 
     Raises ProblemError.
     """
-    try:
-        raw = msgspec.convert(_in_texts(document), ProblemDocument)
-    except msgspec.ValidationError as error:
-        raise ProblemError(_misshapen(str(error))) from None
-    return _problem(raw, name)
+    return _problem(lambda: msgspec.convert(_in_texts(document), ProblemDocument), name)
 
 
 def _in_texts(value: Any) -> Any:
@@ -145,7 +135,13 @@ def read_csv(text: str, name: str) -> PackingProblem:
     return PackingProblem(name=name, buffers=buffers, table=(header, *(row for _, row in numbered)))
 
 
-def _problem(raw: ProblemDocument, name: str) -> PackingProblem:
+def _problem(read: Callable[[], ProblemDocument], name: str) -> PackingProblem:
+    try:
+        raw = read()
+    except msgspec.ValidationError as error:
+        raise ProblemError(_misshapen(str(error))) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProblemError(f"not JSON: {error}") from None
     ranges = {symbol: _range(symbol, bounds) for symbol, bounds in raw.symbols.items()}
     buffers = tuple(_buffer(i, b, ranges) for i, b in enumerate(raw.buffers))
     _require_different(b.name for b in buffers)
