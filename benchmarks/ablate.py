@@ -156,15 +156,9 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_OFFSETS}.Dominance.may_reach": lambda *_: True},
         code=[f"{_OFFSETS}.Dominance.may_reach"],
     ),
-    "samples of many at once": Mechanism(
-        stand_ins={f"{_OFFSETS}._larger": lambda kept, _table, _values: kept}, code=[f"{_OFFSETS}._larger"]
-    ),
     "checks seen to be implied": Mechanism(
         stand_ins={f"{_GUARDS}._not_implied": lambda checks, *_: list(checks)},
         code=[f"{_GUARDS}._not_implied"],
-    ),
-    "checks seen to be needed": Mechanism(
-        stand_ins={f"{_GUARDS}._needed": lambda *_: False}, code=[f"{_GUARDS}._needed"]
     ),
     "only what lies directly on another": Mechanism(
         stand_ins={f"{_OBLIGATIONS}.ArenaObligations.piled_up": lambda _: [_UNSEEN]},

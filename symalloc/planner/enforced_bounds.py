@@ -29,7 +29,11 @@ def enforced(function: Function, domain: Domain, use: BoundsUse) -> tuple[Declar
     """Return the declared bounds that are checked at entry, less those that `domain` implies."""
     if use == "ignore":
         return ()
-    return tuple(bound for bound in declared_bounds(function) if not _implied(bound, domain))
+    return tuple(
+        b
+        for b in declared_bounds(function)
+        if (domain.upper_of(b.symbol) > b.value if b.is_upper else domain.lower_of(b.symbol) < b.value)
+    )
 
 
 def bound_guards(bounds: Iterable[DeclaredBound]) -> tuple[Guard, ...]:
@@ -74,12 +78,6 @@ def greatest(size: Expr, domain: Domain, prover: Prover) -> int | None:
         else:
             low = middle
     return high if high <= MOST_BYTES else None
-
-
-def _implied(bound: DeclaredBound, domain: Domain) -> bool:
-    if bound.is_upper:
-        return domain.upper_of(bound.symbol) <= bound.value
-    return domain.lower_of(bound.symbol) >= bound.value
 
 
 def _at_corners(size: Expr, box: Box) -> Iterator[int]:

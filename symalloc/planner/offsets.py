@@ -36,7 +36,6 @@ LONG = 24  # terms of alternatives that become one maximum
 LONGEST = 12_000  # characters of one of them
 MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these two are replaced; terms are those of all together
 FEW_ALTERNATIVES, FEW_TERMS = 4, 32  # where so much was compared that formulas have to be short
-FEW_KEPT = 8  # that are compared one by one
 
 Alternatives: TypeAlias = tuple[Expr, ...]
 
@@ -169,21 +168,13 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
         return tuple(found) or (ZERO,)
     totals = [float(np.nan_to_num(dominance.at_samples(e)).sum()) for e in found]
     kept: list[Expr] = []
-    table: Values | None = None
     for i in sorted(range(len(found)), key=lambda i: (-totals[i], -len(found[i].terms), found[i].key)):
-        larger = kept if table is None else _larger(kept, table, dominance.at_samples(found[i]))
-        if any(dominance.reaches(one, found[i]) for one in larger):
+        if any(dominance.reaches(one, found[i]) for one in kept):
             continue
         kept.append(found[i])
         if len(kept) > (FEW_ALTERNATIVES if dominance.exhausted else MOST_ALTERNATIVES):
             kept = _fewer(kept, dominance)
-        table = None if len(kept) <= FEW_KEPT else np.array([dominance.at_samples(e) for e in kept])
     return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
-
-
-def _larger(kept: Sequence[Expr], table: Values, values: Values) -> list[Expr]:
-    """Those of `kept`, whose values are the rows of `table`, that are nowhere less than `values`."""
-    return [kept[k] for k in np.flatnonzero(~(table < values).any(axis=1)).tolist()]
 
 
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:

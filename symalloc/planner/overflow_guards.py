@@ -147,8 +147,7 @@ def overflow_guards(evaluated: Iterable[Expr], domain: Domain, prover: Prover) -
     checks = {demand: check for bound in needed for demand, check in _demands(bound, signed)}
     wanted = _not_implied(checks, joint, domain)
     alone = len(wanted) == 1 and not domain.assumptions
-    settled = alone or len(wanted) > MOST_COMPARED or all(_needed(c, wanted, domain) for c in wanted)
-    fewest = wanted if settled else prover.minimise(wanted, domain)
+    fewest = wanted if alone or len(wanted) > MOST_COMPARED else prover.minimise(wanted, domain)
     return tuple(Guard(condition=c, check=checks[c]) for c in fewest)
 
 
@@ -172,31 +171,6 @@ def _not_implied(checks: Iterable[Condition], joint: Expr, domain: Domain) -> li
         )
 
     return [check for check in checks if not implied(check)]
-
-
-def _needed(check: Condition, checks: Sequence[Condition], domain: Domain) -> bool:
-    """Return whether `check` fails at some point of `domain` at which the others of `checks` hold; False says
-    nothing.
-
-    Tried are the least values with one just past what `check` lets it be, and the largest that others allow.
-    """
-    names = frozenset().union(*(c.symbols for c in (*checks, *domain.assumptions)))
-    others = [other for other in checks if other != check]
-    point = {name: min(max(domain.lower_of(name), 0), domain.upper_of(name)) for name in names}
-    name, least, greatest = read_bound(check) or ("", None, None)
-    if greatest is not None:
-        point[name] = greatest + 1
-    elif least is not None:
-        point[name] = least - 1
-    else:
-        point = {name: min(domain.upper_of(name), INT64_MAX) for name in names}
-        for name, _, most in filter(None, map(read_bound, others)):
-            point[name] = point[name] if most is None else min(point[name], most)
-    try:
-        inside = domain.contains(point)
-    except ZeroDivisionError:
-        return False
-    return inside and not check.evaluate(point) and all(other.evaluate(point) for other in others)
 
 
 def _with_parts(exprs: Iterable[Expr]) -> dict[Expr, None]:

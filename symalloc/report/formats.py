@@ -165,7 +165,10 @@ def render_junit(report: Report) -> str:
     for file in dict.fromkeys((*report.files, *(_file(d) for d in report))):
         _suite(root, file, [d for d in report if _file(d) == file], report)
     if report.known_remarks:
-        _baseline(root, report)
+        suite = SubElement(root, "testsuite", name="baseline", tests="0", failures="0", errors="0")
+        properties = SubElement(suite, "properties")
+        for name, count in (("known", report.known), ("stale", report.stale)):
+            SubElement(properties, "property", name=name, value=str(count))
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, 0)) for suite in root)))
     indent(root)
@@ -180,13 +183,6 @@ def _suite(root: Element, file: str, findings: list[Diagnostic], report: Report)
         SubElement(suite, "testcase", classname=_text(file), name="memory")
     for kind, found in (("tests", "testcase"), ("failures", ".//failure"), ("errors", ".//error")):
         suite.set(kind, str(len(suite.findall(found))))
-
-
-def _baseline(root: Element, report: Report) -> None:
-    suite = SubElement(root, "testsuite", name="baseline", tests="0", failures="0", errors="0")
-    properties = SubElement(suite, "properties")
-    for name, count in (("known", report.known), ("stale", report.stale)):
-        SubElement(properties, "property", name=name, value=str(count))
 
 
 def _case(suite: Element, file: str, finding: Diagnostic, report: Report) -> None:
@@ -356,14 +352,13 @@ def _region(span: Span) -> dict[str, int]:
 
 def render_concise(report: Report) -> str:
     """Render all findings, each as `file:line:column: SYM101 message`; empty where there are none."""
-    return "".join(f"{_concise(d, report)}\n" for d in report)
-
-
-def _concise(diagnostic: Diagnostic, report: Report) -> str:
-    span = report.file_span(diagnostic)
-    place = f"{span.file}:{span.line}:{span.column}" if span else _file(diagnostic)
-    where = f" (in `{diagnostic.function}`)" if span is None and diagnostic.function else ""
-    return visible(f"{place}: {diagnostic.rule} {diagnostic.one_line}{where}")
+    lines = []
+    for d in report:
+        span = report.file_span(d)
+        place = f"{span.file}:{span.line}:{span.column}" if span else _file(d)
+        where = f" (in `{d.function}`)" if span is None and d.function else ""
+        lines.append(visible(f"{place}: {d.rule} {d.one_line}{where}") + "\n")
+    return "".join(lines)
 
 
 def render_github(report: Report) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import field
 
-from symalloc.analysis.tensor_origin import NO_ORIGIN
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
@@ -24,7 +23,7 @@ from symalloc.planner.memory_report.function_report import (
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelWorkspaceUse
+from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult
 from symalloc.planner.plan_diff.compare_plans import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
@@ -175,7 +174,7 @@ def plans_as_json(reports: Sequence[FunctionReport], fits: Sequence[FunctionFit]
 
 def function_document(report: FunctionReport, fit: FunctionFit | None = None) -> PlannedFunction:
     """Return the report of one function."""
-    plan, outside = report.plan, report.outside
+    plan, outside, both = report.plan, report.outside, report.comparison
     declared = sorted(report.lower.keys() | report.upper.keys())
     return record(
         PlannedFunction,
@@ -187,8 +186,21 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         signed=sorted(report.signed),
         guards=[_guard(guard) for guard in plan.guards],
         returned=[result.nbytes for result in outside.returned],
-        kernels=[_kernel(use) for use in outside.kernels],
-        tvm=_others(report),
+        kernels=[
+            record(
+                KernelEntry,
+                use,
+                use.scratch,
+                name=use.kernel,
+                nbytes=use.scratch.peak if use.scratch.problem is None else None,
+            )
+            for use in outside.kernels
+        ],
+        tvm=None
+        if both is None
+        else OtherPlans(
+            bounded=None if both.bounded is None else _other(both.bounded), unbounded=_other(both.unbounded)
+        ),
         fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
     )
 
@@ -200,14 +212,10 @@ def _arena(arena: memory_plan.Arena, report: FunctionReport) -> ArenaEntry:
         after=_name(arena.defined_by),
         result=None if arena.result is None else arena.result.name,
         apart=arena.further,
-        buffers=[_buffer(placement, report) for placement in arena.placements],
+        buffers=[
+            record(BufferEntry, p.buffer, report.origin(p.buffer), offset=p.offset) for p in arena.placements
+        ],
     )
-
-
-def _buffer(placement: memory_plan.Placement, report: FunctionReport) -> BufferEntry:
-    var = placement.buffer.var
-    origin = NO_ORIGIN if var is None else report.origins.get(var, NO_ORIGIN)
-    return record(BufferEntry, placement.buffer, origin, offset=placement.offset)
 
 
 def _guard(guard: memory_plan.Guard) -> GuardEntry:
@@ -218,20 +226,6 @@ def _guard(guard: memory_plan.Guard) -> GuardEntry:
         check=str(guard.check),
         after=_name(guard.defined_by),
     )
-
-
-def _kernel(use: KernelWorkspaceUse) -> KernelEntry:
-    scratch = use.scratch
-    known = scratch.peak if scratch.problem is None else None
-    return record(KernelEntry, use, scratch, name=use.kernel, nbytes=known)
-
-
-def _others(report: FunctionReport) -> OtherPlans | None:
-    both = report.comparison
-    if both is None:
-        return None
-    bounded = None if both.bounded is None else _other(both.bounded)
-    return OtherPlans(bounded=bounded, unbounded=_other(both.unbounded))
 
 
 def _other(memory: Timeline) -> OtherPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
+from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
@@ -18,7 +18,7 @@ from symalloc.planner.memory_report.function_report import (
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import DonatedResult, KernelWorkspaceUse
+from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
 from symalloc.report.quantities import (
     MOST_ROWS,
@@ -59,10 +59,11 @@ def _peak(
 ) -> Iterator[str]:
     runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
     yield f"  peak{at_binding(binding)}: {human_bytes(peak.nbytes)} of tensors{runs}"
-    rows = [
-        (_named_tensor(t), human_bytes(t.nbytes), _until(t), cut_place(t.source or ""))
-        for t in peak.tensors[:MOST_ROWS]
-    ]
+    rows = []
+    for t in peak.tensors[:MOST_ROWS]:
+        until = f"{t.until}, idle here" if t.idle and t.until else t.until or ""
+        until = "the end: it is returned" if t.kind == "result" else until
+        rows.append((_named_tensor(t), human_bytes(t.nbytes), until, cut_place(t.source or "")))
     yield from _table(("tensor", "bytes", "held until", "from"), rows, left=(0, 2, 3))
     rest = peak.tensors[MOST_ROWS:]
     if rest:
@@ -83,12 +84,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Collection
     """A table of tensors; the last column has no head where nothing is in it."""
     last = heads[-1] if any(row[-1] for row in rows) else ""
     return [f"    {line}" for line in columns([(*heads[:-1], last), *rows], left)]
-
-
-def _until(tensor: PeakTensor) -> str:
-    if tensor.kind == "result":
-        return "the end: it is returned"
-    return f"{tensor.until}, idle here" if tensor.idle and tensor.until else tensor.until or ""
 
 
 def _remedy(peak: CallPeak) -> str:
@@ -225,7 +220,7 @@ def _buffers(report: FunctionReport) -> Iterator[str]:
             *([str(number[p.buffer.id])] if len(arenas) > 1 else []),
             cut(p.offset, WIDEST_CELL),
             " ".join(f"[{begin}, {end})" for begin, end in p.buffer.live),
-            cut_place(_origin(p.buffer, report).source),
+            cut_place(report.origin(p.buffer).source),
         )
         for p in report.placements
     ]
@@ -241,12 +236,8 @@ def _named(buffer: Buffer, report: FunctionReport) -> str:
     """Return the name of a buffer with the operator that writes it first."""
     if buffer.callee is not None:
         return f"{buffer.callee}()"
-    origin = _origin(buffer, report)
+    origin = report.origin(buffer)
     return f"{buffer.name} ({origin.operator})" if origin.operator else buffer.name
-
-
-def _origin(buffer: Buffer, report: FunctionReport) -> TensorOrigin:
-    return NO_ORIGIN if buffer.var is None else report.origins.get(buffer.var, NO_ORIGIN)
 
 
 # -- bytes at sample bindings ------------------------------------------------------------------------------
@@ -258,18 +249,13 @@ def _samples(report: FunctionReport, width: int) -> Iterator[str]:
     fitting = max(1, (width - LABEL) // COLUMN)
     for first in range(0, len(report.samples), fitting):
         samples = report.samples[first : first + fitting]
+        heads = [(f"{name} =", [str(s.binding[name]) for s in samples]) for name in samples[0].binding]
+        if any(s.label for s in samples):
+            words = {"bound": "reached", "beyond": "exceeded"}
+            heads.append(("declared bound", [words.get(s.label or "", "") for s in samples]))
         rows = [(name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted]
-        for name, cells in (*_headings(samples), *rows) if rows else ():
+        for name, cells in (*(heads or [("static", [""] * len(samples))]), *rows) if rows else ():
             yield f"  {name:<{LABEL - 2}}{''.join(f'{cell:>{COLUMN}}' for cell in cells)}"
-
-
-def _headings(samples: Sequence[MemorySample]) -> list[tuple[str, list[str]]]:
-    names = samples[0].binding
-    rows = [(f"{name} =", [str(s.binding[name]) for s in samples]) for name in names]
-    if any(s.label for s in samples):
-        words = {"bound": "reached", "beyond": "exceeded"}
-        rows.append(("declared bound", [words.get(s.label or "", "") for s in samples]))
-    return rows or [("static", [""] * len(samples))]
 
 
 def _rows(report: FunctionReport) -> list[Row]:
@@ -338,7 +324,12 @@ def _outside(report: FunctionReport) -> Iterator[str]:
         for size, count in sizes.items()
     ]
     yield from capped(results, "results")
-    yield from capped([_donated(d) for d in outside.donated], "results in donated inputs")
+    donated = []
+    for d in outside.donated:
+        room = "" if d.room == d.nbytes else f" of {_bytes(d.room)}"
+        place = f"result in the donated input `{d.input}`: `{d.output}`"
+        donated.append(f"  {place}, {_bytes(d.nbytes)}{room}")
+    yield from capped(donated, "results in donated inputs")
     made = [f"  made by a call of `{m.by}`: {_bytes(m.nbytes)}" for m in outside.made]
     yield from capped(made, "tensors that calls make")
     left = [f"  unplanned: `{u.name}` ({_bytes(u.nbytes)}): {u.reason}" for u in report.unplanned]
@@ -356,11 +347,6 @@ def _outside(report: FunctionReport) -> Iterator[str]:
 
 def _bytes(size: Expr | None) -> str:
     return "size unknown" if size is None else cut(f"{size} B", WIDEST)
-
-
-def _donated(found: DonatedResult) -> str:
-    room = "" if found.room == found.nbytes else f" of {_bytes(found.room)}"
-    return f"  result in the donated input `{found.input}`: `{found.output}`, {_bytes(found.nbytes)}{room}"
 
 
 def _by_size(report: FunctionReport) -> list[KernelWorkspaceUse]:

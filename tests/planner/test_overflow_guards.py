@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from math import prod
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -226,9 +225,3 @@ def test_a_size_that_never_fits_is_always_refused() -> None:
 def test_no_check_is_kept_that_the_prover_would_drop(size: Expr, domain: Domain) -> None:
     kept = [guard.condition for guard in overflow_guards([size, 64 * M, 4 * N], domain, PROVER)]
     assert list(PROVER.minimise(kept, domain)) == kept
-
-
-def test_the_prover_is_not_asked_about_checks_that_each_fail_alone() -> None:
-    with patch.object(Prover, "prove", side_effect=AssertionError):
-        assert len(overflow_guards([64 * N, 128 * M * B], DOMAIN, PROVER)) == 2
-        assert len(overflow_guards([64 * N], SIGNED, PROVER)) == 2

@@ -45,24 +45,8 @@ def test_any_marks_in_any_text(text: str, marks: list[Underline], width: int | N
     assert all(shown.count(label) >= labels.count(label) for label in labels)
 
 
-@given(st.text(ALPHABET, max_size=60), st.integers(0, 50), st.integers(1, 50))
-def test_a_cut_line_is_as_wide_as_its_window(line: str, left: int, room: int) -> None:
-    cells = CellLine(line)
-    whole, cut = cells.cut(Window()), cells.cut(Window(left=left, right=left + room))
-    assert cell_len(cut) <= room
-    if left == 0 and cells.width <= room:
-        assert cut == whole
-
-
 def test_a_wide_character_is_not_split() -> None:
     line = CellLine("漢字漢字")
     assert line.cut(Window(left=0, right=5)) == "漢字…"
     assert line.cut(Window(left=2, right=8)) == "… 漢字"
     assert line.cell(3) == 4
-
-
-def test_tabs_go_to_the_next_stop() -> None:
-    line = CellLine("\tab\tc")
-    assert line.cut(Window()) == "    ab  c"
-    assert [line.cell(n) for n in range(1, 7)] == [0, 4, 5, 6, 8, 9]
-    assert line.cell(9) == 12

@@ -93,17 +93,6 @@ def test_no_escape_in_the_source_gets_through() -> None:
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
 
 
-def test_without_colour_there_are_no_escapes() -> None:
-    assert "\x1b" not in render_text(samples.report(*samples.ALL))
-
-
-def test_a_span_outside_the_text_shows_no_source() -> None:
-    lost = replace(samples.PLAIN, span=samples.span(10, "R.memory")._replace(line=400, end_line=400))
-    text = render_text(samples.report(lost))
-    assert f"--> {samples.FILE}:400:" in text
-    assert "^" not in text
-
-
 def test_endless_lines_are_cut_without_a_terminal_too() -> None:
     source = Source(file=samples.FILE, text=f"x = {'1' * 100_000}\n")
     place = samples.span(10, "R.memory")._replace(line=1, column=5, end_line=1, end_column=100_005)

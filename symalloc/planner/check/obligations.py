@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
@@ -76,10 +76,6 @@ def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
         yield from claims.all_apart()
 
 
-def _unknown(_: Expr) -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class ArenaObligations:
     """The obligations of one arena; `kinds` are the classes of its placements, `index` numbers them.
@@ -99,7 +95,7 @@ class ArenaObligations:
         self.kinds = list(numbers)
 
     def of_each(
-        self, *, machine: bool = True, fits: Callable[[Expr], bool] = _unknown
+        self, *, machine: bool = True, fits: Callable[[Expr], bool] = lambda _: False
     ) -> Iterator[Obligation]:
         """Yield what makes the placements right, each by itself.
 
@@ -206,13 +202,9 @@ def _live_together(buffers: Sequence[Buffer]) -> Iterator[tuple[int, int]]:
         for start, _, right in hulls[position + 1 :]:
             if start >= end:
                 break
-            if _together(buffers[left], buffers[right]):
+            spans = product(buffers[left].live, buffers[right].live)
+            if any(max(a, c) < min(b, d) for (a, b), (c, d) in spans):
                 yield left, right
-
-
-def _together(left: Buffer, right: Buffer) -> bool:
-    """Return whether some interval of one meets some interval of the other."""
-    return any(max(a, c) < min(b, d) for a, b in left.live for c, d in right.live)
 
 
 # -- 64 bits -----------------------------------------------------------------------------------------------

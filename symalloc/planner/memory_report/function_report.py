@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from symalloc.analysis.register_machine import Reservation
-from symalloc.analysis.tensor_origin import TensorOrigin
+from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError, nearest
 from symalloc.planner.interference import live_sums
@@ -289,6 +289,10 @@ class FunctionReport:
         """Every planned tensor, in the order of allocation."""
         placed = (p for arena in self.plan.arenas for p in arena.placements)
         return tuple(sorted(placed, key=lambda p: p.buffer.id))
+
+    def origin(self, buffer: Buffer) -> TensorOrigin:
+        """The origin of the tensor in a buffer."""
+        return NO_ORIGIN if buffer.var is None else self.origins.get(buffer.var, NO_ORIGIN)
 
     @property
     def held(self) -> tuple[Expr, ...] | None:

@@ -15,7 +15,7 @@ import msgspec
 from symalloc.analysis.argument_binding import bind_kernel, values_at_call
 from symalloc.analysis.donation import inputs_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.regions import PointsTo, Region, align
+from symalloc.analysis.regions import PointsTo, align
 from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.program import ir
 from symalloc.program.operands import instructions_of, type_of
@@ -263,26 +263,21 @@ def _donated(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:
 
 
 def _made(points_to: PointsTo) -> Iterator[CalleeTensor]:
+    """Each tensor that a call always makes, and that is not returned."""
     returned = points_to.roots(points_to.regions_of(points_to.cfg.function.body.result))
     for region in points_to.regions:
-        by = _maker(region)
-        if by is not None and region.number not in returned:
-            yield CalleeTensor(by=by, nbytes=region.nbytes)
+        typed = region.var is not None and isinstance(region.var.type, TensorType)
+        if region.external or region.parent is not None or region.number in returned:
+            continue
+        match region.instruction:
+            case (
+                ir.CallFunction(name=name)
+                | ir.CallOperator(name=name)
+                | ir.CallPacked(name=name, ownership=ir.Ownership.FRESH)
+            ) if typed or region.nbytes is not None:
+                yield CalleeTensor(by=name, nbytes=region.nbytes)
 
 
 def _largest(sizes: list[Expr | None]) -> Expr | None:
     known = [size for size in sizes if size is not None]
     return maximum(*known) if known and len(known) == len(sizes) else None
-
-
-def _maker(region: Region) -> str | None:
-    """Return the name of the call that makes the memory of a tensor, where one always does."""
-    tensor = region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
-    if region.external or region.parent is not None or not tensor:
-        return None
-    match region.instruction:
-        case ir.CallFunction(name=name) | ir.CallOperator(name=name):
-            return name
-        case ir.CallPacked(name=name, ownership=ir.Ownership.FRESH):
-            return name
-    return None

@@ -282,10 +282,10 @@ class CliqueInstance:
 
         Where all share an alignment every buffer but the topmost takes its size rounded up to it.
         """
-        unit = self.unit if set(self.alignments) <= {1} else 1
-        return max((_height_of([self.nbytes[i] for i in group], unit) for group in self.members), default=0)
-
-
-def _height_of(sizes: Sequence[int], step: int) -> int:
-    rounded = [align_up(size, step) for size in sizes]
-    return sum(rounded) - max(r - s for r, s in zip(rounded, sizes, strict=True))
+        step = self.unit if set(self.alignments) <= {1} else 1
+        rounded = [align_up(size, step) for size in self.nbytes]
+        heights = (
+            sum(rounded[i] for i in group) - max(rounded[i] - self.nbytes[i] for i in group)
+            for group in self.members
+        )
+        return max(heights, default=0)

@@ -237,16 +237,12 @@ def _misshapen(problem: str) -> str:
     place = where.rstrip("`").lstrip(".").replace("[...]", "")
     unknown = re.match(r"Object contains unknown field `(.*)`", what)
     if unknown:
-        what = f"unknown key `{unknown[1]}`{_hint(unknown[1], _keys_at(place))}"
+        within = {"buffers": _JsonBuffer, "symbols": _JsonRange}
+        kind = next((kind for key, kind in within.items() if place.startswith(key)), ProblemDocument)
+        what = f"unknown key `{unknown[1]}`{_hint(unknown[1], kind.__struct_fields__)}"
     else:
         what = what[:1].lower() + what[1:]
     return f"{place}: {what}" if place else what
-
-
-def _keys_at(place: str) -> tuple[str, ...]:
-    within = {"buffers": _JsonBuffer, "symbols": _JsonRange}
-    kind = next((kind for key, kind in within.items() if place.startswith(key)), ProblemDocument)
-    return kind.__struct_fields__
 
 
 def _hint(word: str, known: Sequence[str]) -> str:

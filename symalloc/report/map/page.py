@@ -197,15 +197,10 @@ def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     document["calls"] = _calls(report, table)
     names = sorted(table.symbols)
     document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]
-    start = {**dict.fromkeys(names, 1), **_shown_first(report)}
+    shown = [s for s in report.samples if s.label == "bound"] or report.samples
+    start = {**dict.fromkeys(names, 1), **(shown[-1].binding if shown else {})}
     document["start"] = {name: str(start[name]) for name in names}
     return document
-
-
-def _shown_first(report: FunctionReport) -> Mapping[str, int]:
-    bound = [s for s in report.samples if s.label == "bound"]
-    samples = bound or report.samples
-    return samples[-1].binding if samples else {}
 
 
 def _encoded(value: Any, table: FormulaTable) -> Any:
@@ -297,7 +292,8 @@ def map_page(data: Mapping[str, Any]) -> str:
 
     Its policy (Content-Security-Policy) permits this script and this style alone, and no request.
     """
-    style, script = _part("page.css"), _script()
+    style = _part("page.css")
+    script = f'"use strict";\n(() => {{\n{"".join(map(_part, SCRIPTS))}}})();\n'
     kind = "Allocation trace" if data["kind"] == "trace" else "Memory map"
     parts = {
         "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
@@ -306,20 +302,13 @@ def map_page(data: Mapping[str, Any]) -> str:
         "file": escape(str(data["title"])),
         "style": style,
         "script": script,
-        "data": _json(data),
+        # JSON that no name in it can leave
+        "data": _UNSAFE.sub(
+            lambda found: f"\\u{ord(found[0]):04x}",
+            json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False),
+        ),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
-
-
-def _json(data: Mapping[str, Any]) -> str:
-    """Return `data` as JSON that no name in it can leave."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-@cache
-def _script() -> str:
-    return f'"use strict";\n(() => {{\n{"".join(map(_part, SCRIPTS))}}})();\n'
 
 
 @cache

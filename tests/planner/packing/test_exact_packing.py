@@ -17,7 +17,6 @@ from symalloc.planner.packing.exact_packing import (
     ExactPacking,
     SearchOutcome,
     align_up,
-    luby,
     pack_exactly,
 )
 from symalloc.size.expr import constant
@@ -151,19 +150,6 @@ def test_the_lowest_packing_is_found_and_proved(problem: Problem) -> None:
 
 
 @settings(deadline=None)
-@given(problems())
-def test_search_alone_decides_both_sides_of_the_lowest_height(problem: Problem) -> None:
-    sized = tuple(b._replace(id=i) for i, b in enumerate(b for b in problem if b.size))
-    height = lowest(sized)
-    search = attempts(sized, height)
-    assert run(search) is SearchOutcome.FOUND
-    assert_sound(sized, search.offsets)
-    assert all(search.offsets[b.id] + b.size <= height for b in sized)
-    if height > max((b.size for b in sized), default=height):
-        assert run(attempts(sized, height - 1)) is SearchOutcome.NONE
-
-
-@settings(deadline=None)
 @given(problems(), st.integers(0, 40))
 def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int) -> None:
     found = packed(problem, capacity=capacity)
@@ -183,18 +169,6 @@ def test_rectangles_cut_without_waste_are_put_together_again(seed: int) -> None:
     assert run(search) is SearchOutcome.FOUND
     assert_sound(problem, search.offsets)
     assert all(search.offsets[b.id] + b.size <= 256 for b in problem)
-
-
-def test_units_other_than_bytes_change_nothing() -> None:
-    """The same rectangle in 64-byte steps: sizes a little smaller, aligned."""
-    problem = tuple(
-        Block(id=b.id, size=64 * b.size - b.id % 64, live=b.live, alignment=64)
-        for b in perfect(3, count=50, positions=30, height=128)
-    )
-    found = packed(problem, capacity=64 * 128)
-    assert found.offsets is not None
-    assert found.height <= 64 * 128
-    assert all(offset % 64 == 0 for offset in found.offsets)
 
 
 def test_a_capacity_below_the_floor_is_answered_without_search() -> None:
@@ -239,7 +213,3 @@ def test_an_interrupt_gets_through() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def test_luby() -> None:
-    assert [luby(i) for i in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
