@@ -63,10 +63,12 @@ class Leaf:
         return f"`{self.names[0]}`"
 
 
-def function_meant(donation: Donation, public: Sequence[str]) -> str | None:
-    """The one of the `public` functions that a donation speaks of; None where that is not clear."""
-    if donation.function is not None:
-        return donation.function if donation.function in public else None
+def function_meant(wanted: str | None, public: Sequence[str]) -> str | None:
+    """The one of the `public` functions that is called `wanted`, or meant without a name; None where that is
+    not clear.
+    """
+    if wanted is not None:
+        return wanted if wanted in public else None
     return "main" if "main" in public else public[0] if len(public) == 1 else None
 
 

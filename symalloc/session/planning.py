@@ -30,7 +30,7 @@ from symalloc.planner.planner_options import EffortName, PackOptions, PlanOption
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
-from symalloc.relax.files.requests import PlannedFile, PlanRequest, require_values, written_symbols
+from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
 from symalloc.report.plan_json import is_plan_report, plans_as_json, read_plan
@@ -129,10 +129,6 @@ def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **want
     A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
     _require_file(request)
-    written = written_symbols(request, wanted.get("function"))
-    for binding in bindings[:1]:
-        if binding.keys() <= set(written):  # a name that is wrong is better said with those that are right
-            require_values(written, binding)
     try:
         found: RunReport = call_in_child(RUN_JOB, request, bindings, what=f"running {request.path}", **wanted)
     except CrashError as error:

@@ -444,7 +444,7 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Funct
     nothing of it.
     """
     public = [name for name, function in program.functions.items() if not function.private]
-    name = function_meant(donation, public)
+    name = function_meant(donation.function, public)
     if name is None:
         wanted = donation.function
         which = f"there is no public function `{wanted}`" if wanted else "say which function is meant"
@@ -556,7 +556,7 @@ class _DonatedFunction(BindingRewriter):
     def checks(self) -> Iterator[relax.VarBinding]:
         """The checks that outputs fit into their inputs."""
         name = self.cfg.function.name
-        prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
+        prims = PrimBuilder(entry_symbols(self.function, self.cfg.function))
         for one in self.donated:
             if one.guards:
                 call = self.module.guards.fit(one.guards, str(one.output), str(one.input), name, prims)

@@ -23,7 +23,6 @@ from symalloc.program.types import (
     Type,
     type_leaves,
 )
-from symalloc.relax.files.requests import require_values
 from symalloc.size.expr import Expr
 
 PAGE = 16  # positions
@@ -202,7 +201,12 @@ def check_binding(
             close = nearest(name, known)
             hint = f"; did you mean `{close}`?" if close else ""
             raise RunError(f"`{name}` is no symbol of the parameters: {takes}{hint}")
-    require_values(wanted, binding)
+    missing = [name for name in wanted if name not in binding]
+    if missing:
+        lacking = ", ".join(f"`{name}`" for name in missing)
+        example = " ".join(f"--bind {name}=128" for name in missing)
+        in_python = ", ".join(f'"{name}": 128' for name in missing)
+        raise RunError(f"no value for {lacking}; add {example} (in Python {{{in_python}}})")
     for name, value in binding.items():
         if function.symbols.get(name) is Origin.DIMENSION and value < 0:
             raise RunError(f"`{name}` is an extent of a tensor and cannot be {value}")

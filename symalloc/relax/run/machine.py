@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal, TypeAlias
 
@@ -57,14 +57,11 @@ class CallResult:
     arguments: tuple[np.ndarray, ...]
     seconds: float
 
-    def arrays(self, what: str) -> tuple[np.ndarray, ...]:
-        """The outputs, or the arguments."""
-        return self.outputs if what == "output" else self.arguments
-
-    def without(self, donated: Collection[int]) -> CallResult:
-        """The same but for the arguments `donated`."""
-        kept = tuple(a for index, a in enumerate(self.arguments) if index not in donated)
-        return replace(self, arguments=kept)
+    def arrays(self, but: Collection[int] = ()) -> dict[str, np.ndarray]:
+        """The outputs, and the arguments less those at the positions `but`, by what they are called."""
+        outputs = {f"output {index}": array for index, array in enumerate(self.outputs)}
+        arguments = enumerate(self.arguments)
+        return outputs | {f"argument {index}": array for index, array in arguments if index not in but}
 
 
 def call(
@@ -141,37 +138,40 @@ def _arrays(value: object) -> list[np.ndarray]:
     return [array for item in items for array in _arrays(item)]
 
 
-def difference(ours: CallResult, theirs: CallResult) -> str | None:
+def difference(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> str | None:
     """The first difference in bits, in words; None where there is none."""
-    for what in ("output", "argument"):
-        left, right = ours.arrays(what), theirs.arrays(what)
-        if len(left) != len(right):
-            return f"{len(left)} {what}s against {len(right)} of the unplanned module"
-        for index, (a, b) in enumerate(zip(left, right, strict=True)):
-            if not _alike(a, b):
-                return f"{what} {index} is {a.dtype}{a.shape}; the unplanned module gives {b.dtype}{b.shape}"
-            if a.tobytes() != b.tobytes():
-                return f"{what} {index} differs in {int(_changed(a, b).sum())} of {a.size} elements"
+    if ours.keys() != theirs.keys():
+        return f"{len(ours)} outputs and arguments against {len(theirs)} of the unplanned module"
+    for name, a in ours.items():
+        b = theirs[name]
+        if not _alike(a, b):
+            return f"{name} is {a.dtype}{a.shape}; the unplanned module gives {b.dtype}{b.shape}"
+        if a.tobytes() != b.tobytes():
+            return f"{name} differs in {int(_changed(a, b).sum())} of {a.size} elements"
     return None
 
 
-def undetermined(ours: CallResult, theirs: CallResult, fillings: tuple[CallResult, CallResult]) -> str | None:
-    """The elements in which the two `fillings` differ, in words: one program on tensors that held other
+def undetermined(
+    ours: Mapping[str, np.ndarray],
+    theirs: Mapping[str, np.ndarray],
+    one: Mapping[str, np.ndarray],
+    other: Mapping[str, np.ndarray],
+) -> str | None:
+    """The elements in which `one` and `other` differ, in words: one program on tensors that held other
     numbers.  None where `ours` differs from `theirs` in any other element.
     """
     found: list[str] = []
-    for what in ("output", "argument"):
-        sides = [one.arrays(what) for one in (ours, theirs, *fillings)]
-        if len({*map(len, sides)}) > 1:
+    if not ours.keys() == theirs.keys() == one.keys() == other.keys():
+        return None
+    for name, a in ours.items():
+        b, x, y = theirs[name], one[name], other[name]
+        if not (_alike(a, b) and _alike(b, x) and _alike(x, y)):
             return None
-        for index, (a, b, x, y) in enumerate(zip(*sides, strict=True)):
-            if not (_alike(a, b) and _alike(b, x) and _alike(x, y)):
-                return None
-            open_elements = _changed(x, y)
-            if (_changed(a, b) & ~open_elements).any():
-                return None
-            if open_elements.any():
-                found.append(f"{what} {index} in {int(open_elements.sum())} of {a.size} elements")
+        open_elements = _changed(x, y)
+        if (_changed(a, b) & ~open_elements).any():
+            return None
+        if open_elements.any():
+            found.append(f"{name} in {int(open_elements.sum())} of {a.size} elements")
     return ", ".join(found)
 
 

@@ -8,30 +8,33 @@ caller's.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from statistics import median
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
-from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.function_report import PlanOutcome, floors
 from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolError
-from symalloc.pool.trace import ALL_EVENTS, Alloc, CallBegin, Free, Trace, trace_as_json
+from symalloc.pool.statistics_scope import statistics
+from symalloc.pool.trace import ALL_EVENTS, trace_as_json
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
+from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import (
     CallResult,
@@ -47,7 +50,7 @@ from symalloc.size.evaluation import highest
 
 
 class Runner:
-    """One function of a module, planned and built once, run at any number of bindings."""
+    """One function of a module, planned and built once, when it is first run, at any number of bindings."""
 
     def __init__(
         self,
@@ -60,8 +63,7 @@ class Runner:
         plan: PlanKind = "symalloc",
         pool: InstrumentedPool | None = None,
     ) -> None:
-        """Plans `module`, which is built when it is first run; `function` may be None where it is the
-        only one, or called main.
+        """`function` may be None where it is the only one, or called main.
 
         `plan` says who plans, `options` how PlanMemory does.  It runs on `pool`, else on TVM's pooled
         allocator.  Raises RunError.
@@ -71,18 +73,11 @@ class Runner:
         self.pool, self.plan_kind = pool, plan
         self._functions = extract(module, name="module").functions
         self._seen = self._functions[self.name]
-        to_this = [d for d in options.alias if function_meant(d, _public_names(module)) == self.name]
+        to_this = (d for d in options.alias if function_meant(d.function, _public_names(module)) == self.name)
         self._donated = donated(self._seen, to_this)
         self._machine = partial(machine, target=target, pipeline=pipeline)
-        self._lowered = lower_or_refuse(module, target, pipeline)
-        self._module, self.plan = self._lowered, None
-        self.outcome: PlanOutcome | None = None
-        if plan == "symalloc":
-            planned = plan_or_refuse(self._lowered, target, options)
-            self._module, self.plan = planned.module, planned.plans[self.name]
-            self.outcome = plan_outcomes(planned)[self.name]
-        elif plan == "tvm":
-            self._module = planned_by_tvm(self._lowered)
+        self._lower = partial(lower_or_refuse, module, target, pipeline)
+        self._plan = partial(plan_or_refuse, target=target, options=options)
 
     def run(
         self, binding: Mapping[str, int], *, check: bool = False, seed: int = 0, repeat: int = 1
@@ -99,14 +94,10 @@ class Runner:
             calls.once(self.arguments(binding, seed), check=check and index == repeat - 1)
         return calls.result()
 
-    def calls(self, binding: Mapping[str, int], *, traced: bool = False) -> Calls:
-        """Calls at one binding, to be made one by one; somebody else records those that are `traced`.
-
-        Raises RunError where the binding does not fit.
-        """
+    def calls(self, binding: Mapping[str, int]) -> Calls:
+        """Calls at one binding, to be made one by one; raises RunError where the binding does not fit."""
         check_binding(self._seen, binding, self._functions)
-        meter = None if self.pool is None else PoolMeter(self.pool, traced)
-        return Calls(runner=self, binding=dict(binding), meter=meter)
+        return Calls(runner=self, binding=dict(binding))
 
     def arguments(self, binding: Mapping[str, int], seed: int) -> tuple[Argument, ...]:
         """Random arguments at `binding`; raises RunError."""
@@ -116,44 +107,62 @@ class Runner:
         """The difference from the unplanned module, in words, and what is undetermined in that; either is
         None where there is none.  Raises RunError.
         """
-        unplanned = call(self._unplanned, self.name, arguments).without(self._donated)
-        kept = found.without(self._donated)
-        told = difference(kept, unplanned)
+
+        def arrays(result: CallResult) -> dict[str, np.ndarray]:
+            return result.arrays(but=self._donated)
+
+        ours, theirs = arrays(found), arrays(call(self._unplanned, self.name, arguments))
+        told = difference(ours, theirs)
         if told is None:
             return None, None
-        one, other = (call(m, self.name, arguments).without(self._donated) for m in self._filled)
-        open_elements = undetermined(kept, unplanned, (one, other))
+        fillings = [arrays(call(m, self.name, arguments)) for m in self._filled]
+        open_elements = undetermined(ours, theirs, *fillings)
         return (told, None) if open_elements is None else (None, open_elements)
+
+    @cached_property
+    def lowered(self) -> tvm.IRModule:
+        """The module where memory is planned; raises RunError."""
+        return self._lower()
+
+    @cached_property
+    def plans(self) -> PlannedModule | None:
+        """The module with our plans, None where somebody else plans; raises RunError."""
+        return self._plan(self.lowered) if self.plan_kind == "symalloc" else None
+
+    @cached_property
+    def outcome(self) -> PlanOutcome | None:
+        """A call of the function with our plan, and without."""
+        return None if self.plans is None else plan_outcomes(self.plans)[self.name]
 
     @cached_property
     def planned(self) -> relax.VirtualMachine:
         """The machine that is measured."""
-        return self._machine(self._module, self.pool or "pooled")
+        if self.plan_kind == "tvm":
+            return self._machine(planned_by_tvm(self.lowered), self.pool or "pooled")
+        return self._machine(self.plans.module if self.plans else self.lowered, self.pool or "pooled")
 
     @cached_property
     def _unplanned(self) -> relax.VirtualMachine:
         # naive: what TVM's pooled allocator reserves is that of the calls that are measured
-        return self._machine(self._lowered, "naive")
+        return self._machine(self.lowered, "naive")
 
     @cached_property
-    def _filled(self) -> tuple[relax.VirtualMachine, relax.VirtualMachine]:
+    def _filled(self) -> tuple[relax.VirtualMachine, ...]:
         """The unplanned module twice; new tensors hold other numbers in the two."""
-        return self._machine(filled(self._lowered, 0), "naive"), self._machine(
-            filled(self._lowered, 1), "naive"
-        )
+        return tuple(self._machine(filled(self.lowered, filling), "naive") for filling in (0, 1))
 
     def peer(self) -> relax.VirtualMachine:
         """A machine for the same module, planned by TVM, on TVM's pooled allocator; raises RunError."""
-        return self._machine(planned_by_tvm(self._lowered), "pooled")
+        return self._machine(planned_by_tvm(self.lowered), "pooled")
 
 
 @dataclass(slots=True, kw_only=True)
 class Calls:
-    """The calls at one binding, so far.  `meter` counts what they take of the runner's pool."""
+    """The calls at one binding, so far; `use` is what they took of the runner's pool."""
 
     runner: Runner
     binding: dict[str, int]
-    meter: PoolMeter | None
+    use: PoolUse = field(default_factory=PoolUse)
     seconds: list[float] = field(default_factory=list)
     outputs: tuple[Output, ...] = ()
     checked: bool = False
@@ -162,7 +171,7 @@ class Calls:
 
     def once(self, arguments: Sequence[Argument], *, check: bool = False) -> None:
         """One call more.  Raises RunError."""
-        around = None if self.meter is None else self.meter.call()
+        around = nullcontext() if self.runner.pool is None else self._counted(self.runner.pool)
         found = call(self.runner.planned, self.runner.name, arguments, around)
         self.seconds.append(found.seconds)
         self.outputs = tuple(
@@ -174,20 +183,44 @@ class Calls:
             self.difference = self.difference or different
             self.undetermined = self.undetermined or open_elements
 
+    @contextmanager
+    def _counted(self, pool: InstrumentedPool) -> Iterator[None]:
+        """Counts what one call, which runs within, takes of the pool; of the first also what is live in it at
+        most.  Raises RefusedError where guard mode finds damage behind it.
+        """
+        before = pool.statistics()
+        pool.reset_peak()
+        with nullcontext() if self.use.calls else statistics(pool) as first, pool.call():
+            yield
+        try:
+            pool.check()
+        except PoolError as damage:
+            raise RefusedError(str(damage)) from None
+        after = pool.statistics()
+        self.use += PoolUse(
+            calls=1,
+            allocations=after.allocs - before.allocs,
+            peak_live=0 if first is None else first.peak_live,
+            peak_reserved=after.peak_reserved,
+            commits=after.commits - before.commits,
+            decommits=after.decommits - before.decommits,
+        )
+
     def result(self) -> RunResult:
         """The figures of the calls; there must have been one."""
-        plan, outcome = self.runner.plan, self.runner.outcome
-        arenas = () if plan is None else plan.arenas
+        runner = self.runner
+        plan = None if runner.plans is None else runner.plans.plans[runner.name]
+        floor = [highest(one.sums, self.binding) for one in floors(plan)] if plan else [None]
         return RunResult(
-            function=self.runner.name,
+            function=runner.name,
             binding=self.binding,
             outputs=self.outputs,
-            planned=sum(not p.buffer.returned for arena in arenas for p in arena.placements),
-            arena_bytes=None if outcome is None else outcome.reserved.peak(self.binding),
-            floor_bytes=None if plan is None else _floor(plan, self.binding),
+            planned=sum(not p.buffer.returned for a in (plan.arenas if plan else ()) for p in a.placements),
+            arena_bytes=None if runner.outcome is None else runner.outcome.reserved.peak(self.binding),
+            floor_bytes=None if None in floor else sum(each or 0 for each in floor),
             seconds=tuple(self.seconds),
-            plan=self.runner.plan_kind,
-            pool=None if self.meter is None else self.meter.use,
+            plan=runner.plan_kind,
+            pool=None if runner.pool is None else self.use,
             checked=self.checked,
             difference=self.difference,
             undetermined=self.undetermined,
@@ -196,12 +229,9 @@ class Calls:
 
 def _chosen(module: tvm.IRModule, function: str | None) -> str:
     names = _public_names(module)
-    if function is None and len(names) == 1:
-        return names[0]
-    if function is None and "main" in names:
-        return "main"
-    if function is not None and function in names:
-        return function
+    found = function_meant(function, names)
+    if found is not None:
+        return found
     if not names:
         raise RunError("the module has no public Relax function to run")
     if function is None:
@@ -227,11 +257,6 @@ def _require_cpu(target: str) -> None:
         raise RunError(f"nothing can be run for the target {target!r}: {reason}")
 
 
-def _floor(plan: Plan, binding: Mapping[str, int]) -> int | None:
-    found = [highest(floor.sums, binding) for floor in floors(plan)]
-    return None if None in found else sum(each for each in found if each is not None)
-
-
 # -- many bindings -----------------------------------------------------------------------------------------
 
 
@@ -246,7 +271,7 @@ def sweep(
     repeat: int = 1,
     check: bool = False,
     compare: bool = False,
-    asked: PoolRequest | None = None,
+    asked: PoolRequest = PoolRequest(),  # noqa: B008 - frozen
 ) -> RunReport:
     """Calls the function once at each of `bindings`, in their order, `repeat` times over.
 
@@ -255,44 +280,33 @@ def sweep(
     ours and behind it by turns.  What the pool refuses ends the run, and is in the report.  Raises RunError.
     """
     pool = runner.pool
-    traced = asked is not None and asked.trace
-    all_calls = [runner.calls(at, traced=traced) for at in bindings]
-    peer = _Peer(runner, len(bindings)) if compare else None
+    all_calls = [runner.calls(at) for at in bindings]
+    peer = _Peer(runner) if compare else None
     refused, at = None, None
+    if pool is not None and asked.trace:
+        pool.start_recording(ALL_EVENTS)
     try:
-        for turn, index in product(range(repeat), range(len(all_calls))):
-            calls = all_calls[index]
+        for turn, calls in product(range(repeat), all_calls):
             at = calls.binding
-            if asked is not None and asked.guard:
+            if asked.guard:
                 print(AT + _text(at), file=sys.stderr, flush=True)
             arguments = runner.arguments(at, seed)
             if peer is not None and turn % 2:
-                peer.once(index, arguments)
+                peer.once(calls, arguments)
             calls.once(arguments, check=check and turn == repeat - 1)
             if peer is not None and not turn % 2:
-                peer.once(index, arguments)
+                peer.once(calls, arguments)
     except RefusedError as error:
         refused = str(error)
-    trace = _trace(all_calls, pool) if pool is not None and traced else None
-    used = sum((calls.meter.use for calls in all_calls if calls.meter is not None), PoolUse())
+    used = sum((calls.use for calls in all_calls), PoolUse())
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
         pool=used if used.calls else None,
         peer=peer.result(all_calls) if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
-        trace=trace,
+        trace=trace_as_json(pool.stop_recording()) if pool is not None and asked.trace else None,
     )
-
-
-def _trace(all_calls: Sequence[Calls], pool: InstrumentedPool) -> bytes:
-    """The record of all calls as JSON; it says what was live in each."""
-    trace = pool.stop_recording()
-    for number, nbytes in enumerate(peaks(trace)):
-        meter = all_calls[number % len(all_calls)].meter
-        if meter is not None:
-            meter.use += PoolUse(peak_live=nbytes)
-    return trace_as_json(trace)
 
 
 def _text(binding: Mapping[str, int]) -> str:
@@ -302,22 +316,20 @@ def _text(binding: Mapping[str, int]) -> str:
 class _Peer:
     """The same calls on TVM's plan and allocator."""
 
-    def __init__(self, runner: Runner, count: int) -> None:
-        self.name, self.machine = runner.name, runner.peer()
-        self.seconds: list[list[float]] = [[] for _ in range(count)]
-        self.before = reserved_by_tvm()
+    def __init__(self, runner: Runner) -> None:
+        self._name, self._machine = runner.name, runner.peer()
+        self._seconds: defaultdict[int, list[float]] = defaultdict(list)
+        self._before = reserved_by_tvm()
 
-    def once(self, index: int, arguments: Sequence[Argument]) -> None:
-        self.seconds[index].append(call(self.machine, self.name, arguments).seconds)
+    def once(self, ours: Calls, arguments: Sequence[Argument]) -> None:
+        self._seconds[id(ours)].append(call(self._machine, self._name, arguments).seconds)
 
     def result(self, ours: Sequence[Calls]) -> Peer:
-        turns = (
-            zip(calls.seconds, other, strict=True) for calls, other in zip(ours, self.seconds, strict=True)
-        )
+        turns = [list(zip(calls.seconds, self._seconds[id(calls)], strict=True)) for calls in ours]
         return Peer(
-            seconds=tuple(map(median, self.seconds)),
-            ratios=tuple(median(one / other for one, other in turn if other > 0) for turn in turns),
-            reserved=reserved_by_tvm() - self.before,
+            seconds=tuple(median(theirs for _, theirs in turn) for turn in turns),
+            ratios=tuple(median(one / theirs for one, theirs in turn if theirs > 0) for turn in turns),
+            reserved=reserved_by_tvm() - self._before,
         )
 
 
@@ -334,83 +346,15 @@ def run_file(
     seed: int,
     repeat: int,
 ) -> RunReport:
-    """Loads the module and runs it; raises RunError."""
-    loaded = load_requested(request)
+    """Loads the module and runs it; raises RunError and PoolError."""
     runner = Runner(
-        loaded,
+        load_requested(request),
         function=function,
         target=request.target,
         pipeline=request.pipeline,
         options=options,
         plan=plan,
-        pool=None if pool is None else make_pool(pool),
+        pool=None if pool is None else InstrumentedPool(limit=pool.limit, guard=pool.guard),
     )
-    return sweep(runner, bindings, seed=seed, repeat=repeat, check=check, compare=compare, asked=pool)
-
-
-# -- what calls take of a pool ------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class PoolMeter:
-    """Sums up what calls take of a pool.
-
-    The first call is recorded, for what is live in it at most; where calls are `traced` somebody else records
-    all of them, and adds that.
-    """
-
-    pool: InstrumentedPool
-    traced: bool = False
-    use: PoolUse = field(default_factory=PoolUse)
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Counts one call, which runs within; raises RefusedError where guard mode finds damage behind it."""
-        before = self.pool.statistics()
-        self.pool.reset_peak()
-        record = self.use.calls == 0 and not self.traced
-        if record:
-            self.pool.start_recording(ALL_EVENTS)
-        with self.pool.call():
-            yield
-        if record:
-            self.use += PoolUse(peak_live=peaks(self.pool.stop_recording(), before.live)[-1])
-        try:
-            self.pool.check()
-        except PoolError as damage:
-            raise RefusedError(str(damage)) from None
-        after = self.pool.statistics()
-        self.use += PoolUse(
-            calls=1,
-            allocations=after.allocs - before.allocs,
-            peak_reserved=after.peak_reserved,
-            commits=after.commits - before.commits,
-            decommits=after.decommits - before.decommits,
-        )
-
-
-def make_pool(asked: PoolRequest) -> InstrumentedPool:
-    """The pool, which records where that is asked for; raises RunError."""
-    try:
-        pool = InstrumentedPool(limit=asked.limit, guard=asked.guard)
-    except PoolError as error:
-        raise RunError(str(error)) from None
-    if asked.trace:
-        pool.start_recording(ALL_EVENTS)
-    return pool
-
-
-def peaks(trace: Trace, before: int = 0) -> list[int]:
-    """The most bytes that are live within each call, `before` being so in front of the first."""
-    live, sizes, found = before, dict[int, int](), list[int]()
-    for event in trace.events:
-        match event:
-            case CallBegin():
-                found.append(live)
-            case Alloc(block=block, nbytes=nbytes):
-                sizes[block] = nbytes
-                live += nbytes
-                found[-1:] = [max(live, *found[-1:])] if found else []
-            case Free(block=block):
-                live -= sizes.pop(block, 0)
-    return found
+    asked = pool or PoolRequest()
+    return sweep(runner, bindings, seed=seed, repeat=repeat, check=check, compare=compare, asked=asked)

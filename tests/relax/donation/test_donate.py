@@ -226,7 +226,7 @@ def test_refusals_reach_the_user() -> None:
     with pytest.raises(symalloc.SymallocError, match="uses `x` after"):
         symalloc.plan(module("Reads"), alias="y=x")
     with pytest.raises(RunError, match="uses `x` after"):
-        Runner(module("Reads"), options=PlanOptions(alias=(parse_donation("y=x"),)))
+        Runner(module("Reads"), options=PlanOptions(alias=(parse_donation("y=x"),))).run({"n": 3})
     with pytest.raises(UsageError, match="is no alias"):
         symalloc.plan(module("Reads"), alias=["y:x"])
     with pytest.raises(UsageError, match="is no alias"):

@@ -17,7 +17,6 @@ import symalloc
 from symalloc.errors import RunError, SymallocError
 from symalloc.planner.memory_report.runs import PlanKind
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from symalloc.program.ir import Block, Function, Origin, TupleValue, Var
 from symalloc.program.types import (
     DType,
@@ -32,7 +31,7 @@ from symalloc.program.types import (
 )
 from symalloc.relax.files.load import from_script, load_one
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
-from symalloc.relax.run.runner import Runner, peaks, sweep
+from symalloc.relax.run.runner import Runner, sweep
 from symalloc.relax.workers.child import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.pool.library import need_native
@@ -308,24 +307,3 @@ def test_a_job_that_takes_too_long_is_ended() -> None:
 def test_a_fault_of_ours_is_no_user_error() -> None:
     with pytest.raises(RuntimeError, match="TypeError"):
         call_in_child("time:sleep", "long", what="sleeping")
-
-
-def test_the_peak_of_each_call_counts_what_was_live_before() -> None:
-    trace = Trace(
-        name="two calls",
-        events=(
-            CallBegin(call=1),
-            Alloc(block=1, nbytes=100, call=1),
-            Alloc(block=2, nbytes=50, call=1),
-            Free(block=1),
-            CallEnd(call=1),
-            CallBegin(call=2),
-            Alloc(block=3, nbytes=10, call=2),
-            Free(block=2),
-            CallEnd(call=2),
-            CallBegin(call=3),
-            CallEnd(call=3),
-        ),
-    )
-    assert peaks(trace) == [150, 60, 10]
-    assert peaks(trace, before=7) == [157, 67, 17]
