@@ -10,7 +10,7 @@ is left for LowerAllocTensor.  Calls say their types, for TVM to infer nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import tvm
@@ -28,7 +28,7 @@ from symalloc.program.ir import Var
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, TupleType
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
-from symalloc.relax.emit.kernel_offsets import EmissionError, OffsetKernels, offset_uses, with_offsets
+from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import (
@@ -72,83 +72,31 @@ _RESHAPED = relax.ExternFunc("vm.builtin.reshape")  # what LowerRuntimeBuiltin m
 _LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaHandle:
-    """An arena in the function: a storage of its own, or the tensor that the caller brings."""
-
-    var: VarNode
-    brought: bool = False
-
-    def place(
-        self,
-        offset: PrimNode,
-        shape: Node,
-        dtype: Node,
-        device: PrimNode,
-        type_: TypeNode,
-        span: Node | None = None,
-    ) -> Node:
-        """The call that gives the tensor of `type_` at `offset` bytes; `span`: the place it comes from."""
-        if self.brought:
-            return typed_call(VIEWED, [self.var, shape, dtype, offset], type_, [type_], span)
-        return typed_call(_ALLOC_TENSOR, [self.var, offset, shape, dtype, device], type_, span=span)
-
-
-def reserved(size: PrimNode, device: int, scope: str) -> BindingNode:
-    """The binding of a new storage of `size` bytes."""
-    given = [relax.ShapeExpr([size]), relax.prim_value(device), StringImm(scope), BYTE]
-    return bound(typed_var("arena", _STORAGE), typed_call(_ALLOC_STORAGE, given, _STORAGE))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitContext:
-    """The surroundings of a function's emission: its module, its arenas, its guards.
-
-    `needs_zero_offset`: allocations that some user wants at offset zero.  `guards` writes checks.  `callees`
-    holds, by name, the variant of a function that works in its caller's arenas.  `arenas` are the parameters
-    that bring the arenas reserved at entry where such a variant is written, in the plan's order.
-    `unplanned` is the function that runs where a guard fails, None where a guard raises.  `addresses`: the
-    target brings a tensor to offset zero without copying it.  `keeps_reshapes`: R.reshape may stand, for
-    LegalizeOps will not run again.
-    """
-
-    needs_zero_offset: Collection[ir.Var] = ()
-    guards: GuardWriter
-    callees: Mapping[str, GlobalVar] = field(default_factory=dict)
-    arenas: Sequence[VarNode] = ()
-    unplanned: GlobalVar | None = None
-    addresses: bool = True
-    keeps_reshapes: bool = False
-
-
-def emit_function(
-    function: relax.Function, cfg: ControlFlowGraph, plan: Plan, context: EmitContext
-) -> relax.Function:
-    """`function` with `plan` written into it, and the checks that its match_casts need.
-
-    `cfg` is that of the extracted function, whose instructions have handles into `function`.  Raises
-    EmissionError where they have not, or what was planned is not there.
-    """
-    writer = _FunctionWriter(plan=plan, cfg=cfg, context=context, function=function)
-    return forced_pure(with_body(function, writer.body(), context.arenas))
-
-
 @dataclass(slots=True, kw_only=True)
 class _FunctionWriter(BindingRewriter):
-    """Writes one function.  `written` are the variables whose bindings were met."""
+    """Writes one function; raises EmissionError where what was planned is not there.
 
+    `cfg` is that of the extracted function, whose instructions have handles into `function`.
+    `needs_zero_offset`: allocations that some user wants at offset zero.  `brought` are the parameters that
+    bring the arenas reserved at entry, in the plan's order, where the function works in its caller's.
+    `unplanned` is the function that runs where a guard fails, None where a guard raises.  `arenas` are
+    storages, or the tensors that a caller brings; `written` are the variables whose bindings were met.
+    """
+
+    module: _ModuleWriter
     plan: Plan
     cfg: ControlFlowGraph
-    context: EmitContext
     function: relax.Function
+    needs_zero_offset: Collection[ir.Var] = ()
+    brought: Sequence[VarNode] = ()
+    unplanned: GlobalVar | None = None
     prims: PrimBuilder = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
-    arenas: dict[int, ArenaHandle] = field(default_factory=dict)
+    arenas: dict[int, VarNode] = field(default_factory=dict)
     bound: dict[Expr, PrimNode] = field(default_factory=dict)
     wanted: Counter[Expr] = field(init=False)
     places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
     due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
-    touched: Container[ir.Var] = ()
     late: frozenset[ir.Var] = field(init=False)
     written: set[ir.Var] = field(default_factory=set)
     taken_apart: frozenset[ir.Var] = field(init=False)
@@ -157,7 +105,7 @@ class _FunctionWriter(BindingRewriter):
     def __post_init__(self) -> None:
         if len(self.function.params) != len(self.cfg.function.params):
             raise EmissionError(f"`{self.plan.function}` has other parameters than what was planned")
-        self.prims = PrimBuilder(dict(entry_symbols(self.function, self.cfg.function)))
+        self.prims = PrimBuilder(entry_symbols(self.function, self.cfg.function))
         self.instructions = by_binding(self.cfg)
         for index, arena in enumerate(self.plan.arenas):
             for placement in arena.placements:
@@ -170,22 +118,25 @@ class _FunctionWriter(BindingRewriter):
 
     # -- the function ---------------------------------------------------------------------------------------
 
-    def body(self) -> relax.SeqExpr:
-        """The new body."""
+    def planned(self) -> relax.Function:
+        """The function with the plan written into it, and the checks that its match_casts need."""
         guards = [g for g in self.plan.guards if g.defined_by is None]
-        if self.context.arenas:
-            self.bring()
+        if self.brought:
+            entry = self.plan.entry_arenas
+            indices = (i for i, arena in enumerate(self.plan.arenas) if any(arena is one for one in entry))
+            self.arenas.update(zip(indices, self.brought, strict=True))
         self.due = first_uses(self.plan, self.cfg, self.arenas)
-        self.touched = {*self.due, *self.late}
-        guarded = self.context.unplanned is None or not guards
-        planned = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
+        guarded = self.unplanned is None or not guards
+        body = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
         if not self.written >= {*self.places, *self.late}:
             raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
-        return planned if guarded else self.either(guards, planned)
+        return forced_pure(
+            with_body(self.function, body if guarded else self.either(guards, body), self.brought)
+        )
 
     def either(self, guards: Sequence[Guard], planned: relax.SeqExpr) -> relax.SeqExpr:
         """An If whose else-branch calls the function as it was."""
-        call = self.bind("unplanned", Call(self.context.unplanned, list(self.function.params)))
+        call = self.bind("unplanned", Call(self.unplanned, list(self.function.params)))
         fallback = self.builder.normalize(relax.SeqExpr([relax.BindingBlock([call])], call.var))
         condition = self.prims.condition(conjunction(g.check for g in guards))
         result = self.bind("result", relax.If(condition, planned, fallback))
@@ -197,24 +148,34 @@ class _FunctionWriter(BindingRewriter):
             some = [g for g in guards if g.declared is declared]
             if not some:
                 continue
-            call = self.context.guards.call(some, self.plan.function, self.prims, uncaptured(self.function))
+            call = self.module.guards.call(some, self.plan.function, self.prims, uncaptured(self.function))
             if call is not None:
                 yield bound(typed_var("guard", NOTHING), call)
-
-    def bring(self) -> None:
-        """Note the arenas that a caller brings."""
-        entry = self.plan.entry_arenas
-        indices = (i for i, arena in enumerate(self.plan.arenas) if any(arena is one for one in entry))
-        brought = zip(indices, self.context.arenas, strict=True)
-        self.arenas.update((index, ArenaHandle(var, brought=True)) for index, var in brought)
 
     def reserve(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
         """Reserve these arenas."""
         for index in indices:
             arena = self.plan.arenas[index]
-            storage = reserved(self.prims(arena.size), arena.device, arena.scope)
-            self.arenas[index] = ArenaHandle(storage.var)
-            yield storage
+            size = relax.ShapeExpr([self.prims(arena.size)])
+            given = [size, relax.prim_value(arena.device), StringImm(arena.scope), BYTE]
+            self.arenas[index] = typed_var("arena", _STORAGE)
+            yield bound(self.arenas[index], typed_call(_ALLOC_STORAGE, given, _STORAGE))
+
+    def place(
+        self,
+        index: int,
+        offset: PrimNode,
+        shape: Node,
+        dtype: Node,
+        type_: TypeNode,
+        span: Node | None = None,
+    ) -> Node:
+        """The call that gives the tensor of `type_` at `offset` bytes of an arena, with that span."""
+        arena = self.arenas[index]
+        if isinstance(arena.ty, relax.TensorType):  # brought
+            return typed_call(VIEWED, [arena, shape, dtype, offset], type_, [type_], span)
+        device = relax.prim_value(self.plan.arenas[index].device)
+        return typed_call(_ALLOC_TENSOR, [arena, offset, shape, dtype, device], type_, span=span)
 
     def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
         """`offset` as a scalar; one that several tensors have is bound where it first stands."""
@@ -253,7 +214,7 @@ class _FunctionWriter(BindingRewriter):
         if instruction is None:
             raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
         var = instruction.var
-        if var in self.touched:
+        if var in self.due or var in self.late:
             self.written.add(var)
             reserved = self.reserve(self.due.get(var, ()))
             behind = self.guards([g for g in self.plan.guards if g.defined_by is var])
@@ -278,12 +239,12 @@ class _FunctionWriter(BindingRewriter):
                     return []
                 return [relax.VarBinding(binding.var, field)]
             case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
-                return [binding if self.context.keeps_reshapes else self.reshape(binding)]
+                return [binding if self.module.keeps_reshapes else self.reshape(binding)]
             case ir.CallFunction(var=var, name=name) if var in self.places:
                 self.written.add(var)
-                if name not in self.context.callees:
+                if name not in self.module.callees:
                     return [binding]  # it has no variant
-                return self.callee(binding, self.places[var], self.context.callees[name])
+                return self.callee(binding, self.places[var], self.module.callees[name])
         return BindingRewriter.rewrite(self, binding)
 
     def reshape(self, binding: BindingNode) -> relax.VarBinding:
@@ -310,7 +271,7 @@ class _FunctionWriter(BindingRewriter):
         claims = [eq(old, new) for old, new in _extents(cast) if new.symbols.isdisjoint(cast.defines)]
         open_claims = [c for c in claims if c.as_bool is not True]
         if open_claims:
-            call = self.context.guards.cast(open_claims, self.plan.function, self.prims)
+            call = self.module.guards.cast(open_claims, self.plan.function, self.prims)
             yield bound(typed_var("cast_guard", NOTHING), call)
 
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
@@ -318,11 +279,11 @@ class _FunctionWriter(BindingRewriter):
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
-        shape, dtype, device = elements(value.args)[:3]
+        shape, dtype = elements(value.args)[:2]
         written: list[relax.Binding] = []
         offset = self.offset(placement.offset, written)
-        placed = self.arenas[index].place(offset, shape, dtype, device, value.ty, value.span)
-        if var not in self.context.needs_zero_offset:
+        placed = self.place(index, offset, shape, dtype, value.ty, value.span)
+        if var not in self.needs_zero_offset:
             return [*written, bound(binding.var, placed)]
         return [*written, *self.at_zero_offset(binding.var, placed, placement.offset)]
 
@@ -334,7 +295,7 @@ class _FunctionWriter(BindingRewriter):
         if offset.as_constant == 0:
             yield bound(var, placed)
             return
-        if not self.context.addresses:
+        if not self.module.addresses:
             raise EmissionError(f"`{var.name}` must start its storage on this target, and does not")
         away = typed_var(f"{var.name}_placed", placed.ty)
         yield bound(away, placed)
@@ -349,8 +310,7 @@ class _FunctionWriter(BindingRewriter):
         for index, placement in sorted(places, key=lambda place: place[1].buffer.lent):
             extent = relax.ShapeExpr([self.prims(placement.buffer.nbytes)])
             type_ = relax.TensorType(extent, "uint8")
-            device = relax.prim_value(self.plan.arenas[index].device)
-            placed = self.arenas[index].place(self.prims(placement.offset), extent, BYTE, device, type_)
+            placed = self.place(index, self.prims(placement.offset), extent, BYTE, type_)
             arena = relax.Var(f"{placement.buffer.callee}_arena", type_)
             written += self.at_zero_offset(arena, placed, placement.offset)
             brought.append(arena)
@@ -385,107 +345,85 @@ def emit_module(
 
     `analyses` are those of the program that was extracted from `module`, with handles.  `addresses`: the
     target brings a tensor to offset zero without copying it; where it does not, none that needs that may lie
-    elsewhere.  `keeps_reshapes` is that of `EmitContext`.
+    elsewhere.  `keeps_reshapes`: R.reshape may stand, for LegalizeOps will not run again.
     """
-    emitter = _ModuleWriter(
-        module=module,
-        analyses=analyses,
-        plans=plans,
-        kind=guards,
-        addresses=addresses,
-        keeps_reshapes=keeps_reshapes,
-    )
+    writer = _ModuleWriter(module, analyses, plans, guards, addresses, keeps_reshapes)
     for name, plan in plans.items():
         if plan.guards or any(arena.placements for arena in plan.arenas):
-            emitter.function(name, plan)
-    return emitter.finished()
+            writer.function(name, plan)
+    return writer.finished()
 
 
-@dataclass(slots=True, kw_only=True)
 class _ModuleWriter:
-    """`offset_parameters` are the positions at which kernels will be given tensors at an offset, `kernels`
-    tells where they could be.
+    """Writes one module; the arguments are those of `emit_module`.
+
+    `callees` holds, by name, the variant of a function that works in its caller's arenas;
+    `offset_parameters` are the positions at which kernels will be given tensors at an offset.
     """
 
-    module: tvm.IRModule
-    analyses: Mapping[str, FunctionAnalysis]
-    plans: Mapping[str, Plan]
-    kind: GuardKind
-    addresses: bool
-    keeps_reshapes: bool
-    guards: GuardWriter = field(init=False)
-    written: tvm.IRModule = field(init=False)
-    kernels: OffsetKernels = field(init=False)
-    globals: dict[str, GlobalVar] = field(init=False)
-    callees: dict[str, GlobalVar] = field(default_factory=dict)
-    offset_parameters: dict[str, frozenset[int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.globals = {v.name_hint: v for v in self.module.get_global_vars()}
-        self.kernels = OffsetKernels(self.module)
-        self.guards = GuardWriter(kind=self.kind, taken=set(self.globals))
-        self.written = self.module.clone()
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        analyses: Mapping[str, FunctionAnalysis],
+        plans: Mapping[str, Plan],
+        kind: GuardKind,
+        addresses: bool,
+        keeps_reshapes: bool,
+    ) -> None:
+        self.module, self.analyses, self.kind = module, analyses, kind
+        self.addresses, self.keeps_reshapes = addresses, keeps_reshapes
+        self.globals: dict[str, GlobalVar] = {v.name_hint: v for v in module.get_global_vars()}
+        self.positions = offset_kernels(module)
+        self.guards = GuardWriter(kind=kind, taken=set(self.globals))
+        self.written = module.clone()
+        self.callees: dict[str, GlobalVar] = {}
+        self.offset_parameters: dict[str, frozenset[int]] = {}
+        placements = (p for plan in plans.values() for a in plan.arenas for p in a.placements)
+        self.lent_to = frozenset(p.buffer.callee for p in placements if p.buffer.callee is not None)
 
     def function(self, name: str, plan: Plan) -> None:
         """Write the plan of one function into it, and into a variant where callers lend their arenas."""
-        variable = self.globals[name]
+        variable, cfg = self.globals[name], self.analyses[name].cfg
         function = self.module[variable]
-        context = self.context(name, plan, function)
-        try:
-            variant = self.variant(name, function, plan, context) if name in self.lent_to else None
-            planned = emit_function(function, self.analyses[name].cfg, plan, context)
-        except NotASizeError as error:
-            raise PlanRefusedError(f"the plan for `{name}` cannot be written: {error}") from None
-        if variant is not None:
-            self.callees[name] = variant
-        self.written.update_func(variable, planned)
-
-    @property
-    def lent_to(self) -> frozenset[str]:
-        """The functions that work in a caller's arena."""
-        placements = (p for plan in self.plans.values() for a in plan.arenas for p in a.placements)
-        return frozenset(p.buffer.callee for p in placements if p.buffer.callee is not None)
-
-    def context(self, name: str, plan: Plan, function: relax.Function) -> EmitContext:
-        found = offset_uses(self.analyses[name], self.kernels.positions, _away(plan))
+        found = offset_uses(self.analyses[name], self.positions, _away(plan))
         for kernel, positions in found.offset_parameters.items():
             self.offset_parameters[kernel] = self.offset_parameters.get(kernel, frozenset()) | positions
         fallback = self.kind == "fallback" and any(g.defined_by is None for g in plan.guards)
-        return EmitContext(
-            needs_zero_offset=found.needs_zero_offset,
-            guards=self.guards,
-            callees=self.callees,
-            unplanned=self.unplanned(name, plan, function) if fallback else None,
-            addresses=self.addresses,
-            keeps_reshapes=self.keeps_reshapes,
-        )
+        unplanned = self.unplanned(name, plan, function) if fallback else None
+
+        def written(brought: Sequence[VarNode] = ()) -> relax.Function:
+            writer = _FunctionWriter(
+                module=self,
+                plan=plan,
+                cfg=cfg,
+                function=function,
+                needs_zero_offset=found.needs_zero_offset,
+                brought=brought,
+                unplanned=unplanned,
+            )
+            return writer.planned()
+
+        variant = None
+        try:
+            if name in self.lent_to:
+                prims = PrimBuilder(entry_symbols(function, cfg.function))
+                types = [relax.TensorType([prims(arena.size)], "uint8") for arena in plan.entry_arenas]
+                # None where TVM cannot copy the function, which then works in arenas of its own
+                variant = copied(written([relax.Var(f"arena{i}", kind) for i, kind in enumerate(types)]))
+            self.written.update_func(variable, written())
+        except NotASizeError as error:
+            raise PlanRefusedError(f"the plan for `{name}` cannot be written: {error}") from None
+        if variant is not None:
+            self.callees[name] = self.add(f"{name}_in_arena", variant)
 
     def unplanned(self, name: str, plan: Plan, function: relax.Function) -> GlobalVar:
         """Add what runs where a guard fails: the function as it was, its match_casts checked alike."""
-        bare = replace(plan, arenas=(), guards=())
-        context = EmitContext(guards=self.guards, keeps_reshapes=self.keeps_reshapes)
-        written = emit_function(function, self.analyses[name].cfg, bare, context)
-        bare_copy = copied(written)
+        bare, cfg = replace(plan, arenas=(), guards=()), self.analyses[name].cfg
+        bare_copy = copied(_FunctionWriter(module=self, plan=bare, cfg=cfg, function=function).planned())
         if bare_copy is None:
             problem = f"TVM cannot copy `{name}` for a fallback: a type in it holds a call (if_then_else)"
             raise PlanRefusedError(f"{problem}; choose other guards")
         return self.add(f"{name}_unplanned", bare_copy)
-
-    def variant(
-        self, name: str, function: relax.Function, plan: Plan, context: EmitContext
-    ) -> GlobalVar | None:
-        """Add the variant of a function that works in arenas which its callers bring; None where TVM cannot
-        copy the function, which then works in arenas of its own.
-        """
-        cfg = self.analyses[name].cfg
-        prims = PrimBuilder(dict(entry_symbols(function, cfg.function)))
-        arenas = [
-            relax.Var(f"arena{i}", relax.TensorType([prims(arena.size)], "uint8"))
-            for i, arena in enumerate(plan.entry_arenas)
-        ]
-        written = emit_function(function, cfg, plan, replace(context, arenas=arenas))
-        variant = copied(written)
-        return None if variant is None else self.add(f"{name}_in_arena", variant)
 
     def add(self, name: str, function: Node) -> GlobalVar:
         """Add a function that only the module itself calls."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tvm import relax, tirx
 from tvm.ir import StringImm, TupleType
@@ -62,13 +61,23 @@ class GuardWriter:
         if guards[0].declared:
             complaint = f"{function}: these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
-        limits = _limits(check)
-        if not limits or self.kind == "native":
+        bounds = _bounds(check)
+        if not bounds or self.kind == "native":
             return self._raise(check, check.conjuncts, complaint, function, prims, beside)
-        shown = ", ".join(limit.template for limit in limits)
-        named = ", ".join(limit.fixed for limit in limits)
-        values = [v for it in limits for v in (prims.variables[it.symbol], *map(prims, it.evaluated))]
-        texts = f"{complaint}: got {shown}", f"{complaint}: got {named}"
+        shown: list[str] = []
+        named: list[str] = []
+        values: list[Node] = []
+        for name, limits in bounds.items():
+            known = [limit.as_constant is not None for _, limit in limits]
+            fixed = [f"{words} {limit}" for words, limit in limits]
+            template = [
+                text if sure else f"{words} {{}}"
+                for text, sure, (words, _) in zip(fixed, known, limits, strict=True)
+            ]
+            shown.append(f"{name} = {{}}{_in_brackets(template)}")
+            named.append(f"{name}{_in_brackets(fixed)}")
+            values += [prims.variables[name], *(prims(x) for _, x in limits if x.as_constant is None)]
+        texts = f"{complaint}: got {', '.join(shown)}", f"{complaint}: got {', '.join(named)}"
         return _assertion(prims.condition(check), texts, values, beside)
 
     def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
@@ -162,43 +171,22 @@ def _assertion(
     return typed_call(_ASSERT, [condition, template, *values, fixed, *beside], NOTHING, [NOTHING])
 
 
-class _Limits(NamedTuple):
-    """The bounds that a check sets one symbol: `template` is `n = {} (at least 3, at most {})`, where the
-    values of those that depend on other symbols, `evaluated`, come in, and `fixed` is
-    `n (at least 3, at most m // 2)`.
+def _bounds(check: Condition) -> Mapping[str, Sequence[tuple[str, Expr]]]:
+    """The bounds of each symbol of `check`, given the others: what it must be at least, and at most.
+
+    None where it is no conjunction of bounds.
     """
-
-    symbol: str
-    evaluated: tuple[Expr, ...]
-    template: str
-    fixed: str
-
-
-def _limits(check: Condition) -> tuple[_Limits, ...]:
-    """The bounds of each symbol of `check`, given the others; none where it is no conjunction of bounds."""
-    most: dict[str, list[Expr]] = {}
-    least: dict[str, list[Expr]] = {}
+    found: dict[tuple[str, bool], list[Expr]] = {}
     for conjunct in check.conjuncts:
-        found = _bound(conjunct)
-        if found is None:
-            return ()
-        name, upper, bound = found
-        (most if upper else least).setdefault(name, []).append(bound)
-    return tuple(_limits_of(name, least.get(name, []), most.get(name, [])) for name in sorted(check.symbols))
-
-
-def _limits_of(name: str, least: Sequence[Expr], most: Sequence[Expr]) -> _Limits:
-    bounds = [("at least", maximum(*least))] if least else []
-    bounds += [("at most", minimum(*most))] if most else []
-    evaluated = [bound for _, bound in bounds if bound.as_constant is None]
-    fixed = [f"{words} {bound}" for words, bound in bounds]
-    template = [
-        f"{words} {{}}" if bound in evaluated else text
-        for (words, bound), text in zip(bounds, fixed, strict=True)
-    ]
-    return _Limits(
-        name, tuple(evaluated), f"{name} = {{}}{_in_brackets(template)}", name + _in_brackets(fixed)
-    )
+        bound = _bound(conjunct)
+        if bound is None:
+            return {}
+        found.setdefault(bound[:2], []).append(bound[2])
+    kinds = ("at least", False, maximum), ("at most", True, minimum)
+    return {
+        name: [(words, of(*found[name, upper])) for words, upper, of in kinds if (name, upper) in found]
+        for name in sorted(check.symbols)
+    }
 
 
 def _in_brackets(shown: Sequence[str]) -> str:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 
 import tvm
 from tvm import ir, tirx
 from tvm.tirx.buffer import BufferType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.regions import PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program.ir import (
     Alias,
@@ -73,63 +73,36 @@ def offset_uses(
     """The uses of the allocations in `away`; `accepts_offset` gives the positions at which a kernel takes an
     offset.
     """
-    points_to = analysis.points_to
+    points_to, cfg = analysis.points_to, analysis.cfg
     regions = points_to.regions
-    finder = _Finder(points_to, region_set(r.number for r in regions if regions[r.root].var in away))
-    cfg = analysis.cfg
+    followed = region_set(r.number for r in regions if regions[r.root].var in away)
+    bare: list[Operand] = [cfg.function.body.result]  # something sees the pointer alone
+    given: defaultdict[tuple[str, int], RegionSet] = defaultdict(lambda: NO_REGIONS)
+    for branch in cfg.joins:  # the machine reads a condition at its pointer
+        bare += cfg.points[branch].uses
     for _, instruction in cfg.instructions:
         if type(instruction) is CallKernel:
-            finder.kernel(instruction, accepts_offset)
+            for position, argument in enumerate(instruction.arguments):
+                found = points_to.regions_of(argument) & followed
+                if not found:  # most kernels need not be read
+                    continue
+                if type(argument) is Var and position in accepts_offset(instruction.kernel):
+                    given[instruction.kernel, position] |= found
+                else:
+                    bare.append(argument)
         elif type(instruction) not in _HANDED_ON:
-            finder.look(*variables_of(instruction))
-    for branch in cfg.joins:  # the machine reads a condition at its pointer
-        finder.look(*cfg.points[branch].uses)
-    finder.look(cfg.function.body.result)
-    return finder.found()
-
-
-@dataclass(slots=True)
-class _Finder:
-    """Follows the regions in `away`: of those in `needs_zero` something sees the bare pointer."""
-
-    points_to: PointsTo
-    away: RegionSet
-    needs_zero: RegionSet = NO_REGIONS
-    calls: defaultdict[str, dict[int, RegionSet]] = field(default_factory=lambda: defaultdict(dict))
-
-    def look(self, *operands: Operand) -> None:
-        """Take up what looks at the pointer of all that `operands` may be, or hold."""
-        for operand in operands:
-            self.needs_zero |= self.points_to.regions_of(operand) & self.away
-
-    def kernel(self, call: CallKernel, accepts_offset: Callable[[str], Collection[int]]) -> None:
-        away = [
-            (position, found)
-            for position, argument in enumerate(call.arguments)
-            if (found := self.points_to.regions_of(argument) & self.away)
-        ]
-        if not away:  # most kernels need not be read
-            return
-        accepting, given = accepts_offset(call.kernel), self.calls[call.kernel]
-        for position, found in away:
-            if position in accepting and type(call.arguments[position]) is Var:
-                given[position] = given.get(position, NO_REGIONS) | found
-            else:
-                self.needs_zero |= found
-
-    def found(self) -> OffsetUses:
-        """The uses that were met, now that it is known which allocations need offset zero."""
-        regions = self.points_to.regions
-        roots = {regions[number].root for number in members(self.needs_zero)}
-        zero = region_set(r.number for r in regions if r.root in roots) if roots else NO_REGIONS
-        parameters: dict[str, frozenset[int]] = {}
-        lent = self.away & ~zero
-        for kernel, given in self.calls.items():
-            found = frozenset(p for p, arrived in given.items() if arrived & lent)
-            if found:
-                parameters[kernel] = found
-        needing = frozenset(var for root in roots if (var := regions[root].var) is not None)
-        return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)
+            bare += variables_of(instruction)
+    seen = NO_REGIONS
+    for operand in bare:
+        seen |= points_to.regions_of(operand) & followed
+    roots = {regions[number].root for number in members(seen)}
+    settled = region_set(r.number for r in regions if r.root in roots)
+    parameters: dict[str, frozenset[int]] = {}
+    for (kernel, position), arrived in given.items():
+        if arrived & ~settled:
+            parameters[kernel] = parameters.get(kernel, frozenset()) | {position}
+    needing = frozenset(var for root in roots if (var := regions[root].var) is not None)
+    return OffsetUses(needs_zero_offset=needing, offset_parameters=parameters)
 
 
 _INDEX = ir.PrimType("int64")  # a narrower offset could wrap in a large arena
@@ -152,25 +125,20 @@ def accepts_offset(kernel: tirx.PrimFunc) -> frozenset[int]:
     return frozenset(i for handle, i in candidates.items() if accesses.only_accessed(handle))
 
 
-@dataclass(slots=True)
-class OffsetKernels:
-    """The kernels of a module, each asked once for the parameters that take an offset."""
+def offset_kernels(module: tvm.IRModule) -> Callable[[str], frozenset[int]]:
+    """A function that gives the positions at which a kernel of `module` can be made to take an offset.
 
-    module: tvm.IRModule
-    known: dict[str, frozenset[int]] = field(default_factory=dict)
+    It raises EmissionError where the module has no such kernel.
+    """
 
-    def positions(self, kernel: str) -> frozenset[int]:
-        """The positions at which `kernel` can be made to take an offset.
+    @cache
+    def positions(kernel: str) -> frozenset[int]:
+        if kernel not in module:
+            raise EmissionError(f"the module holds no kernel `{kernel}`, which was planned for")
+        function = module[kernel]
+        return accepts_offset(function) if isinstance(function, tirx.PrimFunc) else frozenset()
 
-        Raises EmissionError where the module has no such kernel.
-        """
-        if kernel not in self.known:
-            if kernel not in self.module:
-                raise EmissionError(f"the module holds no kernel `{kernel}`, which was planned for")
-            function = self.module[kernel]
-            is_kernel = isinstance(function, tirx.PrimFunc)
-            self.known[kernel] = accepts_offset(function) if is_kernel else frozenset()
-        return self.known[kernel]
+    return positions
 
 
 def offset_parameters(kernel: tirx.PrimFunc) -> tuple[int, ...]:

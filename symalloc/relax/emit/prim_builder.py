@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import mul
 
@@ -21,19 +20,14 @@ from symalloc.size.expr import Expr
 _INT64 = range(-(2**63), 2**63)
 
 
-@dataclass(slots=True)
-class PrimBuilder:
+class PrimBuilder(Algebra[PrimNode, PrimNode]):
     """Builds the expressions of one function, each distinct one once.
 
     Invariant: what was built over a name stays right, because a name never changes its variable.
     """
 
-    variables: dict[str, PrimNode]
-    _terms: _PrimTerms = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._terms = _PrimTerms(self.variables)
-        self._terms.memo = {}
+    def __init__(self, variables: Mapping[str, PrimNode]) -> None:
+        self.variables, self.memo = dict(variables), {}
 
     def __call__(self, expr: Expr) -> PrimNode:
         """`expr` in int64.
@@ -41,21 +35,16 @@ class PrimBuilder:
         Raises KeyError for a symbol that is not among the variables, and NotASizeError for a coefficient
         outside int64.
         """
-        return expr.fold(self._terms)
+        return expr.fold(self)
 
     def condition(self, condition: Condition) -> PrimNode:
         """`condition` as a boolean expression; raises as for an expression."""
-        return condition.fold(self._terms)
+        return condition.fold(self)
 
     def define(self, found: Iterable[tuple[str, PrimNode]]) -> None:
         """Adds variables that become known as the function goes on."""
         for name, variable in found:
             self.variables.setdefault(name, variable)
-
-
-class _PrimTerms(Algebra[PrimNode, PrimNode]):
-    def __init__(self, variables: Mapping[str, PrimNode]) -> None:
-        self.variables = variables
 
     def symbol(self, name: str) -> PrimNode:
         return self.variables[name]
@@ -154,22 +143,13 @@ def paired(theirs: Node, ours: Type) -> Iterator[tuple[str, Node]]:
             for one, other in zip(theirs.fields, fields, strict=True):
                 yield from paired(one, other)
         case TensorType(shape=extents) if extents is not None:
-            for index, name in _alone(extents):
-                yield from _var_at(theirs.shape.values, index, name)
+            yield from _paired_extents(theirs.shape.values, extents)
         case ShapeType(values=extents) if extents is not None:
-            for index, name in _alone(extents):
-                yield from _var_at(theirs.values, index, name)
+            yield from _paired_extents(theirs.values, extents)
 
 
-def _alone(extents: tuple[Expr, ...]) -> Iterator[tuple[int, str]]:
-    """The symbols that are extents by themselves, each with its place."""
-    for index, extent in enumerate(extents):
+def _paired_extents(theirs: Node, ours: Sequence[Expr]) -> Iterator[tuple[str, Node]]:
+    for index, extent in enumerate(ours):
         name = extent.as_symbol
-        if name is not None:
-            yield index, name
-
-
-def _var_at(values: Node, index: int, name: str) -> Iterator[tuple[str, Node]]:
-    one = values[index]
-    if isinstance(one, relax.Var):
-        yield name, one
+        if name is not None and isinstance(theirs[index], relax.Var):
+            yield name, theirs[index]

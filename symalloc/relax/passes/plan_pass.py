@@ -22,7 +22,7 @@ from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.emit_module import emit_module
-from symalloc.relax.emit.kernel_offsets import OffsetKernels, offset_uses
+from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
@@ -183,11 +183,8 @@ def plan_lowered(
 
 def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[Var]:
     """The tensors that something other than a kernel looks at, or a kernel that can take no offset."""
-    kernels = OffsetKernels(module)
-    uses = (
-        offset_uses(a, kernels.positions, [instruction.var for _, instruction in a.cfg.instructions])
-        for a in analyses.values()
-    )
+    positions = offset_kernels(module)
+    uses = (offset_uses(a, positions, [one.var for _, one in a.cfg.instructions]) for a in analyses.values())
     return frozenset(var for found in uses for var in found.needs_zero_offset)
 
 
