@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import tvm
@@ -24,7 +23,7 @@ from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.ir_types import Node
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read.open_model import ModelFile, ScriptModel, open_model
+from symalloc.relax.read.open_model import ModelFile, open_model
 from symalloc.relax.source_spans import with_script_places
 from symalloc.relax.tvm_error import run_error
 
@@ -94,10 +93,7 @@ def load_one(
 
     `data` is the content, where that is not in a file.  Raises RunError.
     """
-    try:
-        found = _chosen_module(str(path), open_model(path, trust=trust, data=data), module)
-    except UnreadableError as error:
-        raise RunError(_sentence(path, error)) from None
+    found = read_one(path, trust=trust, module=module, data=data)
     with run_error(f"the module in {path} is ill-formed", most=2):
         relax.analysis.well_formed(found)
     if not any(isinstance(each, relax.Function) for each in found.functions.values()):
@@ -105,26 +101,33 @@ def load_one(
     return found
 
 
-def from_script(file: str, data: bytes, *, trust: bool = False, module: str | None = None) -> Node:
-    """The module called `module`, or the only one, of a TVMScript file.
-
-    Raises RunError and UnreadableError.
-    """
-    return _chosen_module(file, ScriptModel(file, data, trust=trust), module)
+def read_one(
+    path: Path, *, trust: bool = False, module: str | None = None, data: bytes | None = None
+) -> Node:
+    """The same, well-formed or not."""
+    try:
+        return _chosen_module(str(path), open_model(path, trust=trust, data=data), module)
+    except UnreadableError as error:
+        raise RunError(_sentence(path, error)) from None
 
 
 def _chosen_module(file: str, opened: ModelFile, module: str | None) -> Node:
     if opened.source is None and module is not None:
         raise RunError(f"{file} is one module, which has no name: leave out --module {module}")
-    index = _chosen(file, [entry.name for entry in opened.entries], module)
-    read = opened.read(index)
-    if read.mod is not None:
-        entry = opened.entries[index]
-        if opened.source is None:
-            return read.mod
-        return with_script_places(read.mod, opened.source, entry.line or entry.name)
-    problem = read.problems[0]
-    raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
+    names = [entry.name for entry in opened.entries]
+    listed = ", ".join(names)
+    if module is None and len(names) > 1:
+        raise RunError(f"{file} holds {len(names)} modules; choose one with --module: {listed}")
+    if module is not None and module not in names:
+        raise RunError(f"{file} holds no module `{module}`; it holds {listed}")
+    index = 0 if module is None else names.index(module)
+    read, entry = opened.read(index), opened.entries[index]
+    if read.mod is None:
+        problem = read.problems[0]
+        raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
+    if opened.source is None:
+        return read.mod
+    return with_script_places(read.mod, opened.source, entry.line or entry.name)
 
 
 def _sentence(path: Path, error: UnreadableError) -> str:
@@ -140,15 +143,6 @@ def _at(span: Span | None) -> str:
 
 def _hint(text: str | None) -> str:
     return f"; {text}" if text else ""
-
-
-def _chosen(file: str, names: Sequence[str], name: str | None) -> int:
-    listed = ", ".join(names)
-    if name is None and len(names) > 1:
-        raise RunError(f"{file} holds {len(names)} modules; choose one with --module: {listed}")
-    if name is not None and name not in names:
-        raise RunError(f"{file} holds no module `{name}`; it holds {listed}")
-    return 0 if name is None else names.index(name)
 
 
 def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:

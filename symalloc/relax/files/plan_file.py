@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, TypeAlias, TypeGuard
 
 import tvm
@@ -39,10 +41,10 @@ from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.relax.files.load import (
-    from_script,
     load_requested,
     lower_or_refuse,
     plan_or_refuse,
+    read_one,
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
@@ -50,6 +52,7 @@ from symalloc.relax.ir_types import CallNode, Node, visit
 from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
 from symalloc.relax.read.open_model import load_module
+from symalloc.relax.rewrite import with_functions
 from symalloc.relax.tvm_error import error_text, run_error
 from symalloc.size.expr import Expr, symbol
 
@@ -79,14 +82,10 @@ def _declares_bounds(function: object) -> bool:
 
 
 def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
-    bare = module.clone()
-    for variable, function in module.functions_items():
-        if _declares_bounds(function):
-            stripped = function
-            for name in BOUNDS:
-                stripped = stripped.without_attr(name)
-            bare.update_func(variable, stripped)
-    return bare
+    bare = {v: f for v, f in module.functions_items() if _declares_bounds(f)}
+    for name in BOUNDS:
+        bare = {v: f.without_attr(name) for v, f in bare.items()}
+    return with_functions(module, bare)
 
 
 def _plans(lowered: tvm.IRModule) -> dict[str, Timeline]:
@@ -244,36 +243,24 @@ def written(module: tvm.IRModule, form: Form) -> str:
         text = str(tvm.ir.save_json(module))
         again = load_module(text.encode())
     else:
-        text = _script(module)
-        again = _read_back(text)
-    if not _same(again, module):
+        plain = module.script()
+        text = module.script(show_meta=True) if "metadata[" in plain else plain  # constants travel there
+        text = _COMMENTED_IMPORT.sub("", text) + "\n"
+        try:
+            again = read_one(Path("planned.py"), data=text.encode())
+        except Exception as error:  # TVM prints what its own parser refuses in many ways
+            problem = f"the planned module cannot be written as TVMScript, write JSON: {error}"
+            raise RunError(problem) from None
+    # scripts leave out widths of integers that decide nothing
+    if not tvm_ffi.structural_equal(again, module) and _printed(again) != _printed(module):
         raise RunError(
             f"TVM writes this module as {form} that reads back as another one; choose the other form"
         )
     return text
 
 
-def _same(one: tvm.IRModule, other: tvm.IRModule) -> bool:
-    """Equal, or at least printed alike: scripts leave out widths of integers that decide nothing."""
-    return bool(tvm_ffi.structural_equal(one, other)) or _printed(one) == _printed(other)
-
-
 def _printed(module: tvm.IRModule) -> str:
     return str(module.script(show_meta=True))
-
-
-def _script(module: tvm.IRModule) -> str:
-    """TVM's script with its imports made real, so that it is a Python file; constants travel as metadata."""
-    plain = module.script()
-    text = module.script(show_meta=True) if "metadata[" in plain else plain
-    return _COMMENTED_IMPORT.sub("", text) + "\n"
-
-
-def _read_back(text: str) -> Node:
-    try:
-        return from_script("the planned module", text.encode())
-    except Exception as error:  # TVM prints what its own parser refuses in many ways
-        raise RunError(f"the planned module cannot be written as TVMScript, write JSON: {error}") from None
 
 
 # -- workspace of kernels ------------------------------------------------------------------------------------
@@ -295,38 +282,26 @@ def kernel_scratch(
         for v, f in module.functions.items()
         if v.name_hint in kernels and isinstance(f, tirx.PrimFunc)
     }
-    chosen = tvm.target.Target(target)
-    lowered = dict(_lowered_kernels(functions, chosen))
+    lowered = _lowered_kernels(functions, tvm.target.Target(target)) if functions else {}
     return {v.name_hint: _scratch(lowered.get(v.name_hint), kernels[v.name_hint]) for v in functions}
 
 
-def _lowered_kernels(
-    functions: Mapping[Node, Node], target: tvm.target.Target
-) -> Iterator[tuple[str, Node | str]]:
-    """Each kernel by name, lowered, or the text of the error where TVM fails on it."""
-    try:
-        yield from _host_functions(tvm.IRModule(dict(functions)), target)
-    except Exception as error:  # a pass raises whatever it raises
-        if len(functions) == 1:
-            yield from ((v.name_hint, error_text(error, most=1)) for v in functions)
-            return
-        for variable, function in functions.items():
-            yield from _lowered_kernels({variable: function}, target)
-
-
-def _host_functions(module: tvm.IRModule, target: tvm.target.Target) -> Iterator[tuple[str, Node]]:
-    """The functions that run on the host, as tvm.tirx.build has them just before code is generated."""
-    names = {variable.name_hint for variable in module.functions}
-    if not names:
-        return
+def _lowered_kernels(functions: Mapping[Node, Node], target: tvm.target.Target) -> dict[str, Node | str]:
+    """The kernels by name, as tvm.tirx.build has them just before code for the host is generated; the text of
+    the error for one that TVM fails on.
+    """
     host = target.host or (target if target.kind.name == "llvm" else tvm.target.Target("llvm"))
     lower, finish, _ = tirx.get_tir_pipeline("default")
-    with target:
-        bound = tirx.transform.BindTarget(target.with_host(host))(module)
-        on_host, _ = split_host_device_mods(lower(bound))
-        finished = finish()(on_host)
-    found = {variable.name_hint: function for variable, function in finished.functions.items()}
-    yield from ((name, found[name]) for name in sorted(names & found.keys()))
+    try:
+        with target:
+            bound = tirx.transform.BindTarget(target.with_host(host))(tvm.IRModule(dict(functions)))
+            on_host, _ = split_host_device_mods(lower(bound))
+            finished = finish()(on_host)
+    except Exception as error:  # a pass raises whatever it raises
+        if len(functions) == 1:
+            return {v.name_hint: error_text(error, most=1) for v in functions}
+        return dict(ChainMap(*(_lowered_kernels({v: f}, target) for v, f in functions.items())))
+    return {variable.name_hint: function for variable, function in finished.functions.items()}
 
 
 def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
@@ -336,22 +311,18 @@ def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
     if isinstance(lowered, str):
         return KernelWorkspace(problem=f"TVM cannot lower it: {lowered}")
     try:
-        return _read(lowered, kernel)
+        reader = _Reader(kernel=kernel, arguments=lowered.params[1].__chandle__())
+        visit(
+            lowered.body,
+            (tirx.Bind, reader.bind),
+            (tirx.DeclBuffer, reader.declare),
+            (ir.Call, reader.call),
+            (tirx.For, reader.loop),
+        )
     except NotASizeError as error:
         return KernelWorkspace(problem=str(error))
     except Exception as error:  # what TVM's passes leave may have any form
         return KernelWorkspace(problem=f"its lowered code is not understood: {error_text(error, most=1)}")
-
-
-def _read(function: Node, kernel: Kernel) -> KernelWorkspace:
-    reader = _Reader(kernel=kernel, arguments=function.params[1].__chandle__())
-    visit(
-        function.body,
-        (tirx.Bind, reader.bind),
-        (tirx.DeclBuffer, reader.declare),
-        (ir.Call, reader.call),
-        (tirx.For, reader.loop),
-    )
     return KernelWorkspace(steps=tuple(reader.steps), parallel=reader.parallel)
 
 

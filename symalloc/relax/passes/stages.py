@@ -29,7 +29,7 @@ FINAL = "KillAfterLastUse"
 ALLOCATED = "CallTIRRewrite"
 # FoldConstant compiles kernels of the module and runs them; a linter must not
 _EXECUTES = frozenset({"FoldConstant"})
-_WRAPPERS = frozenset({UNNAMED, OPAQUE})
+_WRAPPERS = frozenset({UNNAMED, OPAQUE, "symalloc"})
 _MEMORY_OPERATIONS = MEMORY_OPERATORS.keys() - {
     "relax.builtin.alloc_tensor",
     "relax.memory.ensure_zero_offset",
@@ -113,7 +113,13 @@ def lower(
     try:
         chosen = tvm.target.Target(target)
         passes = tvm_pipeline(chosen, pipeline)
-        context = tvm.transform.PassContext(opt_level=2, instruments=[_instrument(keeper)])
+        instrument = _instrument(
+            "Keeper",
+            should_run=keeper.should_run,
+            run_before_pass=keeper.run_before_pass,
+            run_after_pass=keeper.run_after_pass,
+        )
+        context = tvm.transform.PassContext(opt_level=2, instruments=[instrument])
         with chosen, context, passes_run_by(None):
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises
@@ -122,16 +128,9 @@ def lower(
         raise UnknownPassError(name, keeper.seen)
 
 
-def _instrument(keeper: _Keeper) -> PassInstrument:
-    """`keeper` as TVM takes it: it wraps classes, and its wrapper hides their fields."""
-
-    @pass_instrument
-    class Instrument:
-        should_run = staticmethod(keeper.should_run)
-        run_before_pass = staticmethod(keeper.run_before_pass)
-        run_after_pass = staticmethod(keeper.run_after_pass)
-
-    return Instrument()
+def _instrument(name: str, **methods: Callable[..., object]) -> PassInstrument:
+    """An instrument as TVM takes it: it wraps classes, and its wrapper hides their fields."""
+    return pass_instrument(type(name, (), {at: staticmethod(method) for at, method in methods.items()}))()
 
 
 class _Keeper:
@@ -181,9 +180,9 @@ class _Keeper:
             self._keep(Lowered(name, mod))
 
 
-def has_memory_operations(mod: tvm.IRModule) -> bool:
+def has_memory_operations(mod: Node) -> bool:
     """Return whether any Relax function of `mod` already places tensors on storages or kills them."""
-    functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
+    functions = (function for function in _functions(mod) if isinstance(function, relax.Function))
     calls = (binding.value for function in functions for binding in bindings_in(function.body))
     return any(
         type(call) is tvm.ir.Call and type(call.op) is tvm.ir.Op and call.op.name in _MEMORY_OPERATIONS
@@ -191,9 +190,9 @@ def has_memory_operations(mod: tvm.IRModule) -> bool:
     )
 
 
-Mode: TypeAlias = Literal["raise", "warn"]
-
-_UNBLAMED = frozenset({"sequential", "_pipeline", "symalloc"})
+def _functions(module: Node) -> Iterable[Node]:
+    """The functions of what a pass is given: there are passes of other things than modules."""
+    return list(module.functions.values()) if isinstance(module, tvm.IRModule) else ()
 
 
 # -- a module checked after every pass -----------------------------------------------------------------------
@@ -211,6 +210,7 @@ class MemoryFault:
     error: bool = True
 
 
+Mode: TypeAlias = Literal["raise", "warn"]
 Check: TypeAlias = Callable[[tvm.IRModule, str], Sequence[MemoryFault]]
 
 
@@ -236,15 +236,13 @@ def make_instrument(check: Check, mode: Mode = "raise") -> PassInstrument:
     VerificationWarning of all else.
     """
     watch = _Watch(check, mode)
-
-    @pass_instrument
-    class VerifyMemory:
-        enter_pass_ctx = staticmethod(watch.reset)
-        exit_pass_ctx = staticmethod(watch.reset)
-        run_before_pass = staticmethod(watch.before)
-        run_after_pass = staticmethod(watch.after)
-
-    return VerifyMemory()
+    return _instrument(
+        "VerifyMemory",
+        enter_pass_ctx=watch.reset,
+        exit_pass_ctx=watch.reset,
+        run_before_pass=watch.before,
+        run_after_pass=watch.after,
+    )
 
 
 class _Watch:
@@ -266,25 +264,21 @@ class _Watch:
         """At the outermost pass, note the faults that are there already."""
         self._depth += 1
         if self._depth == 1:
-            self._known = _counted(self._faults(module, str(info.name)))
+            self._known = Counter(map(_key, self._faults(module, info)))
 
     def after(self, module: Node, info: Node) -> None:
         """Charge the pass with the faults that were not there before."""
         self._depth -= 1
-        name = str(info.name)
-        if not _holds_functions(module):
+        if not any(isinstance(f, relax.Function) for f in _functions(module)):
             return  # a part of the module under way, on which a pass runs another one
-        faults = self._faults(module, name)
-        found = _counted(faults)
-        added = found - self._known
-        self._known = found
-        if added and name not in _UNBLAMED:
-            self._report(name, [f for f in faults if _key(f) in added])
+        faults = self._faults(module, info)
+        found = Counter(map(_key, faults))
+        added, self._known = found - self._known, found
+        if info.name not in _WRAPPERS:
+            self._report(str(info.name), [f for f in faults if _key(f) in added])
 
-    def _faults(self, module: Node, name: str) -> Sequence[MemoryFault]:
-        if not isinstance(module, tvm.IRModule) or not has_memory_operations(module):
-            return ()
-        return self._check(module, name)
+    def _faults(self, module: Node, info: Node) -> Sequence[MemoryFault]:
+        return self._check(module, str(info.name)) if has_memory_operations(module) else ()
 
     def _report(self, name: str, faults: Sequence[MemoryFault]) -> None:
         """Warn of the warnings, then raise (or warn of) the errors."""
@@ -302,16 +296,6 @@ def _key(fault: MemoryFault) -> tuple[str, str, bool]:
     return fault.rule, fault.function, fault.error
 
 
-def _counted(faults: Iterable[MemoryFault]) -> Counter[tuple[str, str, bool]]:
-    return Counter(map(_key, faults))
-
-
 def _count(faults: Sequence[MemoryFault], what: str) -> str:
     rules = ", ".join(sorted({f.rule for f in faults}))
     return f"a {what} ({rules})" if len(faults) == 1 else f"{len(faults)} {what}s ({rules})"
-
-
-def _holds_functions(module: Node) -> bool:
-    return isinstance(module, tvm.IRModule) and any(
-        isinstance(function, relax.Function) for function in module.functions.values()
-    )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
+import ml_dtypes  # noqa: F401 - tells NumPy of bfloat16
 import numpy as np
 import tvm
 
@@ -29,15 +30,11 @@ PAGE = 16  # positions
 _GIVEN = (Origin.DIMENSION, Origin.SCALAR, Origin.FLAG)
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """The origin of an object that a function takes: the part at `path` of the result of `function`."""
-
-    function: Function
-    path: tuple[int, ...]
+Maker: TypeAlias = tuple[Function, tuple[int, ...]]
+"""The function that makes an object, and the place of the object in its result."""
 
 
-def makers_of(function: Function, functions: Mapping[str, Function]) -> tuple[Maker, ...]:
+def makers_of(function: Function, functions: Mapping[str, Function]) -> list[Maker]:
     """A public function that makes it, for each object in the parameters of `function`, in order.
 
     That is one that takes no object and hands back nothing else: all of them in a tuple, or one.  Of several
@@ -48,8 +45,8 @@ def makers_of(function: Function, functions: Mapping[str, Function]) -> tuple[Ma
     makers = [other for other in functions.values() if _makes_objects(other)] if wanted else []
     together = [m for m in makers if len(_objects(m.result_type)) == len(wanted)]
     if len(makers) == len(together) == 1:
-        return tuple(Maker(makers[0], path) for path in _objects(makers[0].result_type))
-    return tuple(Maker(_maker_of(param, makers), ()) for param in wanted)
+        return [(makers[0], path) for path in _objects(makers[0].result_type)]
+    return [(_maker_of(param, makers), ()) for param in wanted]
 
 
 def _maker_of(param: Var, makers: Sequence[Function]) -> Function:
@@ -69,8 +66,7 @@ def _maker_of(param: Var, makers: Sequence[Function]) -> Function:
 
 
 def _makes_objects(function: Function) -> bool:
-    leaves = [kind for _, kind in type_leaves(function.result_type)]
-    made = bool(leaves) and all(isinstance(kind, OpaqueType) for kind in leaves)
+    made = 0 < len(_objects(function.result_type)) == len(list(type_leaves(function.result_type)))
     return made and not function.private and not any(_objects(param.type) for param in function.params)
 
 
@@ -185,22 +181,18 @@ class ObjectArgument:
 
 
 def check_binding(
-    function: Function, binding: Mapping[str, int], functions: Mapping[str, Function] | None = None
+    function: Function, binding: Mapping[str, int], functions: Mapping[str, Function] = {}
 ) -> None:
     """Raises RunError where `binding` misses a symbol of the parameters, names another one, or is
     negative.  Symbols of what makes its objects, among `functions`, are known, too.
     """
     wanted = symbols_of(function)
-    makers = makers_of(function, functions or {})
-    known = [*wanted, *(name for maker in makers for name in symbols_of(maker.function))]
-    takes = (
-        f"`{function.name}` takes {', '.join(wanted)}" if wanted else f"`{function.name}` takes no symbols"
-    )
-    for name in binding:
-        if name not in known:
-            close = nearest(name, known)
-            hint = f"; did you mean `{close}`?" if close else ""
-            raise RunError(f"`{name}` is no symbol of the parameters: {takes}{hint}")
+    known = [*wanted, *(name for maker, _ in makers_of(function, functions) for name in symbols_of(maker))]
+    for name in (name for name in binding if name not in known):
+        close = nearest(name, known)
+        hint = f"; did you mean `{close}`?" if close else ""
+        takes = f"`{function.name}` takes {', '.join(wanted) or 'no symbols'}"
+        raise RunError(f"`{name}` is no symbol of the parameters: {takes}{hint}")
     missing = [name for name in wanted if name not in binding]
     if missing:
         lacking = ", ".join(f"`{name}`" for name in missing)
@@ -216,7 +208,7 @@ def random_arguments(
     function: Function,
     binding: Mapping[str, int],
     seed: int,
-    functions: Mapping[str, Function] | None = None,
+    functions: Mapping[str, Function] = {},
 ) -> tuple[Argument, ...]:
     """Arguments for `function`: floats in [-1, 1), integers 0 and 1, the same for the same seed.
 
@@ -226,19 +218,13 @@ def random_arguments(
     check_binding(function, binding, functions)
     source = np.random.default_rng(seed)
     lengths = sequence_lengths(function, binding)
-    makers = makers_of(function, functions or {})
-    arguments = {m.function.name: _arguments_of(m.function, lengths, binding, source) for m in makers}
-    objects = iter(
-        [ObjectArgument(m.function.name, arguments[m.function.name], lengths, m.path) for m in makers]
-    )
-    return tuple(_argument(param.type, param, binding, source, objects) for param in function.params)
-
-
-def _arguments_of(
-    maker: Function, lengths: tuple[int, ...], binding: Mapping[str, int], source: np.random.Generator
-) -> tuple[Argument, ...]:
-    sizes = sizes_of_cache(maker, lengths, binding)
-    return tuple(_argument(param.type, param, sizes, source, iter(())) for param in maker.params)
+    objects: list[Argument] = []
+    for maker, path in makers_of(function, functions):
+        sizes = sizes_of_cache(maker, lengths, binding)
+        given = tuple(_argument(param.type, param, sizes, source, iter(())) for param in maker.params)
+        objects.append(ObjectArgument(maker.name, given, lengths, path))
+    left = iter(objects)
+    return tuple(_argument(param.type, param, binding, source, left) for param in function.params)
 
 
 def _argument(
@@ -246,7 +232,7 @@ def _argument(
     param: Var,
     binding: Mapping[str, int],
     source: np.random.Generator,
-    objects: Iterator[ObjectArgument],
+    objects: Iterator[Argument],
 ) -> Argument:
     match kind:
         case OpaqueType():
@@ -297,9 +283,7 @@ def _tensor(extents: tuple[int, ...], dtype: DType, param: Var, source: np.rando
     target = _numpy_dtype(dtype, param)
     drawn: object
     try:
-        if dtype.name == "bool":
-            drawn = source.integers(0, 2, extents)
-        elif dtype.name.startswith(("int", "uint")):
+        if dtype.name.startswith(("bool", "int", "uint")):
             drawn = source.integers(0, SMALL, extents)
         else:
             drawn = source.random(extents, dtype=np.float32) * 2 - 1
@@ -309,18 +293,7 @@ def _tensor(extents: tuple[int, ...], dtype: DType, param: Var, source: np.rando
 
 
 def _numpy_dtype(dtype: DType, param: Var) -> np.dtype[np.generic]:
-    if dtype.name == "bfloat16":
-        return _bfloat16(param)
     try:
         return np.dtype(dtype.name)
     except TypeError:
         raise RunError(f"no random values of type {dtype.name} can be made for `{param.name}`") from None
-
-
-def _bfloat16(param: Var) -> np.dtype[np.generic]:
-    try:
-        import ml_dtypes
-    except ImportError:
-        raise RunError(f"`{param.name}` is bfloat16, which needs the package ml_dtypes") from None
-    found: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
-    return found

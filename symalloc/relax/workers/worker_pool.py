@@ -105,13 +105,16 @@ class _Worker(ChildProcess):
 class WorkerPool:
     """Worker processes that stay for the next reading: to start one costs a second, for TVM to be imported.
 
-    Use it in a `with` statement: the processes are gone when that is left, whatever leaves it.
+    Use it in a `with` statement: the processes are gone when that is left, whatever leaves it.  One reading
+    goes on at a time.
     """
 
     def __init__(self, size: int | None = None) -> None:
         """At most `size` processes, None for one per CPU; none is started yet."""
         self._size = size if size is not None else os.cpu_count() or 1
         self._workers: list[_Worker] = []
+        self._waiting: deque[_Reading] = deque()
+        self._options = ReadOptions()
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -138,82 +141,65 @@ class WorkerPool:
         `contents` are those of files that need not exist, such as STDIN.
         """
         readings = [_Reading(str(file), contents.get(file)) for file in dict.fromkeys(files)]
-        batch = _Batch(self._workers, self._size, readings, options, watch)
+        self._options, self._waiting = options, deque(readings)
+        begun = time.monotonic()
         try:
-            yield from batch.results()
+            for reading in readings:
+                while not reading.done:
+                    self._feed(begun)
+                    self._listen()
+                    if watch is not None and self._busy:
+                        done = sum(reading.done for reading in readings)
+                        watch(done, len(readings), self._busy[0].doing)
+                self._feed(begun)  # they read on while the caller works on this one
+                found = result_of(reading.file, reading.told)
+                counts = len(found.programs), len(found.problems)
+                _LOG.debug("read %s: %d programs, %d problems", found.file, *counts)
+                yield found
         finally:
-            for worker in batch.busy:
-                self._workers.remove(worker)
-                worker.stop()
+            for worker in self._busy:
+                if worker.reading in readings:
+                    self._end(worker)
 
     def close(self) -> None:
         """End all processes."""
         while self._workers:
-            self._workers.pop().stop()
+            self._end(self._workers[-1])
 
+    @property
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.reading is not None]
 
-class _Batch:
-    """Files to be read by workers, which it starts, buries and leaves idle for the next batch."""
+    def _end(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.stop()
 
-    def __init__(
-        self,
-        workers: list[_Worker],
-        size: int,
-        readings: Sequence[_Reading],
-        options: ReadOptions,
-        watch: Watch | None,
-    ) -> None:
-        self._workers = workers  # shared with the pool; Invariant: those of `busy` are among them
-        self.busy: list[_Worker] = []
-        self._size = max(1, min(size, len(readings)))
-        self._options, self._watch = options, watch
-        self._readings, self._waiting = readings, deque(readings)
-        self._begun = time.monotonic()
-
-    def results(self) -> Iterator[FileResult]:
-        """The results, file by file."""
-        for reading in self._readings:
-            while not reading.done:
-                self._feed()
-                self._listen()
-                if self._watch is not None and self.busy:
-                    done = sum(reading.done for reading in self._readings)
-                    self._watch(done, len(self._readings), self.busy[0].doing)
-            self._feed()  # they read on while the caller works on this one
-            found = result_of(reading.file, reading.told)
-            counts = len(found.programs), len(found.problems)
-            _LOG.debug("read %s: %d programs, %d problems", found.file, *counts)
-            yield found
-
-    def _feed(self) -> None:
-        while self._waiting and (worker := self._idle()) is not None:
-            self.busy.append(worker)
+    def _feed(self, begun: float) -> None:
+        while self._waiting and (worker := self._idle(begun)) is not None:
             try:
                 worker.read(self._waiting.popleft(), self._options)
             except (BrokenPipeError, ConnectionResetError):
                 self._bury(worker)
 
-    def _idle(self) -> _Worker | None:
+    def _idle(self, begun: float) -> _Worker | None:
         """A worker with nothing to do, started if need be; None where one has to be waited for."""
-        for worker in [w for w in self._workers if w.reading is None and w.process.poll() is not None]:
-            self._workers.remove(worker)  # it died idle: no file is to blame
-            worker.stop()
-        idle = next((worker for worker in self._workers if worker.reading is None), None)
-        if idle is None and len(self._workers) < self._size and self._may_grow():
-            idle = _Worker()
-            self._workers.append(idle)
-        return idle
-
-    def _may_grow(self) -> bool:
-        """Return whether another process is worth its start: not where a running one is done sooner."""
+        for worker in [w for w in self._workers if w.reading is None]:
+            if worker.process.poll() is None:
+                return worker
+            self._end(worker)  # it died idle: no file is to blame
+        # another process is not worth its start where a running one is done sooner
         warm = any(worker.ready for worker in self._workers)
-        return not warm or time.monotonic() - self._begun > _WORTH_A_WORKER
+        wanted = min(self._size, len(self._busy) + len(self._waiting))
+        if len(self._workers) >= wanted or (warm and time.monotonic() - begun <= _WORTH_A_WORKER):
+            return None
+        self._workers.append(_Worker())
+        return self._workers[-1]
 
     def _listen(self) -> None:
         """Wait until a worker says something, or for a moment."""
-        soonest = min((worker.deadline for worker in self.busy), default=0.0) - time.monotonic()
-        ready = wait([worker.pipe for worker in self.busy], max(0.0, min(soonest, _MOMENT)))
-        for worker in tuple(self.busy):
+        soonest = min((worker.deadline for worker in self._busy), default=0.0) - time.monotonic()
+        ready = wait([worker.pipe for worker in self._busy], max(0.0, min(soonest, _MOMENT)))
+        for worker in self._busy:
             if worker.pipe in ready:
                 self._receive(worker)
             elif worker.deadline <= time.monotonic():
@@ -234,45 +220,42 @@ class _Batch:
 
     def _finish(self, worker: _Worker, end: JobEnd) -> None:
         """Take up the end of a job; one that raised had too little memory, or is a fault of ours."""
-        self.busy.remove(worker)
+        problem: tuple[str, str | None] | None = None
         if end.error is not None and end.expected:
-            self._told(worker, f"reading {end.error}")
+            problem = f"reading {end.error}", None
         elif end.error is not None:
             hint = "this is a fault of symalloc; please report it"
-            self._told(worker, f"symalloc failed while {worker.doing}: {end.error}", hint)
-        self._go_on(worker, again=not end.expected)
+            problem = f"symalloc failed while {worker.doing}: {end.error}", hint
+        self._leave(worker, problem, again=not end.expected)
 
     def _bury(self, worker: _Worker, *, overdue: bool = False) -> None:
         """Say why `worker` is gone, and have the rest of its file read by another."""
-        self._workers.remove(worker)
-        self.busy.remove(worker)
         if not overdue:
             worker.process.wait()
         why = ": out of time" if overdue else ""
         _LOG.debug("the worker is gone that was %s%s", worker.doing or "idle", why)
-        self._told(worker, *_death(worker, self._options, overdue=overdue))
-        self._go_on(worker, again=True)
-        worker.stop()
+        self._leave(worker, _death(worker, self._options, overdue=overdue), again=True)
+        self._end(worker)
 
-    def _told(self, worker: _Worker, message: str, hint: str | None = None) -> None:
-        """Note a problem with the module that `worker` has begun."""
-        reading = worker.reading
-        if reading is not None:
-            module = reading.module.name if reading.module else None
-            problem = ReadProblem(
-                file=reading.file, message=message, hint=hint, module=module, stage=worker.stage, passing=True
+    def _leave(self, worker: _Worker, problem: tuple[str, str | None] | None, *, again: bool) -> None:
+        """Let go of the file of `worker`, and note a problem with the module that it has begun: the file is
+        done, or the modules in it that were not begun are read `again`.
+        """
+        reading, stage = worker.reading, worker.stage
+        worker.reading = None
+        if reading is None:
+            return
+        module, file = reading.module, reading.file
+        if problem is not None:
+            of, (message, hint) = module.name if module else None, problem
+            reading.told.append(
+                ReadProblem(file=file, message=message, hint=hint, module=of, stage=stage, passing=True)
             )
-            reading.told.append(problem)
-
-    def _go_on(self, worker: _Worker, *, again: bool) -> None:
-        """The file of `worker` is done, or the modules in it that were not begun are read `again`."""
-        reading, worker.reading = worker.reading, None
-        if reading is not None:
-            reading.deaths += again
-            nothing_left = reading.module is None or reading.begun == reading.module.count
-            reading.done = not again or nothing_left or reading.deaths == _MAX_DEATHS
-            if not reading.done:
-                self._waiting.appendleft(reading)
+        reading.deaths += again
+        nothing_left = module is None or reading.begun == module.count
+        reading.done = not again or nothing_left or reading.deaths == _MAX_DEATHS
+        if not reading.done:
+            self._waiting.appendleft(reading)
 
 
 def _death(worker: _Worker, options: ReadOptions, *, overdue: bool) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_me
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
-from symalloc.relax.files.load import from_script, load_one
+from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import Form, plan_module, written
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
@@ -248,7 +248,7 @@ def test_what_the_rule_finds_computes_something_else() -> None:
     (bad, *_), (good, *_) = load_rules().get("SYM113").bad, load_rules().get("SYM113").good
     x = np.full(5, 2, dtype="float32")
     for example, read in ((bad, np.exp(np.ones_like(x))), (good, np.exp(x))):
-        vm = machine(lower(from_script("example", example.module.encode()), "llvm"))
+        vm = machine(lower(load_one(Path("example.py"), data=example.module.encode()), "llvm"))
         y, z = vm["main"](tvm.runtime.tensor(x))
         assert np.all(y.numpy() == 1) and np.allclose(z.numpy(), read)
 

@@ -25,7 +25,7 @@ from symalloc.planner.memory_report.runs import RunResult
 from symalloc.program.reading import FileResult
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract, kernel_body
-from symalloc.relax.files.load import from_script, load_one
+from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
@@ -343,7 +343,7 @@ class Module:
 
 
 def test_what_is_sized_within_a_branch_lies_in_an_arena_there() -> None:
-    module = from_script("branch", SIZED_IN_A_BRANCH.encode())
+    module = load_one(Path("branch.py"), data=SIZED_IN_A_BRANCH.encode())
     lowered = lower(module, "llvm")
     planned = symalloc.plan(module)
     waiting = [a.defined_by.name for a in planned.plans["main"].arenas if a.defined_by is not None]
@@ -371,7 +371,7 @@ class Module:
 
 
 def test_what_cannot_be_sized_is_named_and_costs_no_other_its_place() -> None:
-    (plan,) = symalloc.plan(from_script("inexact", INEXACT.encode())).plans.values()
+    (plan,) = symalloc.plan(load_one(Path("inexact.py"), data=INEXACT.encode())).plans.values()
     (culprit,) = (u for u in plan.unplanned if u.nbytes is None)
     assert culprit.reason.startswith("its shape is not known: `T.Cast(")
     assert culprit.reason.endswith("has no exact form (a cast from float32 to int64)")

@@ -29,7 +29,7 @@ from symalloc.program.types import (
     TupleType,
     Type,
 )
-from symalloc.relax.files.load import from_script, load_one
+from symalloc.relax.files.load import load_one
 from symalloc.relax.run.inputs import ShapeArgument, random_arguments
 from symalloc.relax.run.runner import Runner, sweep
 from symalloc.relax.workers.child import call_in_child
@@ -204,14 +204,14 @@ def test_what_cannot_be_built_is_said(module: str, options: dict[str, Any], prob
     loaded = load_one(SCRIPT, module=module)
     if module == "Cast":
         text = SCRIPT.read_text().replace("symalloc.tests.head", "symalloc.tests.nowhere")
-        loaded = from_script("modules.py", text.encode(), module=module)
+        loaded = load_one(Path("modules.py"), data=text.encode(), module=module)
     with pytest.raises(RunError, match=problem):
         Runner(loaded, **options).run({"n": 1})
 
 
 def test_several_functions_need_a_choice() -> None:
     text = SCRIPT.read_text().replace("def main(x", "def first(x")
-    module = from_script("modules.py", text.encode(), module="Calls")
+    module = load_one(Path("modules.py"), data=text.encode(), module="Calls")
     with pytest.raises(RunError, match="choose one with --function: first, other"):
         Runner(module)
 
