@@ -9,8 +9,11 @@ entry stops the function.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
 from typing import TypeAlias
 
 import tvm
@@ -26,7 +29,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
 from symalloc.analysis.regions import Pointees, Region, RegionKind
 from symalloc.analysis.sets import only_member, region_set
-from symalloc.planner.buffers.sizing import Sized, Sizes, known_symbols
+from symalloc.planner.buffers.sizing import KnownSymbols, Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.overflow_guards import overflow_guards
@@ -53,7 +56,7 @@ from symalloc.relax.ir_types import (
 )
 from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, referenced, with_body, without
 from symalloc.size.condition import TRUE, Condition, conjunction, le, negate
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.expr import ZERO
 
 InPlace: TypeAlias = Callable[[ir.CallKernel, "Overlay", Domain], bool]
 """Return whether a call of a kernel is proved to be able to write an output over inputs, over a domain."""
@@ -90,12 +93,24 @@ def donated_aliases(
     analysis: FunctionAnalysis, donations: Sequence[Donation], prover: Prover, in_place: InPlace
 ) -> tuple[DonatedAlias, ...]:
     """The donations to one function, proved; raises PlanRefusedError for the first that is not."""
-    checker = _Checker(analysis, prover, in_place)
+    inputs, outputs = inputs_of(analysis.points_to), outputs_of(analysis.points_to)
     found: list[DonatedAlias] = []
     for donation in donations:
         try:
-            one = checker.one(donation)
-            checker.apart(one, found)
+            check = _Check(
+                analysis=analysis,
+                prover=prover,
+                in_place=in_place,
+                outputs=outputs,
+                output=_named(donation.output, outputs, "output"),
+                source=_named(donation.input, inputs, "input"),
+            )
+            one = check.alias()
+            for other in found:
+                if other.input.cell.must & one.input.cell.must:
+                    raise _RefusedError(f"{one.input} is donated already, to {other.output}")
+                if other.allocations & one.allocations:
+                    raise _RefusedError(f"{one.output} is carried already, by {other.input}")
         except _RefusedError as refusal:
             name = analysis.cfg.function.name
             raise PlanRefusedError(f"the alias {donation} of `{name}` is refused: {refusal}") from None
@@ -107,54 +122,64 @@ class _RefusedError(Exception):
     """Why a donation is refused, and what would help."""
 
 
-class _Checker:
-    def __init__(self, analysis: FunctionAnalysis, prover: Prover, in_place: InPlace) -> None:
-        self.analysis, self.points_to = analysis, analysis.points_to
-        self.prover, self.in_place = prover, in_place
-        self.inputs, self.outputs = inputs_of(self.points_to), outputs_of(self.points_to)
-        self.conflicts = analysis.conflicts
-        self.known = known_symbols(analysis.cfg)
+@dataclass(slots=True, kw_only=True)
+class _Check:
+    """The proof that `output`, one of `outputs`, can lie in the memory of `source`; raises _RefusedError."""
 
-    def one(self, donation: Donation) -> DonatedAlias:
-        output = _named(donation.output, self.outputs, "output")
-        source = _named(donation.input, self.inputs, "input")
-        roots = self.roots(output, source)
-        self.same_place(output, source, roots.values())
-        self.unkept(source)
-        guards = self.sizes(output, source, roots.values())
-        over: dict[ir.Var, Overlay] = {}
-        for root in roots:
-            over |= self.lifetimes(output, source, root)
-        allocations = frozenset(made.var for made in roots.values())
-        return DonatedAlias(output=output, input=source, allocations=allocations, guards=guards, over=over)
+    analysis: FunctionAnalysis
+    prover: Prover
+    in_place: InPlace
+    outputs: Sequence[Leaf]
+    output: Leaf
+    source: Leaf
+    known: KnownSymbols = field(init=False)
 
-    def apart(self, one: DonatedAlias, others: Sequence[DonatedAlias]) -> None:
-        """Raises where an input is donated, or an output carried, a second time."""
-        for other in others:
-            if other.input.cell.must & one.input.cell.must:
-                raise _RefusedError(f"{one.input} is donated already, to {other.output}")
-            if other.allocations & one.allocations:
-                raise _RefusedError(f"{one.output} is carried already, by {other.input}")
+    def __post_init__(self) -> None:
+        self.known = known_symbols(self.analysis.cfg)
+
+    def alias(self) -> DonatedAlias:
+        """The alias, proved."""
+        roots = self.roots()
+        self.same_place(roots.values())
+        for root in self.of(self.source.cell):
+            for index in self.analysis.conflicts.capturing(root):
+                who = _doer(self.analysis.cfg.points[index].instruction)
+                raise _RefusedError(f"{who} may hold on to {self.source}, and read it later")
+        guards = self.sizes(roots.values())
+        return DonatedAlias(
+            output=self.output,
+            input=self.source,
+            allocations=frozenset(made.var for made in roots.values()),
+            guards=guards,
+            over=dict(ChainMap(*map(self.lifetimes, roots))),
+        )
 
     # -- which memory --------------------------------------------------------------------------------------
 
-    def roots(self, output: Leaf, source: Leaf) -> dict[int, ir.AllocFresh]:
+    def of(self, cell: Pointees) -> frozenset[int]:
+        return self.analysis.points_to.roots(cell.must | cell.may)
+
+    def roots(self) -> dict[int, ir.AllocFresh]:
         """The allocations that the output may be, on whatever path; they do not meet on any."""
+        output, regions = self.output, self.analysis.points_to.regions
         found = sorted(self.of(output.cell))
-        given = {root for root in found if self.points_to.regions[root].external}
-        if given & self.of(source.cell):
-            raise _RefusedError(f"{output} lies in {source} already; leave the alias out")
-        made = {root: self.allocated_here(output, self.points_to.regions[root]) for root in found}
+        if any(regions[root].external and root in self.of(self.source.cell) for root in found):
+            raise _RefusedError(f"{output} lies in {self.source} already; leave the alias out")
+        made = {root: self.allocated_here(regions[root]) for root in found}
         if not found:
             raise _RefusedError(f"{output} is no tensor that the function allocates")
         for other in self.outputs:
             if other.path != output.path and self.of(other.cell) & {*found}:
                 raise _RefusedError(f"{output} is the output {other}, too; both would change together")
-        for index, root in enumerate(found):
-            self.alternatives(output, root, found[index + 1 :])
+        for pair in combinations(found, 2):
+            if self.analysis.conflicts.on_one_path(*pair):
+                raise _RefusedError(
+                    f"{output} is one of {' and '.join(f'`{regions[r].name}`' for r in pair)}, and both are "
+                    "in use on one path; compute the one that is returned in the branch that returns it"
+                )
         return made
 
-    def allocated_here(self, output: Leaf, region: Region) -> ir.AllocFresh:
+    def allocated_here(self, region: Region) -> ir.AllocFresh:
         match region.instruction:
             case ir.AllocFresh() as made:
                 return made
@@ -166,161 +191,132 @@ class _Checker:
                 why = f"it is the input `{region.name}`"
             case _:
                 why = f"it may be `{region.name}`, which is placed already"
-        raise _RefusedError(f"{output} is no tensor that the function allocates itself: {why}")
+        raise _RefusedError(f"{self.output} is no tensor that the function allocates itself: {why}")
 
-    def alternatives(self, output: Leaf, root: int, others: Sequence[int]) -> None:
-        for other in others:
-            if self.conflicts.on_one_path(root, other):
-                names = [f"`{self.points_to.regions[r].name}`" for r in (root, other)]
-                raise _RefusedError(
-                    f"{output} is one of {' and '.join(names)}, and both are in use on one path; "
-                    "compute the one that is returned in the branch that returns it"
-                )
-
-    def of(self, cell: Pointees) -> frozenset[int]:
-        return self.points_to.roots(cell.must | cell.may)
-
-    def same_place(self, output: Leaf, source: Leaf, made: Iterable[ir.AllocFresh]) -> None:
-        for name, kind in ((output, output.type), (source, source.type)):
+    def same_place(self, made: Iterable[ir.AllocFresh]) -> None:
+        for leaf in (self.output, self.source):
+            kind = leaf.type
             if not isinstance(kind, TensorType) or kind.dtype is None or kind.shape is None:
-                raise _RefusedError(f"{name} is no tensor whose shape and element type are known")
+                raise _RefusedError(f"{leaf} is no tensor whose shape and element type are known")
+            have = kind.device, kind.scope
             if kind.dtype.bits * kind.dtype.lanes % 8:
-                raise _RefusedError(f"the elements of {name}, {kind.dtype.name}, do not fill whole bytes")
+                raise _RefusedError(f"the elements of {leaf}, {kind.dtype.name}, do not fill whole bytes")
         for one in made:
-            wanted, have = (one.device, one.scope), (source.type.device, source.type.scope)  # type: ignore[union-attr]
+            wanted = one.device, one.scope
             if wanted != have:
                 raise _RefusedError(
-                    f"{output} is wanted on device {wanted[0]} ({wanted[1]}), "
-                    f"and {source} lies on device {have[0]} ({have[1]})"
+                    f"{self.output} is wanted on device {wanted[0]} ({wanted[1]}), "
+                    f"and {self.source} lies on device {have[0]} ({have[1]})"
                 )
 
     # -- sizes ---------------------------------------------------------------------------------------------
 
-    def sizes(self, output: Leaf, source: Leaf, made: Iterable[ir.AllocFresh]) -> tuple[Guard, ...]:
+    def sizes(self, made: Iterable[ir.AllocFresh]) -> tuple[Guard, ...]:
         """The checks at entry that make the output fit, at all shapes."""
-        have = source.type.nbytes if isinstance(source.type, TensorType) else None
+        have = self.source.type.nbytes if isinstance(self.source.type, TensorType) else None
         if have is None:
-            raise _RefusedError(f"how large {source} is, is not known")
+            raise _RefusedError(f"how large {self.source} is, is not known")
         domain = self.known.domain.assuming([le(have, INT64_MAX)])
         reckon = Sizes(self.known, self.prover)
         guards: list[Guard] = []
         for one in made:
-            nbytes = self.points_to.allocated(one.var).nbytes
+            nbytes = self.analysis.points_to.allocated(one.var).nbytes
             sized = reckon.of(nbytes)
             if nbytes is None or not isinstance(sized, Sized):
-                raise _RefusedError(f"how large {output} is, is not known: {sized}")
+                raise _RefusedError(f"how large {self.output} is, is not known: {sized}")
             claims = [*(le(ZERO, extent) for extent in one.shape or ()), le(nbytes, have)]
-            checks = [c for c in dict.fromkeys(claims) if not self.holds(c, output, source)]
+            checks = [c for c in dict.fromkeys(claims) if not self.holds(c)]
             exact = overflow_guards((nbytes,), domain, self.prover) if checks else ()
             guards += (Guard(condition=c, check=c) for c in checks)
             guards += (replace(g, condition=TRUE) for g in exact)
         late = frozenset().union(*(g.check.symbols for g in guards)) - self.known.entry
         if late:
             raise _RefusedError(
-                f"that {output} fits into {source} cannot be checked at entry: "
+                f"that {self.output} fits into {self.source} cannot be checked at entry: "
                 f"{', '.join(f'`{name}`' for name in sorted(late))} becomes known later"
             )
         return tuple(dict.fromkeys(guards))
 
-    def holds(self, claim: Condition, output: Leaf, source: Leaf) -> bool:
+    def holds(self, claim: Condition) -> bool:
         """Return whether `claim` is proved, or must be checked; raises where it never holds."""
-        proof = self.prover.prove(claim, self.known.domain)
+        domain = self.known.domain
+        proof = self.prover.prove(claim, domain)
         if proof.holds:
             return True
-        filled = self.prover.prove(claim, _non_empty(self.known.domain))
+        # where no tensor is empty; scalars keep their bounds
+        filled = self.prover.prove(claim, replace(domain, default_lower=max(1, domain.default_lower)))
         if Verdict.ALWAYS_INVALID not in (proof.verdict, filled.verdict):
             return False
         point = filled.counterexample or proof.counterexample or {}
         at = ", ".join(f"{name} = {value}" for name, value in sorted(point.items())) or "for any shape"
         why = f"{claim} does not hold ({at})" if claim.as_bool is None else "it is larger for every shape"
-        raise _RefusedError(f"{output} never fits into {source}: {why}; donate a larger input")
+        raise _RefusedError(f"{self.output} never fits into {self.source}: {why}; donate a larger input")
 
     # -- lifetimes -----------------------------------------------------------------------------------------
 
-    def unkept(self, source: Leaf) -> None:
-        for root in self.of(source.cell):
-            for index in self.conflicts.capturing(root):
-                who = _doer(self.analysis.cfg.points[index].instruction)
-                raise _RefusedError(f"{who} may hold on to {source}, and read it later")
-
-    def lifetimes(self, output: Leaf, source: Leaf, root: int) -> dict[ir.Var, Overlay]:
+    def lifetimes(self, root: int) -> dict[ir.Var, Overlay]:
         """The kernel calls that read the input while they write the output; raises for any other clash."""
-        wanted = _only_region(source.cell)
+        wanted = only_member(self.source.cell.must)
+        if wanted is None:
+            raise _RefusedError("it holds no tensor")
         found: dict[ir.Var, Overlay] = {}
-        for clash in self.conflicts.takeover(root, wanted):
+        for clash in self.analysis.conflicts.takeover(root, wanted):
             call = self.analysis.cfg.points[clash.writer].instruction
             if clash.writer != clash.reader or not isinstance(call, ir.CallKernel):
-                raise _RefusedError(self.overwritten(output, source, clash))
+                raise _RefusedError(self.overwritten(clash))
             overlay = self.overlay(call, root, wanted)
             if overlay is None:
                 raise _RefusedError(
-                    f"`{call.kernel}` reads {source} while it writes {output}, and it is not proved that it "
-                    "has read each element before it overwrites it, as an elementwise kernel has"
+                    f"`{call.kernel}` reads {self.source} while it writes {self.output}, and it is not "
+                    "proved that it has read each element before it overwrites it, as an elementwise "
+                    "kernel has"
                 )
             found[call.var] = overlay
         return found
 
-    def overwritten(self, output: Leaf, source: Leaf, clash: ReuseConflict) -> str:
+    def overwritten(self, clash: ReuseConflict) -> str:
         steps = self.analysis.cfg.points
         writer, reader = _doer(steps[clash.writer].instruction), steps[clash.reader]
         if reader.kind is PointKind.EXIT:
-            return f"{source} is returned, too, and {writer} overwrites it with {output}"
-        hedge = "" if clash.certain else "may, through an alias, "
-        verb = "uses" if clash.certain else "use"
+            return f"{self.source} is returned, too, and {writer} overwrites it with {self.output}"
+        uses = "uses" if clash.certain else "may, through an alias, use"
         return (
-            f"{_doer(reader.instruction)} {hedge}{verb} {source} after {writer} has written {output} "
-            f"over it; use {source} before, or copy what is needed of it"
+            f"{_doer(reader.instruction)} {uses} {self.source} after {writer} has written {self.output} "
+            f"over it; use {self.source} before, or copy what is needed of it"
         )
 
     def overlay(self, call: ir.CallKernel, root: int, wanted: int) -> Overlay | None:
         """The way that `call` writes the output over the input; None where it is not proved that it may."""
-        reading, writing = set[int](), set[int]()
+        places: dict[int, set[int]] = {wanted: set(), root: set()}
         for position, argument in enumerate(call.arguments):
-            cell = self.points_to.value_of(argument)
+            cell = self.analysis.points_to.value_of(argument)
             if not isinstance(cell, Pointees):
                 return None
-            for region, places in ((wanted, reading), (root, writing)):
-                if region in self.of(cell):
-                    if cell != Pointees(region_set((region,))):
-                        return None
-                    places.add(position)
+            for region in places.keys() & self.of(cell):
+                if cell != Pointees(region_set((region,))):
+                    return None
+                places[region].add(position)
+        reading, writing = places[wanted], places[root]
         if len(writing) != 1 or reading & writing:
             return None
         (target,) = writing
-        shapes = {_shape(call.arguments[position]) for position in (*reading, target)}
-        if None in shapes or len({shape[1:] for shape in shapes if shape is not None}) != 1:
+        kinds = [tensor_type(call.arguments[position]) for position in (*reading, target)]
+        shapes = {kind.shape for kind in kinds if kind is not None and kind.shape is not None}
+        if any(k is None or k.shape is None for k in kinds) or len({shape[1:] for shape in shapes}) != 1:
             return None
         overlay = Overlay(inputs=frozenset(reading), output=target, equal=len(shapes) == 1)
         return overlay if self.in_place(call, overlay, self.known.domain) else None
 
 
-def _shape(argument: ir.Operand) -> tuple[Expr, ...] | None:
-    kind = tensor_type(argument)
-    return None if kind is None else kind.shape
-
-
 def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
-    found = [leaf for leaf in leaves if leaf.names[0] == name] or [
-        leaf for leaf in leaves if name in leaf.names
-    ]
+    found = [leaf for leaf in leaves if leaf.names[0] == name]
+    found = found or [leaf for leaf in leaves if name in leaf.names]
     if len(found) == 1:
         return replace(found[0], names=(name,))
     if found:
         raise _RefusedError(f"`{name}` is the name of {len(found)} {what}s: {', '.join(map(str, found))}")
     there = ", ".join(" or ".join(f"`{n}`" for n in leaf.names) for leaf in leaves) or "none"
     raise _RefusedError(f"there is no {what} `{name}`; the {what}s are {there}")
-
-
-def _only_region(cell: Pointees) -> int:
-    number = only_member(cell.must)
-    if number is None:
-        raise _RefusedError("it holds no tensor")
-    return number
-
-
-def _non_empty(domain: Domain) -> Domain:
-    """The points of `domain` at which no tensor is empty; scalars keep their bounds."""
-    return replace(domain, default_lower=max(1, domain.default_lower))
 
 
 def _doer(instruction: ir.Instruction | None) -> str:
@@ -355,11 +351,9 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
         return None
     kept = [param for index, param in enumerate(params) if index not in over]
     for one in overlays:
-        target = params[one.output]
-        for source in (params[index] for index in one.inputs):
-            equal = one.equal and _begin_alike(source.ty, target.ty)
-            if not _alike(source.ty, target.ty) or not (equal or _takes_any_length(source, kept)):
-                return None
+        pairs = ((params[index], params[one.output]) for index in one.inputs)
+        if not all(_same_places(source, target, kept, equal=one.equal) for source, target in pairs):
+            return None
     replaced = {params[index].__chandle__(): params[output] for index, output in over.items()}
     body = tvm_ffi.structural_map(kernel.body, (tvm.ir.Var, lambda var: replaced.get(var.__chandle__(), var)))
     if not _is_closed(body, kept, [params[index] for index in over]):
@@ -367,25 +361,24 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     return with_parameters(kernel, kept, body).without_attr("global_symbol")
 
 
-def _alike(source: BufferType, target: BufferType) -> bool:
-    """Return whether an index means the same place in both buffers: extents but for the first, and types."""
-    return (
-        source.dtype == target.dtype
-        and source.storage_scope == target.storage_scope
-        and len(source.shape) == len(target.shape)
-        and all(map(same_extent, list(source.shape)[1:], list(target.shape)[1:]))
+def _same_places(source: Node, target: Node, kept: Collection[Node], *, equal: bool) -> bool:
+    """Return whether an index means the same place in both buffers.
+
+    Their first extents may differ, or tensors that are not `equal` be given for them, where nothing compares
+    that of `source` with another one.
+    """
+    one, other = source.ty, target.ty
+    mine, theirs = list(one.shape), list(other.shape)
+    if one.dtype != other.dtype or one.storage_scope != other.storage_scope or len(mine) != len(theirs):
+        return False
+    alike = list(map(same_extent, mine, theirs))
+    if not all(alike[1:]):
+        return False
+    extents = [extent for param in kept for extent in _bare(param)]
+    return (equal and all(alike[:1])) or all(
+        type(first) is tvm.ir.Var and not any(first.same_as(extent) for extent in extents)
+        for first in mine[:1]
     )
-
-
-def _begin_alike(source: BufferType, target: BufferType) -> bool:
-    return all(map(same_extent, list(source.shape)[:1], list(target.shape)[:1]))
-
-
-def _takes_any_length(source: Node, kept: Collection[Node]) -> bool:
-    """Return whether the first extent of `source` is compared with nothing."""
-    first = list(source.ty.shape)[:1]
-    others = [extent for param in kept for extent in _bare(param)]
-    return all(type(e) is tvm.ir.Var and not any(e.same_as(other) for other in others) for e in first)
 
 
 def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
@@ -420,12 +413,48 @@ def donate(
     chosen: dict[str, list[Donation]] = {}
     for donation in donations:
         chosen.setdefault(_function(donation, program, analyses), []).append(donation)
-    writer = DonationWriter(module=module, program=program, prover=prover, kind=guards)
+    writer = _ModuleWriter(module, guards)
+    in_place = partial(can_overlay, module, program, prover)
     for name, wanted in chosen.items():
-        found = donated_aliases(analyses[name], wanted, prover, writer.can_overlay)
+        found = donated_aliases(analyses[name], wanted, prover, in_place)
         _require_checks(name, found, guards)
-        writer.function(analyses[name], found)
+        writer.function(analyses[name].cfg, found)
     return writer.finished()
+
+
+def can_overlay(
+    module: tvm.IRModule,
+    program: Program,
+    prover: Prover,
+    call: ir.CallKernel,
+    overlay: Overlay,
+    domain: Domain,
+) -> bool:
+    """Return whether `call` is proved to read each element of its inputs before it writes over it, at all
+    shapes of `domain`; what nothing binds may be negative.
+    """
+    kernel = program.kernels.get(call.kernel)
+    if kernel is None or in_place(module[call.kernel], (overlay,)) is None:
+        return False
+    placed = {i: _at_start(call, i) for i in (*overlay.inputs, overlay.output)}
+    values = symbol_values(kernel, call)
+    lost = (
+        clash
+        for i in overlay.inputs
+        for clash in clashes(kernel, values, placed[i], placed[overlay.output], [*placed.values()])
+    )
+    unbound = {s: INT64_MIN for v in values.values() if (s := v.as_symbol) is not None and s[-1] == "'"}
+    domain = replace(domain, lower={**domain.lower, **unbound})
+    domain = domain.assuming(kernel_facts(kernel, call.arguments))
+    return all(prover.prove(negate(conjunction(c)), domain, explain=False).holds for c in lost)
+
+
+def _at_start(call: ir.CallKernel, position: int) -> KernelArgument:
+    """An argument whose extents are known, at the start of the memory that it shares."""
+    kind = tensor_type(call.arguments[position])
+    if kind is None or kind.shape is None or kind.dtype is None:
+        raise ValueError(f"the argument {position} of `{call.kernel}` has no exact shape")
+    return KernelArgument(position=position, offset=ZERO, shape=kind.shape, itemsize=kind.dtype.itemsize)
 
 
 def _require_checks(function: str, found: Sequence[DonatedAlias], guards: GuardKind) -> None:
@@ -462,41 +491,14 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Funct
     return name
 
 
-@dataclass(slots=True, kw_only=True)
-class DonationWriter:
+class _ModuleWriter:
     """`kernels` holds the forms of kernels that were made, by the kernel and what is written over what."""
 
-    module: tvm.IRModule
-    program: Program
-    prover: Prover
-    kind: GuardKind
-    written: tvm.IRModule = field(init=False)
-    guards: GuardWriter = field(init=False)
-    kernels: dict[tuple[str, tuple[Overlay, ...]], GlobalVar] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.written = self.module.clone()
-        names = {v.name_hint for v in self.module.get_global_vars()}
-        self.guards = GuardWriter(kind="assert" if self.kind == "fallback" else self.kind, taken=names)
-
-    def can_overlay(self, call: ir.CallKernel, overlay: Overlay, domain: Domain) -> bool:
-        """Return whether `call` is proved to read each element of its inputs before it writes over it, at all
-        shapes of `domain`; what nothing binds may be negative.
-        """
-        kernel = self.program.kernels.get(call.kernel)
-        if kernel is None or in_place(self.module[call.kernel], (overlay,)) is None:
-            return False
-        placed = {i: _at_start(call, i) for i in (*overlay.inputs, overlay.output)}
-        values = symbol_values(kernel, call)
-        lost = (
-            clash
-            for i in overlay.inputs
-            for clash in clashes(kernel, values, placed[i], placed[overlay.output], [*placed.values()])
-        )
-        unbound = {s: INT64_MIN for v in values.values() if (s := v.as_symbol) is not None and s[-1] == "'"}
-        domain = replace(domain, lower={**domain.lower, **unbound})
-        domain = domain.assuming(kernel_facts(kernel, call.arguments))
-        return all(self.prover.prove(negate(conjunction(c)), domain, explain=False).holds for c in lost)
+    def __init__(self, module: tvm.IRModule, kind: GuardKind) -> None:
+        self.module, self.written = module, module.clone()
+        names = {v.name_hint for v in module.get_global_vars()}
+        self.guards = GuardWriter(kind="assert" if kind == "fallback" else kind, taken=names)
+        self.kernels: dict[tuple[str, tuple[Overlay, ...]], GlobalVar] = {}
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
         """The kernel that writes outputs over inputs."""
@@ -510,13 +512,14 @@ class DonationWriter:
             self.kernels[kernel, overlays] = found
         return found
 
-    def function(self, analysis: FunctionAnalysis, donated: Sequence[DonatedAlias]) -> None:
+    def function(self, cfg: ControlFlowGraph, donated: Sequence[DonatedAlias]) -> None:
         """Write the donations to one function."""
-        variable = self.module.get_global_var(analysis.cfg.function.name)
-        writer = _DonatedFunction(
-            module=self, function=self.module[variable], donated=donated, cfg=analysis.cfg
-        )
-        self.written.update_func(variable, writer.with_views())
+        variable = self.module.get_global_var(cfg.function.name)
+        function = self.module[variable]
+        writer = _FunctionWriter(module=self, function=function, donated=donated, cfg=cfg)
+        entry = [*writer.checks(), *writer.donated_fields()]
+        body = writer.sequence(function.body, entry)
+        self.written.update_func(variable, forced_pure(with_body(function, body)))
 
     def finished(self) -> tvm.IRModule:
         """The module without the kernels that nothing calls any more."""
@@ -527,19 +530,11 @@ class DonationWriter:
         return without(self.written, gone - public)
 
 
-def _at_start(call: ir.CallKernel, position: int) -> KernelArgument:
-    """An argument whose extents are known, at the start of the memory that it shares."""
-    kind = tensor_type(call.arguments[position])
-    if kind is None or kind.shape is None or kind.dtype is None:
-        raise ValueError(f"the argument {position} of `{call.kernel}` has no exact shape")
-    return KernelArgument(position=position, offset=ZERO, shape=kind.shape, itemsize=kind.dtype.itemsize)
-
-
 @dataclass(slots=True, kw_only=True)
-class _DonatedFunction(BindingRewriter):
+class _FunctionWriter(BindingRewriter):
     """Writes one function; `sources` are the inputs that tensors become views of."""
 
-    module: DonationWriter
+    module: _ModuleWriter
     function: relax.Function
     donated: Sequence[DonatedAlias]
     cfg: ControlFlowGraph
@@ -548,10 +543,6 @@ class _DonatedFunction(BindingRewriter):
 
     def __post_init__(self) -> None:
         self.instructions = by_binding(self.cfg)
-
-    def with_views(self) -> relax.Function:
-        entry = [*self.checks(), *self.donated_fields()]
-        return forced_pure(with_body(self.function, self.sequence(self.function.body, entry)))
 
     def checks(self) -> Iterator[relax.VarBinding]:
         """The checks that outputs fit into their inputs."""

@@ -9,7 +9,6 @@ is left for LowerAllocTensor.  Calls say their types, for TVM to infer nothing.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -93,8 +92,6 @@ class _FunctionWriter(BindingRewriter):
     prims: PrimBuilder = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
     arenas: dict[int, VarNode] = field(default_factory=dict)
-    bound: dict[Expr, PrimNode] = field(default_factory=dict)
-    wanted: Counter[Expr] = field(init=False)
     places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
     due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
     late: frozenset[ir.Var] = field(init=False)
@@ -111,7 +108,6 @@ class _FunctionWriter(BindingRewriter):
             for placement in arena.placements:
                 if placement.buffer.var is not None:
                     self.places.setdefault(placement.buffer.var, []).append((index, placement))
-        self.wanted = Counter(p.offset for arena in self.plan.arenas for p in arena.placements)
         points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
         self.taken_apart = taken_apart(self.cfg)
@@ -177,17 +173,6 @@ class _FunctionWriter(BindingRewriter):
         device = relax.prim_value(self.plan.arenas[index].device)
         return typed_call(_ALLOC_TENSOR, [arena, offset, shape, dtype, device], type_, span=span)
 
-    def offset(self, offset: Expr, out: list[relax.Binding]) -> PrimNode:
-        """`offset` as a scalar; one that several tensors have is bound where it first stands."""
-        if offset in self.bound:
-            return self.bound[offset]
-        if offset.as_constant is not None or self.wanted[offset] < 2:
-            return self.prims(offset)
-        value = self.prims(offset)
-        variable = self.bound[offset] = relax.Var("offset", value.ty)
-        out.append(relax.VarBinding(variable, value))
-        return variable
-
     # -- the body ------------------------------------------------------------------------------------------
 
     def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
@@ -199,14 +184,6 @@ class _FunctionWriter(BindingRewriter):
         written = [*entry, *(new for binding in bindings for new in self.rewrite(binding))]
         rebuilt = [relax.BindingBlock(written)] if written else []
         return of_type(relax.SeqExpr(rebuilt, seq.body, seq.span), seq.ty)  # all in it is in normal form
-
-    def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        """One side of an If: what it binds is not known outside of it."""
-        outside = self.bound
-        self.bound = dict(outside)
-        written = self.sequence(seq)
-        self.bound = outside
-        return written
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """`binding` and what stands around it."""
@@ -280,12 +257,10 @@ class _FunctionWriter(BindingRewriter):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         ((index, placement),) = self.places[var]
         shape, dtype = elements(value.args)[:2]
-        written: list[relax.Binding] = []
-        offset = self.offset(placement.offset, written)
-        placed = self.place(index, offset, shape, dtype, value.ty, value.span)
+        placed = self.place(index, self.prims(placement.offset), shape, dtype, value.ty, value.span)
         if var not in self.needs_zero_offset:
-            return [*written, bound(binding.var, placed)]
-        return [*written, *self.at_zero_offset(binding.var, placed, placement.offset)]
+            return [bound(binding.var, placed)]
+        return list(self.at_zero_offset(binding.var, placed, placement.offset))
 
     def at_zero_offset(self, var: VarNode, placed: Node, offset: Expr) -> Iterator[relax.VarBinding]:
         """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer.

@@ -23,13 +23,12 @@ from symalloc.analysis.register_lifetimes import Place, Where, last_uses
 from symalloc.program import ir
 from symalloc.program.types import holds_memory
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements, of_type
-from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
+from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements
+from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
 
 _KILL = Op.get("relax.vm.kill_object")
 _WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
-_NOTHING = relax.TupleType([])
 
 
 @tvm.transform.module_pass(opt_level=0, name="KillOnPaths")
@@ -61,20 +60,17 @@ def _without_idle_results(function: relax.Function) -> relax.Function | None:
     seq = function.body
     blocks = [elements(block.bindings) for block in elements(seq.blocks)]
     idle = _idle_results(seq, blocks)
-    if not idle:
-        return None
+    return _IdleKiller(idle=idle).rewritten(function)
 
-    def dropped(binding: BindingNode) -> list[BindingNode]:
-        if binding.__chandle__() not in idle:
-            return [binding]
-        kill = Call(_KILL, [binding.var], ret_ty=_NOTHING)
-        return [binding, relax.VarBinding(relax.Var("_", _NOTHING), kill)]
 
-    written = [
-        type(block)([new for old in bindings for new in dropped(old)])
-        for block, bindings in zip(elements(seq.blocks), blocks, strict=True)
-    ]
-    return with_body(function, of_type(relax.SeqExpr(written, seq.body, seq.span), seq.ty))
+@dataclass(slots=True, kw_only=True)
+class _IdleKiller(BindingRewriter):
+    idle: frozenset[int]
+
+    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
+        """A binding, and the kill of an idle result behind it."""
+        idle = binding.__chandle__() in self.idle
+        return [binding, self.bind("_", Call(_KILL, [binding.var]))] if idle else [binding]
 
 
 def _idle_results(seq: relax.SeqExpr, blocks: Iterable[list[BindingNode]]) -> frozenset[int]:

@@ -23,15 +23,10 @@ from symalloc.program.reading import PipelineName
 from symalloc.relax.tvm_error import error_text
 
 
-def require_target(value: object) -> None:
-    """Raise UsageError for what can be no target; which names it knows TVM says itself."""
-    if not isinstance(value, str | Target):
-        raise UsageError(f"target is {shown(value)}; it must be the name of a target of TVM, or a Target")
-
-
 def target_of(value: object) -> Target:
     """The target that `value` is or names; raises UsageError."""
-    require_target(value)
+    if not isinstance(value, str | Target):
+        raise UsageError(f"target is {shown(value)}; it must be the name of a target of TVM, or a Target")
     try:
         return Target(value)
     except Exception as error:  # TVM raises several kinds

@@ -1,10 +1,9 @@
-"""TrimCalls: leaves out calls that repeat others, checks of what is known, and kills that free nothing.
+"""TrimCalls: leaves out calls that repeat others, and kills that free nothing.
 
 Stands behind VMShapeLower.  There every shape and every scalar is a call that reads the function's shape
-heap, whose cells are written once: a second call with the same cells gives the same value, and a result that
-was allocated by the cells of its type need not be compared with them.  Handles of tensors are dropped one by
-one, although their memory goes only with the last of them; where nothing is allocated between that moment and
-the end of the function, the end drops them just as well.
+heap, whose cells are written once: a second call with the same cells gives the same value.  Handles of
+tensors are dropped one by one, although their memory goes only with the last of them; where nothing is
+allocated between that moment and the end of the function, the end drops them just as well.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
-from symalloc.relax.extract.shape_heap import MAKE_NUMBER, MAKE_SLOT, MATCH_NUMBER, MATCH_SLOT, MATCH_STORE
+from symalloc.relax.extract.shape_heap import MATCH_STORE
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, typed_call
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
@@ -27,10 +26,8 @@ _ALLOC_STORAGE = "relax.vm.alloc_storage"
 _ALLOC_TENSOR = "relax.vm.alloc_tensor"
 _KILL = "relax.vm.kill_object"
 _MATCH = "vm.builtin.match_prim_value"  # (value, heap, what to do, cell, message)
-_MATCH_SHAPE = "vm.builtin.match_shape"  # (value, heap, extents, what to do with each, message)
 _MAKE = "vm.builtin.make_prim_value"
 _MAKE_SHAPE = "vm.builtin.make_shape"  # (heap, extents, a code and a cell or number for each)
-_MADE_FOR = {MATCH_NUMBER: MAKE_NUMBER, MATCH_SLOT: MAKE_SLOT}
 _READS = frozenset({_MAKE_SHAPE, _MAKE})
 
 
@@ -96,14 +93,12 @@ def _lasting_storages(function: relax.Function) -> set[int]:
 class _Trimmer(BindingRewriter):
     """`lasting` are the storages whose kills go, and the tensors on them.  `made` holds, by builtin and
     arguments, the variable of each value made so far on this path; `instead` what stands for a variable that
-    is bound no more.  `extents` are those of shapes and tensors, `fields` the parts of tuples.
+    is bound no more.
     """
 
     lasting: set[int]
     made: dict[tuple[object, ...], VarNode] = field(default_factory=dict)
     instead: dict[int, VarNode] = field(default_factory=dict)
-    extents: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    fields: dict[int, Sequence[Node]] = field(default_factory=dict)
 
     def value(self, value: Node) -> Node:
         """The value with what stands now for the variables in it; the same object where that is the same."""
@@ -131,17 +126,14 @@ class _Trimmer(BindingRewriter):
         if type(value) is relax.If:
             return [self.branches(binding)]
         if type(value) is not Call:
-            self.note_fields(binding.var, value)
             return [self.rebound(binding, value)]
         name, arguments = _called(value), elements(value.args)
         if name == _KILL:
             return [] if arguments[0].__chandle__() in self.lasting else [binding]
         if name in _READS and self.is_made(name, binding.var, arguments):
             return []
-        if name == _ALLOC_TENSOR:
-            self.note_tensor(binding.var, arguments)
-        if name == _MATCH_SHAPE and self.is_known(arguments):
-            return []
+        if name == _ALLOC_TENSOR and arguments[0].__chandle__() in self.lasting:
+            self.lasting.add(binding.var.__chandle__())
         if name == _MATCH:
             self.note(arguments)
         return [self.renewed(binding, value, arguments)]
@@ -150,38 +142,10 @@ class _Trimmer(BindingRewriter):
         """Return whether the value of a call that reads the heap was made before; the known one then stands
         for it.
         """
-        cells = tuple(map(_cell, arguments))
-        if name == _MAKE_SHAPE:
-            self.extents[var.__chandle__()] = cells
-        made = self.made.setdefault((name, *cells), var)
+        made = self.made.setdefault((name, *map(_cell, arguments)), var)
         if made is not var:
             self.instead[var.__chandle__()] = made
         return made is not var
-
-    def note_tensor(self, var: VarNode, arguments: Sequence[Node]) -> None:
-        """Note of which extents a tensor is made, and whether on a storage whose kills go."""
-        storage, _, shape, *_ = arguments
-        self.extents[var.__chandle__()] = self.extents.get(shape.__chandle__(), ())
-        if storage.__chandle__() in self.lasting:
-            self.lasting.add(var.__chandle__())
-
-    def note_fields(self, var: VarNode, value: Node) -> None:
-        """Note what a tuple holds, or of which extents a field of one is."""
-        if isinstance(value, relax.Tuple):
-            self.fields[var.__chandle__()] = elements(value.fields)
-        elif isinstance(value, relax.TupleGetItem):
-            fields = self.fields.get(value.tuple_value.__chandle__())
-            if fields is not None:
-                self.extents[var.__chandle__()] = self.extents.get(fields[value.index].__chandle__(), ())
-
-    def is_known(self, match: Sequence[Node]) -> bool:
-        """Return whether a tensor was allocated with just the extents that it is checked for."""
-        value, *asked = map(_cell, match)
-        made = self.extents.get(value, ())
-        if len(made) + 1 != len(asked) or made[:2] != tuple(asked[:2]):
-            return False
-        pairs = zip(made[2::2], made[3::2], asked[2:-1:2], asked[3:-1:2], strict=True)
-        return all(_MADE_FOR.get(wanted) == code and a == b for code, a, wanted, b in pairs)
 
     def rebound(self, binding: BindingNode, given: Node) -> relax.Binding:
         """The binding of anything but a call or an If, with what stands now for the variables in it."""

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tvm
 
+import symalloc.relax.donation.donate as subject
 from symalloc.program.ir import CallKernel, KernelBuffer, Program, Var
 from symalloc.program.types import ScalarType, TensorType, TupleType
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.donate import DonationWriter, Overlay, in_place
+from symalloc.relax.donation.donate import Overlay, in_place
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.size.expr import symbol
 
@@ -163,9 +164,8 @@ def can_overlay(name: str, inputs: set[int], output: int, *, equal: bool = True)
     ]
     call = CallKernel(var=Var("call", TupleType(fields=())), kernel=name, arguments=tuple(arguments))
     program = Program(name="module", functions={}, kernels={name: kernel})
-    writer = DonationWriter(module=MODULE, program=program, prover=Prover(), kind="assert")
     overlay = Overlay(inputs=frozenset(inputs), output=output, equal=equal)
-    return writer.can_overlay(call, overlay, Domain(lower={"at": INT64_MIN}))
+    return subject.can_overlay(MODULE, program, Prover(), call, overlay, Domain(lower={"at": INT64_MIN}))
 
 
 @pytest.mark.parametrize(
