@@ -413,7 +413,7 @@ def donate(
     chosen: dict[str, list[Donation]] = {}
     for donation in donations:
         chosen.setdefault(_function(donation, program, analyses), []).append(donation)
-    writer = _ModuleWriter(module, guards)
+    writer = DonationWriter(module, guards)
     in_place = partial(can_overlay, module, program, prover)
     for name, wanted in chosen.items():
         found = donated_aliases(analyses[name], wanted, prover, in_place)
@@ -491,7 +491,7 @@ def _function(donation: Donation, program: Program, analyses: Mapping[str, Funct
     return name
 
 
-class _ModuleWriter:
+class DonationWriter:
     """`kernels` holds the forms of kernels that were made, by the kernel and what is written over what."""
 
     def __init__(self, module: tvm.IRModule, kind: GuardKind) -> None:
@@ -516,7 +516,7 @@ class _ModuleWriter:
         """Write the donations to one function."""
         variable = self.module.get_global_var(cfg.function.name)
         function = self.module[variable]
-        writer = _FunctionWriter(module=self, function=function, donated=donated, cfg=cfg)
+        writer = _DonatedFunction(module=self, function=function, donated=donated, cfg=cfg)
         entry = [*writer.checks(), *writer.donated_fields()]
         body = writer.sequence(function.body, entry)
         self.written.update_func(variable, forced_pure(with_body(function, body)))
@@ -531,10 +531,10 @@ class _ModuleWriter:
 
 
 @dataclass(slots=True, kw_only=True)
-class _FunctionWriter(BindingRewriter):
+class _DonatedFunction(BindingRewriter):
     """Writes one function; `sources` are the inputs that tensors become views of."""
 
-    module: _ModuleWriter
+    module: DonationWriter
     function: relax.Function
     donated: Sequence[DonatedAlias]
     cfg: ControlFlowGraph
