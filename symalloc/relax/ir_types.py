@@ -118,6 +118,11 @@ def typed_call(
     return _call(type_, op, arguments, attrs, ty_args, span)
 
 
+def with_arguments(call: CallNode, arguments: Sequence[Node]) -> CallNode:
+    """`call` with other arguments of the same types."""
+    return typed_call(call.op, arguments, call.ty, call.ty_args, call.span, call.attrs)
+
+
 def typed_var(name: str, type_: TypeNode) -> VarNode:
     """A new variable."""
     return _var(name, type_, None)

@@ -14,7 +14,16 @@ from tvm_ffi import StructuralKey
 
 from symalloc.relax.emit.guard_calls import ASSERT
 from symalloc.relax.extract.tir_to_expr import TirToExpr
-from symalloc.relax.ir_types import BindingNode, Node, PrimNode, VarNode, bound, elements, of_type, typed_call
+from symalloc.relax.ir_types import (
+    BindingNode,
+    Node,
+    PrimNode,
+    VarNode,
+    bound,
+    elements,
+    of_type,
+    with_arguments,
+)
 from symalloc.relax.rewrite import BindingRewriter, free_name, map_functions, with_body, with_functions
 from symalloc.size.expr import symbol
 
@@ -96,8 +105,7 @@ class _SizeReader(BindingRewriter):
             read = list(map(self.size, arguments))
             if all(map(is_, read, arguments)):
                 return [binding]
-            call = typed_call(value.op, read, value.ty, value.ty_args, value.span, value.attrs)
-            return [bound(binding.var, call)]
+            return [bound(binding.var, with_arguments(value, read))]
         size = self.size(value)
         return [binding] if size is value else [relax.VarBinding(binding.var, size)]
 
@@ -146,73 +154,62 @@ class _Lowering(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The same, or the check in place of a guard."""
-        if _is_guard(binding.value):
-            return [relax.VarBinding(binding.var, self._check(binding.value))]
-        return BindingRewriter.rewrite(self, binding)
-
-    def _check(self, guard: Node) -> Call:
-        kernel, symbols = _kernel(guard)
-        name = free_name(f"{self.function}_check", self.taken)
+        guard = _guard_in(binding.value)
+        if guard is None:
+            return BindingRewriter.rewrite(self, binding)
+        kernel, name = _kernel(guard), free_name(f"{self.function}_check", self.taken)
         self.taken.add(name)
         check = relax.BlockBuilder().add_func(kernel, name)
         self.kernels[check] = kernel
-        return Call(check, symbols, ret_ty=TupleType([]))
+        return [relax.VarBinding(binding.var, Call(check, guard.symbols, ret_ty=TupleType([])))]
 
 
-def _is_guard(value: Node) -> bool:
-    """Return whether `value` asserts something about sizes, and shows nothing else."""
-    if type(value) is not Call or type(value.op) is not relax.ExternFunc:
-        return False
-    if value.op.global_symbol != ASSERT or _is_tensor(value.args[0]):
-        return False
-    condition, _, *given = elements(value.args)
-    shown = [v for v in given if not _is_text(v)]
-    if len(shown) == len(given) and any(map(_is_tensor, given)):
-        return False  # of the model's author, who may show them
-    sizes = [v for v in shown if not _is_tensor(v)]
-    return all(map(_is_integer, sizes)) and all(map(_is_size, _symbols(condition, sizes)))
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """An assertion about sizes: `template` is a format of the `values`, `fixed` says it without them."""
+
+    condition: Node
+    template: Node
+    values: list[Node]
+    fixed: Node | None
+    symbols: list[Node]
 
 
-def _is_integer(value: Node) -> bool:
-    return isinstance(value.ty, tvm.ir.PrimType)
+def _guard_in(value: Node) -> _Guard | None:
+    """The guard that `value` is; None where it is none, or shows other things than sizes."""
+    if type(value) is not Call or type(value.op) is not relax.ExternFunc or value.op.global_symbol != ASSERT:
+        return None
+    condition, template, *given = elements(value.args)
+    texts, tensors, values = list[Node](), list[Node](), list[Node]()
+    for one in given:
+        is_tensor = isinstance(one, relax.Var) and isinstance(one.ty, relax.TensorType)
+        (texts if isinstance(one, StringImm) else tensors if is_tensor else values).append(one)
+    if isinstance(condition.ty, relax.TensorType) or (tensors and not texts):
+        return None  # the model's author may show tensors; ours keeps the check out of CUDA graphs by one
+    symbols: list[Node] = []
+    for expression in (condition, *values):
+        free = tirx.analysis.undefined_vars(expression) if isinstance(expression.ty, PrimType) else ()
+        symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
+    sizes = all(isinstance(one.ty, PrimType) for one in values) and all(map(_is_size, symbols))
+    return _Guard(condition, template, values, next(iter(texts), None), symbols) if sizes else None
 
 
 def _is_size(variable: Node) -> bool:
     return str(variable.ty.dtype) == "int64"
 
 
-def _is_text(value: Node) -> bool:
-    return isinstance(value, StringImm)
-
-
-def _is_tensor(value: Node) -> bool:
-    """Return whether `value` is a tensor, such as the one that keeps a check out of CUDA graphs."""
-    return isinstance(value, relax.Var) and isinstance(value.ty, relax.TensorType)
-
-
-def _kernel(guard: Node) -> tuple[tirx.PrimFunc, list[Node]]:
-    """The kernel for an assertion, and the symbols that it is called with."""
-    condition, template, *given = elements(guard.args)
-    values = [value for value in given if not _is_text(value) and not _is_tensor(value)]
-    fails = tirx.Evaluate(tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), template, *values))
-    body = tirx.IfThenElse(tirx.Not(condition), fails, None)
+def _kernel(guard: _Guard) -> tirx.PrimFunc:
+    """The kernel for an assertion, which is called with its symbols."""
+    asserted = tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), guard.template, *guard.values)
+    fails, wrong = tirx.Evaluate(asserted), tirx.Not(guard.condition)
+    body = tirx.IfThenElse(wrong, fails, None)
     if not _compiles_to_c():
         formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
-        with_values = tirx.IfThenElse(tirx.Not(condition), tirx.IfThenElse(formats, fails, None), None)
-        named = StringImm(_named(str(template.value), values))
-        fixed = next(filter(_is_text, given), named)
-        body = tirx.SeqStmt([with_values, tirx.AssertStmt(condition, StringImm("AssertionError"), [fixed])])
-    symbols = _symbols(condition, values)
-    return tirx.PrimFunc(symbols, body).with_attr("tirx.is_host_func", True), symbols
-
-
-def _symbols(condition: Node, values: Sequence[Node]) -> list[Node]:
-    """The symbols of an assertion, each once."""
-    symbols: list[Node] = []
-    for expression in (condition, *values):
-        free = tirx.analysis.undefined_vars(expression)
-        symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
-    return symbols
+        with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
+        fixed = guard.fixed or StringImm(_named(str(guard.template.value), guard.values))
+        without = tirx.AssertStmt(guard.condition, StringImm("AssertionError"), [fixed])
+        body = tirx.SeqStmt([with_values, without])
+    return tirx.PrimFunc(guard.symbols, body).with_attr("tirx.is_host_func", True)
 
 
 def _named(template: str, values: Sequence[Node]) -> str:

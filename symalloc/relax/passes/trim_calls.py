@@ -19,7 +19,7 @@ from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.shape_heap import MATCH_STORE
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, typed_call
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements, with_arguments
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
@@ -103,6 +103,10 @@ class _Trimmer(BindingRewriter):
     def value(self, value: Node) -> Node:
         """The value with what stands now for the variables in it; the same object where that is the same."""
         kind: type = type(value)
+        if kind is Call:
+            arguments = elements(value.args)
+            renewed = list(map(self.value, arguments))
+            return value if all(map(is_, renewed, arguments)) else with_arguments(value, renewed)
         if kind is relax.Tuple:
             fields = elements(value.fields)
             renewed = list(map(self.value, fields))
@@ -125,9 +129,7 @@ class _Trimmer(BindingRewriter):
         value = binding.value
         if type(value) is relax.If:
             return [self.branches(binding)]
-        if type(value) is not Call:
-            return [self.rebound(binding, value)]
-        name, arguments = _called(value), elements(value.args)
+        name, arguments = _called(value), elements(value.args) if type(value) is Call else []
         if name == _KILL:
             return [] if arguments[0].__chandle__() in self.lasting else [binding]
         if name in _READS and self.is_made(name, binding.var, arguments):
@@ -136,7 +138,12 @@ class _Trimmer(BindingRewriter):
             self.lasting.add(binding.var.__chandle__())
         if name == _MATCH:
             self.note(arguments)
-        return [self.renewed(binding, value, arguments)]
+        renewed = self.value(value)
+        if renewed is value:
+            return [binding]
+        if isinstance(binding, relax.MatchCast):
+            return [relax.MatchCast(binding.var, renewed, binding.ty)]
+        return [relax.VarBinding(binding.var, self.builder.normalize(renewed))]
 
     def is_made(self, name: str, var: VarNode, arguments: Sequence[Node]) -> bool:
         """Return whether the value of a call that reads the heap was made before; the known one then stands
@@ -146,22 +153,6 @@ class _Trimmer(BindingRewriter):
         if made is not var:
             self.instead[var.__chandle__()] = made
         return made is not var
-
-    def rebound(self, binding: BindingNode, given: Node) -> relax.Binding:
-        """The binding of anything but a call or an If, with what stands now for the variables in it."""
-        value = self.value(given)
-        if value is given:
-            return binding
-        if isinstance(binding, relax.MatchCast):
-            return relax.MatchCast(binding.var, value, binding.ty)
-        return relax.VarBinding(binding.var, self.builder.normalize(value))
-
-    def renewed(self, binding: BindingNode, call: CallNode, arguments: Sequence[Node]) -> relax.Binding:
-        """The binding with what stands now for the arguments of its call, tuples among them."""
-        renewed = list(map(self.value, arguments))
-        if all(map(is_, renewed, arguments)):
-            return binding
-        return bound(binding.var, typed_call(call.op, renewed, call.ty, call.ty_args, call.span, call.attrs))
 
     def note(self, match: Sequence[Node]) -> None:
         """A scalar that is put into a cell of the heap need not be read from it."""

@@ -121,9 +121,8 @@ def test_the_workspace_of_random_calls_is_read(pipeline: PipelineName) -> None:
 def test_what_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever TVM's passes make of a kernel: nothing of it, or what is no kernel any more."""
     module = lowered("Mixed")
-    monkeypatch.setattr(
-        subject, "_host_functions", lambda *_: iter([("softmax", tirx.PrimFunc([], tirx.Evaluate(0)))])
-    )
+    left = {"softmax": tirx.PrimFunc([], tirx.Evaluate(0))}
+    monkeypatch.setattr(subject, "_lowered_kernels", lambda *_: left)
     problems = {name: one.problem or "" for name, one in scratch_of(module).items()}
     assert "leaves no function" in problems["conv2d"]
     assert "not understood" in problems["softmax"]
