@@ -82,9 +82,31 @@ def without(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
     return tvm.IRModule(kept, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def free_name(wanted: str, taken: Collection[str]) -> str:
-    """`wanted`, or with the first number behind it that makes it a name not in `taken`."""
-    return next(name for i in count() if (name := f"{wanted}_{i}" if i else wanted) not in taken)
+class ModuleDraft:
+    """A module under way; `functions` take the place of others, or are new."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        self.module = module
+        self.functions: dict[GlobalVar, Node] = {}
+        self._taken = {v.name_hint for v in module.get_global_vars()}
+
+    def add(self, wanted: str, function: Node, *, public: bool = False) -> GlobalVar:
+        """Add a function called `wanted`, or with a number behind it; only the module itself calls it, unless
+        it is `public`.
+        """
+        names = (f"{wanted}_{i}" if i else wanted for i in count())
+        name = next(name for name in names if name not in self._taken)
+        self._taken.add(name)
+        attribute = "global_symbol"
+        named = function.with_attr(attribute, name) if public else function.without_attr(attribute)
+        # a builder gives the variable its type; one that held the module would look through all of it
+        variable = relax.BlockBuilder().add_func(named, name)
+        self.functions[variable] = named
+        return variable
+
+    def finished(self) -> tvm.IRModule:
+        """The module with these functions."""
+        return with_functions(self.module, self.functions)
 
 
 def by_binding(cfg: ControlFlowGraph) -> dict[int, Instruction]:

@@ -54,7 +54,15 @@ from symalloc.relax.ir_types import (
     visit,
     with_parameters,
 )
-from symalloc.relax.rewrite import BindingRewriter, by_binding, forced_pure, referenced, with_body, without
+from symalloc.relax.rewrite import (
+    BindingRewriter,
+    ModuleDraft,
+    by_binding,
+    forced_pure,
+    referenced,
+    with_body,
+    without,
+)
 from symalloc.size.condition import TRUE, Condition, conjunction, le, negate
 from symalloc.size.expr import ZERO
 
@@ -358,7 +366,7 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     body = tvm_ffi.structural_map(kernel.body, (tvm.ir.Var, lambda var: replaced.get(var.__chandle__(), var)))
     if not _is_closed(body, kept, [params[index] for index in over]):
         return None
-    return with_parameters(kernel, kept, body).without_attr("global_symbol")
+    return with_parameters(kernel, kept, body)
 
 
 def _same_places(source: Node, target: Node, kept: Collection[Node], *, equal: bool) -> bool:
@@ -495,9 +503,8 @@ class DonationWriter:
     """`kernels` holds the forms of kernels that were made, by the kernel and what is written over what."""
 
     def __init__(self, module: tvm.IRModule, kind: GuardKind) -> None:
-        self.module, self.written = module, module.clone()
-        names = {v.name_hint for v in module.get_global_vars()}
-        self.guards = GuardWriter(kind="assert" if kind == "fallback" else kind, taken=names)
+        self.module, self.draft = module, ModuleDraft(module)
+        self.guards = GuardWriter(kind="assert" if kind == "fallback" else kind, draft=self.draft)
         self.kernels: dict[tuple[str, tuple[Overlay, ...]], GlobalVar] = {}
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
@@ -507,9 +514,7 @@ class DonationWriter:
             function = in_place(self.module[kernel], overlays)
             if function is None:
                 raise PlanRefusedError("a kernel cannot write several outputs over inputs at once")
-            found = relax.BlockBuilder().add_func(function, self.guards.free_name(f"{kernel}_inplace"))
-            self.written.update_func(found, function)
-            self.kernels[kernel, overlays] = found
+            found = self.kernels[kernel, overlays] = self.draft.add(f"{kernel}_inplace", function)
         return found
 
     def function(self, cfg: ControlFlowGraph, donated: Sequence[DonatedAlias]) -> None:
@@ -519,15 +524,14 @@ class DonationWriter:
         writer = _DonatedFunction(module=self, function=function, donated=donated, cfg=cfg)
         entry = [*writer.checks(), *writer.donated_fields()]
         body = writer.sequence(function.body, entry)
-        self.written.update_func(variable, forced_pure(with_body(function, body)))
+        self.draft.functions[variable] = forced_pure(with_body(function, body))
 
     def finished(self) -> tvm.IRModule:
         """The module without the kernels that nothing calls any more."""
-        for name, kernel in self.guards.kernels.items():
-            self.written[name] = kernel
-        gone = {kernel for kernel, _ in self.kernels} - referenced(self.written)
+        written = self.draft.finished()
+        gone = {kernel for kernel, _ in self.kernels} - referenced(written)
         public = {n for n in gone if "global_symbol" in (self.module[n].attrs or {})}
-        return without(self.written, gone - public)
+        return without(written, gone - public)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -44,6 +44,7 @@ from symalloc.relax.ir_types import (
 )
 from symalloc.relax.rewrite import (
     BindingRewriter,
+    ModuleDraft,
     by_binding,
     copied,
     forced_pure,
@@ -349,8 +350,8 @@ class _ModuleWriter:
         self.addresses, self.keeps_reshapes = addresses, keeps_reshapes
         self.globals: dict[str, GlobalVar] = {v.name_hint: v for v in module.get_global_vars()}
         self.positions = offset_kernels(module)
-        self.guards = GuardWriter(kind=kind, taken=set(self.globals))
-        self.written = module.clone()
+        self.draft = ModuleDraft(module)
+        self.guards = GuardWriter(kind=kind, draft=self.draft)
         self.callees: dict[str, GlobalVar] = {}
         self.offset_parameters: dict[str, frozenset[int]] = {}
         placements = (p for plan in plans.values() for a in plan.arenas for p in a.placements)
@@ -385,11 +386,11 @@ class _ModuleWriter:
                 types = [relax.TensorType([prims(arena.size)], "uint8") for arena in plan.entry_arenas]
                 # None where TVM cannot copy the function, which then works in arenas of its own
                 variant = copied(written([relax.Var(f"arena{i}", kind) for i, kind in enumerate(types)]))
-            self.written.update_func(variable, written())
+            self.draft.functions[variable] = written()
         except NotASizeError as error:
             raise PlanRefusedError(f"the plan for `{name}` cannot be written: {error}") from None
         if variant is not None:
-            self.callees[name] = self.add(f"{name}_in_arena", variant)
+            self.callees[name] = self.draft.add(f"{name}_in_arena", variant)
 
     def unplanned(self, name: str, plan: Plan, function: relax.Function) -> GlobalVar:
         """Add what runs where a guard fails: the function as it was, its match_casts checked alike."""
@@ -398,24 +399,14 @@ class _ModuleWriter:
         if bare_copy is None:
             problem = f"TVM cannot copy `{name}` for a fallback: a type in it holds a call (if_then_else)"
             raise PlanRefusedError(f"{problem}; choose other guards")
-        return self.add(f"{name}_unplanned", bare_copy)
-
-    def add(self, name: str, function: Node) -> GlobalVar:
-        """Add a function that only the module itself calls."""
-        private = function.without_attr("global_symbol")
-        # a builder gives the variable its type; one that held the module would look through all of it
-        variable = relax.BlockBuilder().add_func(private, self.guards.free_name(name))
-        self.written.update_func(variable, private)
-        return variable
+        return self.draft.add(f"{name}_unplanned", bare_copy)
 
     def finished(self) -> tvm.IRModule:
         """The module, with the kernels that were found wanting, less what nothing refers to any more."""
-        module = self.written
-        for name, kernel in self.guards.kernels.items():
-            module[name] = kernel
         for name, positions in self.offset_parameters.items():
             variable = self.globals[name]
-            module.update_func(variable, with_offsets(self.module[variable], positions))
+            self.draft.functions[variable] = with_offsets(self.module[variable], positions)
+        module = self.draft.finished()
         for name in self.callees:
             if self.analyses[name].cfg.function.private and name not in referenced(module):
                 module = without(module, {name})

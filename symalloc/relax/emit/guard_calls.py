@@ -8,7 +8,7 @@ an argument that its format does not mention: LowerGuards takes it for the kerne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tvm import relax, tirx
 from tvm.ir import StringImm, TupleType
@@ -18,7 +18,7 @@ from symalloc.planner.planner_options import GuardKind
 from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
-from symalloc.relax.rewrite import free_name
+from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, conjunction
 from symalloc.size.expr import Expr, constant, symbol
@@ -34,15 +34,10 @@ _CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 @dataclass(slots=True, kw_only=True)
 class GuardWriter:
-    """Writes the guards of the functions of one module.
-
-    `taken` are names that the module's functions have; `kernels` collects, by name, those that are to be
-    added to the module.
-    """
+    """Writes the guards of the functions of one module, with the kernels that they take."""
 
     kind: GuardKind
-    taken: set[str]
-    kernels: dict[str, tirx.PrimFunc] = field(default_factory=dict)
+    draft: ModuleDraft
 
     def call(
         self, guards: Sequence[Guard], function: str, prims: PrimBuilder, beside: Sequence[VarNode] = ()
@@ -126,7 +121,6 @@ class GuardWriter:
         """Raises the text of the first test that fails.  Called by its symbol: a direct call of a kernel
         without effects would be removed as dead code.
         """
-        symbol = self.free_name(symbol)
         params = {name: tirx.Var(name, "int64") for name in names}
         builder = PrimBuilder(dict(params))
         asserts = [
@@ -136,14 +130,9 @@ class GuardWriter:
         body = asserts[0] if len(asserts) == 1 else tirx.SeqStmt(asserts)
         unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(beside))]
         kernel = tirx.PrimFunc([*(params[n] for n in names), *unread], body)
-        self.kernels[symbol] = kernel.with_attrs({"global_symbol": symbol, "tirx.is_host_func": True})
+        added = self.draft.add(symbol, kernel.with_attr("tirx.is_host_func", True), public=True)
         arguments = [*(prims.variables[name] for name in names), *beside]
-        return typed_call(relax.ExternFunc(symbol), arguments, NOTHING, [NOTHING])
-
-    def free_name(self, wanted: str) -> str:
-        name = free_name(wanted, self.taken)
-        self.taken.add(name)
-        return name
+        return typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
 
 
 def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:

@@ -24,7 +24,7 @@ from symalloc.relax.ir_types import (
     of_type,
     with_arguments,
 )
-from symalloc.relax.rewrite import BindingRewriter, free_name, map_functions, with_body, with_functions
+from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, with_body, with_functions
 from symalloc.size.expr import symbol
 
 _GIVEN = frozenset(
@@ -135,37 +135,32 @@ class LowerGuards:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its guards in kernels; nothing else changes."""
-        kernels: dict[tvm.ir.GlobalVar, tirx.PrimFunc] = {}
-        taken = {v.name_hint for v in module.get_global_vars()}
+        draft = ModuleDraft(module)
 
         def lowered(name: str, function: relax.Function) -> relax.Function | None:
-            return _Lowering(function=name, taken=taken, kernels=kernels).rewritten(function)
+            return _Lowering(function=name, draft=draft).rewritten(function)
 
-        return with_functions(map_functions(module, lowered), kernels)
+        return with_functions(map_functions(module, lowered), draft.functions)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Lowering(BindingRewriter):
-    """Replaces the guards of one function by calls of kernels, which it adds to those of the module."""
+    """Replaces the guards of one function by calls of kernels, which it adds to the module."""
 
     function: str
-    taken: set[str]
-    kernels: dict[tvm.ir.GlobalVar, tirx.PrimFunc]
+    draft: ModuleDraft
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The same, or the check in place of a guard."""
         guard = _guard_in(binding.value)
         if guard is None:
             return BindingRewriter.rewrite(self, binding)
-        kernel, name = _kernel(guard), free_name(f"{self.function}_check", self.taken)
-        self.taken.add(name)
-        check = relax.BlockBuilder().add_func(kernel, name)
-        self.kernels[check] = kernel
+        check = self.draft.add(f"{self.function}_check", _kernel(guard))
         return [relax.VarBinding(binding.var, Call(check, guard.symbols, ret_ty=TupleType([])))]
 
 
 @dataclass(frozen=True, slots=True)
-class _Guard:
+class _SizeGuard:
     """An assertion about sizes: `template` is a format of the `values`, `fixed` says it without them."""
 
     condition: Node
@@ -175,7 +170,7 @@ class _Guard:
     symbols: list[Node]
 
 
-def _guard_in(value: Node) -> _Guard | None:
+def _guard_in(value: Node) -> _SizeGuard | None:
     """The guard that `value` is; None where it is none, or shows other things than sizes."""
     if type(value) is not Call or type(value.op) is not relax.ExternFunc or value.op.global_symbol != ASSERT:
         return None
@@ -191,14 +186,14 @@ def _guard_in(value: Node) -> _Guard | None:
         free = tirx.analysis.undefined_vars(expression) if isinstance(expression.ty, PrimType) else ()
         symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
     sizes = all(isinstance(one.ty, PrimType) for one in values) and all(map(_is_size, symbols))
-    return _Guard(condition, template, values, next(iter(texts), None), symbols) if sizes else None
+    return _SizeGuard(condition, template, values, next(iter(texts), None), symbols) if sizes else None
 
 
 def _is_size(variable: Node) -> bool:
     return str(variable.ty.dtype) == "int64"
 
 
-def _kernel(guard: _Guard) -> tirx.PrimFunc:
+def _kernel(guard: _SizeGuard) -> tirx.PrimFunc:
     """The kernel for an assertion, which is called with its symbols."""
     asserted = tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), guard.template, *guard.values)
     fails, wrong = tirx.Evaluate(asserted), tirx.Not(guard.condition)
