@@ -9,14 +9,14 @@ emptied behind the If.  Other functions keep the kills that TVM gave them, and g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op, PrimType
-from tvm.relax.analysis import free_vars
+from tvm.relax.analysis import post_order_visit
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.register_lifetimes import Place, Where, last_uses
@@ -41,7 +41,7 @@ class KillOnPaths:
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
             nonlocal analyses
-            if not _branches(function.body):
+            if not any(type(value) is relax.If for _, value in _values(function)):
                 return _without_idle_results(function)
             analyses = analyses or analyse(extract(module, name="module", handles=True, open_shapes=True))
             return _KillWriter.of(analyses[name]).rewritten(function)
@@ -49,18 +49,26 @@ class KillOnPaths:
         return map_functions(module, rewritten)
 
 
-def _branches(seq: relax.SeqExpr) -> bool:
-    return any(
-        type(one.value) is relax.If for block in elements(seq.blocks) for one in elements(block.bindings)
-    )
+def _values(function: relax.Function) -> Iterator[tuple[BindingNode, Node]]:
+    """The bindings of a function outside of Ifs, with what they bind."""
+    for block in elements(function.body.blocks):
+        for binding in elements(block.bindings):
+            yield binding, binding.value
 
 
 def _without_idle_results(function: relax.Function) -> relax.Function | None:
     """A function without Ifs that drops what a call returns and nothing uses; None where it has none."""
-    seq = function.body
-    blocks = [elements(block.bindings) for block in elements(seq.blocks)]
-    idle = _idle_results(seq, blocks)
-    return _IdleKiller(idle=idle).rewritten(function)
+    results = [binding for binding, value in _values(function) if _returns_memory(value)]
+    used: set[int] = set()
+
+    def note(node: Node) -> None:
+        if isinstance(node, relax.Var):
+            used.add(node.__chandle__())
+
+    if results:
+        post_order_visit(function.body, note)
+    idle = frozenset(one.__chandle__() for one in results if one.var.__chandle__() not in used)
+    return _IdleKiller(idle=idle).rewritten(function) if idle else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,19 +79,6 @@ class _IdleKiller(BindingRewriter):
         """A binding, and the kill of an idle result behind it."""
         idle = binding.__chandle__() in self.idle
         return [binding, self.bind("_", Call(_KILL, [binding.var]))] if idle else [binding]
-
-
-def _idle_results(seq: relax.SeqExpr, blocks: Iterable[list[BindingNode]]) -> frozenset[int]:
-    """The bindings of calls whose results nothing uses, by address; `blocks` are all bindings of `seq`."""
-    results = {one.__chandle__(): one for block in blocks for one in block if _returns_memory(one.value)}
-    if not results:
-        return frozenset()
-    others = [
-        relax.BindingBlock([one for one in block if one.__chandle__() not in results]) for block in blocks
-    ]
-    users = [relax.SeqExpr(others, seq.body), *(one.value for one in results.values())]
-    used = {variable.__chandle__() for user in users for variable in elements(free_vars(user))}
-    return frozenset(address for address, one in results.items() if one.var.__chandle__() not in used)
 
 
 def _returns_memory(value: Node) -> bool:

@@ -201,7 +201,9 @@ def _kernel(guard: _SizeGuard) -> tirx.PrimFunc:
     if not _compiles_to_c():
         formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
         with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
-        fixed = guard.fixed or StringImm(_named(str(guard.template.value), guard.values))
+        fixed = guard.fixed
+        if fixed is None:
+            fixed = StringImm(_named(str(guard.template.value), guard.values))
         without = tirx.AssertStmt(guard.condition, StringImm("AssertionError"), [fixed])
         body = tirx.SeqStmt([with_values, without])
     return tirx.PrimFunc(guard.symbols, body).with_attr("tirx.is_host_func", True)
