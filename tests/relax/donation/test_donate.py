@@ -17,20 +17,17 @@ import symalloc
 from symalloc.analysis.donation import parse_donation
 from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import RunError, UsageError
-from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.reading import FileResult
-from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import Form, plan_module, written
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
 from symalloc.rulebook.book import load_rules
 from symalloc.size.parse import parse_expr
+from tests.relax.built import errors, machine
 
 pytestmark = pytest.mark.slow
 
@@ -47,23 +44,10 @@ def planned(mod: tvm.IRModule, *alias: str, **options: Any) -> PlannedModule:
     return plan_lowered(lower(mod, "llvm"), options=chosen)
 
 
-def machine(mod: tvm.IRModule) -> relax.VirtualMachine:
-    built = relax.build(mod, UNOPTIMISED, relax_pipeline=finishing_pipeline("llvm"))
-    return relax.VirtualMachine(built, tvm.cpu())
-
-
 def refusal(mod: tvm.IRModule, *alias: str, **options: Any) -> str:
     with pytest.raises(PlanRefusedError) as refused:
         planned(mod, *alias, **options)
     return str(refused.value)
-
-
-def findings(mod: tvm.IRModule) -> list[str]:
-    linter = Linter(LintOptions(stage="as-is"))
-    linted = linter.lint(
-        FileResult(file="planned", programs=(extract(mod, name="planned", stage="PlanMemory"),))
-    )
-    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
 
 
 def address(tensor: Any) -> int:
@@ -93,7 +77,7 @@ def test_the_same_bits_and_no_finding(
     runner = Runner(module(name), options=PlanOptions(alias=tuple(map(parse_donation, alias))))
     results = [runner.run(at, check=True, seed=seed) for at in bindings for seed in (0, 1)]
     assert [r.difference for r in results] == [None] * len(results)
-    assert findings(planned(module(name), *alias).module) == []
+    assert errors(planned(module(name), *alias).module) == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +90,7 @@ def test_other_ways_to_plan(name: str, alias: str, more: dict[str, Any]) -> None
     options = PlanOptions(alias=(parse_donation(alias),), **more)
     at = {"Cache": {"c": 9, "p": 4}, "Optimizer": {"n": 9}}[name]
     assert Runner(module(name), options=options).run(at, check=True).difference is None
-    assert findings(planned(module(name), alias, **more).module) == []
+    assert errors(planned(module(name), alias, **more).module) == []
 
 
 def test_kernels_that_are_fused() -> None:
@@ -123,7 +107,7 @@ def test_round_trips(form: Form, tmp_path: Path) -> None:
     path = tmp_path / {"json": "planned.json", "script": "planned.py"}[form]
     path.write_text(text)
     again = load_one(path)
-    assert findings(again) == []
+    assert errors(again) == []
     vm = relax.VirtualMachine(relax.build(again, UNOPTIMISED, relax_pipeline="default"), tvm.cpu())
     source = np.random.default_rng(0)
     rows, new = (source.random((n, 16), dtype="float32") for n in (9, 1))
@@ -134,7 +118,7 @@ def test_round_trips(form: Form, tmp_path: Path) -> None:
 
 
 def test_the_output_lies_in_the_input_and_outlives_it() -> None:
-    vm = machine(planned(module("Optimizer"), "updated=w").module)
+    vm = machine(planned(module("Optimizer"), "updated=w").module, UNOPTIMISED)
     weights, gradient = (np.random.default_rng(s).random((50, 8), dtype="float32") for s in (0, 1))
     w, g = map(tvm.runtime.tensor, (weights, gradient))
     start = address(w)
@@ -150,7 +134,7 @@ def test_the_output_lies_in_the_input_and_outlives_it() -> None:
 def test_a_cache_that_grows_in_place_over_many_steps() -> None:
     """The cache of the last step is the input of the next; nothing is copied."""
     source = np.random.default_rng(0)
-    vm = machine(planned(module("Cache"), "longer=caches.0").module)
+    vm = machine(planned(module("Cache"), "longer=caches.0").module, UNOPTIMISED)
     other = tvm.runtime.tensor(np.zeros((32, 16), dtype="float32"))
     cache, start, rows = tvm.runtime.tensor(np.zeros((32, 16), dtype="float32")), 0, []
     start = address(cache)
@@ -165,7 +149,7 @@ def test_a_cache_that_grows_in_place_over_many_steps() -> None:
 def test_an_input_that_is_too_small_is_noticed_before_anything_is_written() -> None:
     arguments = (np.ones((4, 16), dtype="float32"), np.zeros((1, 16), dtype="float32"))
     for guards, error in (("assert", AssertionError), ("native", ValueError), ("fallback", AssertionError)):
-        vm = machine(planned(module("Cache"), "longer=caches.0", guards=guards).module)
+        vm = machine(planned(module("Cache"), "longer=caches.0", guards=guards).module, UNOPTIMISED)
         cache, new = map(tvm.runtime.tensor, arguments)
         with pytest.raises(error, match=r"`longer` does not fit into `caches\.0`.*p < c"):
             vm["main"]((cache, cache), new, tvm.runtime.ShapeTuple([4]))
@@ -173,7 +157,7 @@ def test_an_input_that_is_too_small_is_noticed_before_anything_is_written() -> N
 
 
 def test_memory_that_is_not_compact_or_begins_elsewhere_is_refused() -> None:
-    vm = machine(planned(module("Flat"), "b=room").module)
+    vm = machine(planned(module("Flat"), "b=room").module, UNOPTIMISED)
     x = tvm.runtime.tensor(np.ones(8, dtype="float16"))
     base = np.zeros((8, 8), dtype="float32")
     with pytest.raises(tvm.error.InternalError, match="compact"):
@@ -248,7 +232,7 @@ def test_what_the_rule_finds_computes_something_else() -> None:
     (bad, *_), (good, *_) = load_rules().get("SYM113").bad, load_rules().get("SYM113").good
     x = np.full(5, 2, dtype="float32")
     for example, read in ((bad, np.exp(np.ones_like(x))), (good, np.exp(x))):
-        vm = machine(lower(load_one(Path("example.py"), data=example.module.encode()), "llvm"))
+        vm = machine(lower(load_one(Path("example.py"), data=example.module.encode()), "llvm"), UNOPTIMISED)
         y, z = vm["main"](tvm.runtime.tensor(x))
         assert np.all(y.numpy() == 1) and np.allclose(z.numpy(), read)
 
@@ -289,7 +273,7 @@ def test_random_modules_give_the_same_bits_in_donated_memory() -> None:
     accepted = refused = 0
     for seed in range(7):
         mod = random_module(seed)
-        plain = machine(lower(mod, "llvm"))
+        plain = machine(lower(mod, "llvm"), UNOPTIMISED)
         arrays = [np.random.default_rng(s).random((5, 8), dtype="float32") for s in (0, 1)]
         expected = [t.numpy().tobytes() for t in plain["main"](*map(tvm.runtime.tensor, arrays))]
         for alias in (("0=x",), ("1=x",), ("0=x", "1=z"), ("0=z", "1=x")):
@@ -299,9 +283,9 @@ def test_random_modules_give_the_same_bits_in_donated_memory() -> None:
                 refused += 1
                 continue
             accepted += 1
-            assert findings(found.module) == []
+            assert errors(found.module) == []
             given = [tvm.runtime.tensor(a) for a in arrays]
-            got = machine(found.module)["main"](*given)
+            got = machine(found.module, UNOPTIMISED)["main"](*given)
             assert [t.numpy().tobytes() for t in got] == expected, f"{seed}, {alias}"
             places = {address(g) for g in given}
             assert all(address(got[int(one[0])]) in places for one in alias)

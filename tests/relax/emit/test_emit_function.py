@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import tvm
@@ -26,14 +25,8 @@ from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import EmissionError, emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
-
-
-def lowered(name: str) -> tvm.IRModule:
-    return lower(load_one(SCRIPT, module=name), "llvm")
+from tests.relax.built import SCRIPT, lowered
 
 
 def instructions(block: Block) -> list[Instruction]:

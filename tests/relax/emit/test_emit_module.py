@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,22 +12,19 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linter import Linter
 from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import AllocStorage, AllocTensor, CallFunction, Program
-from symalloc.program.reading import FileResult
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import lower
 from symalloc.size.condition import le
 from symalloc.size.expr import symbol
+from tests.relax.built import SCRIPT, calls, errors, functions, machine
 
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 DEFAULT = PlanOptions()
 
 
@@ -45,26 +40,9 @@ def emitted(name: str, options: PlanOptions = DEFAULT) -> tvm.IRModule:
     return emit_module(module, analyse(program), plans, guards=options.guards)
 
 
-def machine(module: tvm.IRModule) -> relax.VirtualMachine:
-    executable = relax.build(module, "llvm", relax_pipeline=finishing_pipeline("llvm"))
-    return relax.VirtualMachine(executable, tvm.cpu())
-
-
-def errors(module: tvm.IRModule) -> list[str]:
-    linter = Linter(LintOptions(stage="as-is"))
-    linted = linter.lint(
-        FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),))
-    )
-    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
-
-
 def rows(count: int, *more: int) -> Any:
     values = np.random.default_rng(count).random((count, *more), dtype="float32")
     return tvm.runtime.tensor(values)
-
-
-def functions(module: tvm.IRModule) -> set[str]:
-    return {v.name_hint for v, f in module.functions_items() if isinstance(f, relax.Function)}
 
 
 # -- callees ------------------------------------------------------------------------------------------------
@@ -127,18 +105,6 @@ def test_a_fallback_checks_the_casts_that_the_plan_checks() -> None:
         assert built["main"](rows(n, 8), rows(2, 8), rows(n + 2, 8)).shape == (n + 2, 8)
         with pytest.raises(AssertionError, match=f"a match_cast does not hold: got n = {n}, p = 2, t = 9"):
             built["main"](rows(n, 8), rows(2, 8), rows(9, 8))
-
-
-def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
-    """How often `main` calls what."""
-    found: Counter[str] = Counter()
-
-    def note(_function: Any, name: str, before: bool, *_: Any) -> None:
-        found[name] += before
-
-    built.set_instrument(note)
-    built["main"](*arguments)
-    return found
 
 
 def test_a_native_guard_raises_without_python() -> None:

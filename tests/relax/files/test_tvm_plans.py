@@ -5,12 +5,18 @@ from pathlib import Path
 import tvm
 from tvm.relax import transform
 
+from symalloc.analysis.timeline import Reservation, Timeline
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import compare_with_tvm
 from symalloc.relax.passes.pipeline import lower
+from tests.relax.built import lowered
 
 SCRIPT = Path(__file__).parents[1] / "modules_with_workspace.py"
-TO_PLAN = Path(__file__).parents[1] / "modules_to_plan.py"
+
+
+def own(plan: Timeline, *kinds: str) -> list[Reservation]:
+    """What the function itself takes, results apart."""
+    return [one for one in plan.taken() if one.why in kinds and one.frame.caller is None]
 
 
 def test_bounds_are_kept_and_taken_away() -> None:
@@ -26,27 +32,27 @@ def test_bounds_are_kept_and_taken_away() -> None:
 
 
 def test_without_declared_bounds_there_is_one_plan() -> None:
-    (found,) = compare_with_tvm(lower(load_one(TO_PLAN, module="Chain"), "llvm")).values()
+    (found,) = compare_with_tvm(lowered("Chain")).values()
     assert found.bounded is None
     plan = found.unbounded
-    assert [str(held.size) for held in plan.storages] == ["32*n", "32*n"]
-    assert (plan.fresh, plan.peak({"n": 3}, results=False)) == ([], 256)
+    assert [str(held.size) for held in own(plan, "storage")] == ["32*n", "32*n"]
+    assert (own(plan, "tensor", "packed"), plan.peak({"n": 3}, results=False)) == ([], 256)
 
 
 def test_what_tvm_leaves_by_itself_counts() -> None:
     """Values that cross an If get memory of their own from TVM."""
-    (found,) = compare_with_tvm(lower(load_one(TO_PLAN, module="Branches"), "llvm")).values()
+    (found,) = compare_with_tvm(lowered("Branches")).values()
     plan = found.unbounded
-    assert len(plan.fresh) >= 2
-    without = plan.memory.only(lambda one: one not in plan.fresh)
-    peaks = [one.peak({"n": 5}, results=False) or 0 for one in (without, plan.memory)]
-    assert peaks[0] < peaks[1] <= 2 * 64 * len((*plan.storages, *plan.fresh)) * 5
+    storages, fresh = own(plan, "storage"), own(plan, "tensor", "packed")
+    assert len(fresh) >= 2
+    peaks = [p.peak({"n": 5}, results=False) or 0 for p in (plan.only(lambda one: one not in fresh), plan)]
+    assert peaks[0] < peaks[1] <= 2 * 64 * len((*storages, *fresh)) * 5
 
 
 def test_what_called_functions_reserve_counts() -> None:
     found = compare_with_tvm(lower(load_one(SCRIPT, module="Calls"), "llvm"))
-    assert [str(held.size) for held in found["layer"].unbounded.storages] == ["64*m"]
-    within = [one for one in found["main"].unbounded.memory.taken() if one.frame.name == "layer"]
+    assert [str(held.size) for held in own(found["layer"].unbounded, "storage")] == ["64*m"]
+    within = [one for one in found["main"].unbounded.taken() if one.frame.name == "layer"]
     assert [str(one.size) for one in within if one.why == "storage"] == ["64*n", "128*n"]
 
 
@@ -62,7 +68,7 @@ def test_a_pass_that_fails_is_told() -> None:
     def fail(_: tvm.IRModule, __: tvm.transform.PassContext) -> tvm.IRModule:
         raise ValueError("no plan today")
 
-    module = lower(load_one(TO_PLAN, module="Chain"), "llvm")
+    module = lowered("Chain")
     original = transform.StaticPlanBlockMemory
     transform.StaticPlanBlockMemory = lambda: fail
     try:
@@ -70,4 +76,3 @@ def test_a_pass_that_fails_is_told() -> None:
     finally:
         transform.StaticPlanBlockMemory = original
     assert "no plan today" in (found.unbounded.problem or "")
-    assert found.unbounded.peak({"n": 1}, results=True) is None

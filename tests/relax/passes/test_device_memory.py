@@ -10,7 +10,7 @@ from tvm.target import Target
 from symalloc.errors import RunError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.passes.plan_pass import DeviceMemory, device_memory, plan_lowered
-from tests.relax.emit.test_emit_function import lowered
+from tests.relax.built import lowered
 
 EMPTY = tvm.IRModule()
 

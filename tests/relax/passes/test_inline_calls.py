@@ -16,7 +16,8 @@ from tvm.script import tirx as T  # noqa: N812
 import symalloc
 import symalloc.relax.passes.inline_calls as subject
 from symalloc.relax.passes.inline_calls import inline_calls
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import lower
+from tests.relax.built import functions, machine
 
 
 @I.ir_module
@@ -122,14 +123,8 @@ class Unknown:
         return y
 
 
-def names(module: tvm.IRModule) -> set[str]:
-    return {v.name_hint for v, f in module.functions_items() if isinstance(f, relax.Function)}
-
-
 def run(lowered: tvm.IRModule, *inputs: np.ndarray) -> list[np.ndarray]:
-    finished = finishing_pipeline("llvm")(lowered)
-    machine = relax.VirtualMachine(tvm.compile(finished, "llvm", relax_pipeline=None), tvm.cpu())
-    results = machine["main"](*map(tvm.runtime.tensor, inputs))
+    results = machine(lowered)["main"](*map(tvm.runtime.tensor, inputs))
     return [r.numpy() for r in (results if isinstance(results, Sequence) else [results])]
 
 
@@ -138,14 +133,14 @@ def test_the_same_comes_out(rows: int) -> None:
     x, w = np.random.default_rng(rows).random((2, 8, 8), "float32")
     lowered = lower(Layers, "llvm")
     inlined = inline_calls(lowered)
-    assert names(inlined) == {"main", "either"}
+    assert functions(inlined) == {"main", "either"}
     np.testing.assert_array_equal(run(inlined, x[:rows], w), run(lowered, x[:rows], w))
 
 
 def test_tuples_scalars_and_symbols_of_the_callee() -> None:
     lowered = lower(Tuples, "llvm")
     inlined = inline_calls(lowered)
-    assert names(inlined) == {"main"}
+    assert functions(inlined) == {"main"}
     for values in ([3], [2, 2, 1, 5], [0, 0, 0]):
         x = np.array(values, "int64")
         for ours, theirs in zip(run(inlined, x), run(lowered, x), strict=True):
@@ -153,11 +148,11 @@ def test_tuples_scalars_and_symbols_of_the_callee() -> None:
 
 
 def test_recursion_stays_as_it_is() -> None:
-    assert names(inline_calls(lower(Recursive, "llvm"))) == {"main", "down"}
+    assert functions(inline_calls(lower(Recursive, "llvm"))) == {"main", "down"}
 
 
 def test_an_argument_that_must_be_checked_stays_an_argument() -> None:
-    assert names(inline_calls(lower(Unknown, "llvm"))) == {"main", "looks"}
+    assert functions(inline_calls(lower(Unknown, "llvm"))) == {"main", "looks"}
 
 
 def test_a_module_without_calls_is_left_alone() -> None:
@@ -167,7 +162,7 @@ def test_a_module_without_calls_is_left_alone() -> None:
 
 def test_the_budget_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "MOST_BINDINGS", 0)
-    assert names(inline_calls(lower(Layers, "llvm"))) == {"main", "layer", "either"}
+    assert functions(inline_calls(lower(Layers, "llvm"))) == {"main", "layer", "either"}
 
 
 @I.ir_module
@@ -205,6 +200,6 @@ def test_what_a_branch_divides_by_is_not_looked_at_beside_it() -> None:
     assert "share" not in inlined["always"].script()
     assert "share" in inlined["main"].script()
     planned = symalloc.plan(Divides).module
-    machine = relax.VirtualMachine(relax.build(planned, "llvm"), tvm.cpu())
+    built = relax.VirtualMachine(relax.build(planned, "llvm"), tvm.cpu())
     x, none, no = np.ones(3, "float32"), np.ones(0, "float32"), np.array(False)
-    assert machine["main"](*map(tvm.runtime.tensor, (x, none, no))).numpy() == 3
+    assert built["main"](*map(tvm.runtime.tensor, (x, none, no))).numpy() == 3

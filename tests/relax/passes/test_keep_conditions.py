@@ -12,7 +12,7 @@ import symalloc
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import KeepConditions, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
-from tests.relax.emit.test_emit_function import SCRIPT
+from tests.relax.built import SCRIPT
 
 CUDA = Target({"kind": "cuda", "arch": "sm_80"})
 GRAPHS = {"relax.backend.use_cuda_graph": True}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tvm
@@ -11,16 +9,14 @@ from tvm import relax
 from tvm.ir import Call, StringImm, TupleType
 
 from symalloc.relax.emit.guard_calls import ASSERT
-from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import LowerGuards
-
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+from tests.relax.built import lowered
 
 
 def planned(name: str) -> tvm.IRModule:
-    return plan_lowered(lower(load_one(SCRIPT, module=name), "llvm")).module
+    return plan_lowered(lowered(name)).module
 
 
 def first(module: tvm.IRModule) -> relax.Call:
@@ -45,22 +41,11 @@ def test_the_assertion_becomes_a_kernel_over_the_symbols() -> None:
     )
 
 
-def test_the_kernel_calls_python_with_the_message_where_the_check_fails() -> None:
-    script = LowerGuards()(planned("Branches"))["main_check"].script()
-    assert ASSERT in script
-    assert "these shapes need more bytes than 64 bits count" in script
-
-
 def test_the_name_of_the_kernel_is_one_that_nobody_has() -> None:
     module = planned("Branches")
     module["main_check"] = module[next(n for n in names(module) if n != "main")]
     after = LowerGuards()(module)
     assert names(after) - names(module) == {"main_check_1"}
-
-
-def test_a_module_without_guards_stays_as_it_is() -> None:
-    module = lower(load_one(SCRIPT, module="Chain"), "llvm")
-    assert LowerGuards()(module).same_as(module)
 
 
 _ELSEWHERE = """
@@ -111,14 +96,3 @@ def test_an_assertion_about_values_stays() -> None:
     module = builder.get()
     assert first(module).op.global_symbol == ASSERT
     assert LowerGuards()(module).same_as(module)
-
-
-@pytest.mark.parametrize("rows", [1, 9])
-def test_what_holds_is_checked_silently(rows: int) -> None:
-    built = relax.build(
-        finishing_pipeline("llvm")(planned("Chain")), "llvm", relax_pipeline=tvm.transform.Sequential([])
-    )
-    values = np.random.default_rng(rows).random((rows, 8), dtype="float32")
-    result = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(values)).numpy()
-    doubled = values + values
-    assert np.array_equal(result, doubled * values - doubled)

@@ -16,7 +16,7 @@ import symalloc
 from symalloc.errors import UsageError
 from symalloc.relax.passes.pass_sequence import PLANNER, tvm_pipeline
 from symalloc.relax.passes.pipeline import NoPlannerError, finishing_pipeline, lower
-from tests.relax.emit.test_emit_function import lowered
+from tests.relax.built import lowered
 
 EMPTY = tvm.IRModule()
 WRAPPERS = ("_pipeline", "sequential", "symalloc")

@@ -16,26 +16,23 @@ from tvm import relax
 from tvm.relax.frontend import nn
 
 import symalloc
-from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linter import Linter
 from symalloc.planner import plan_functions
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.memory_report.runs import RunResult
-from symalloc.program.reading import FileResult
 from symalloc.relax.emit.prim_builder import entry_symbols
-from symalloc.relax.extract import extract, kernel_body
+from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.run.runner import Runner
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO
+from tests.relax.built import SCRIPT, errors
 
 pytestmark = pytest.mark.slow
 
 SIZES = tuple({"n": n} for n in (0, 1, 3, 128))
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 MODULES = {
     name: load_one(SCRIPT, module=name) for name in re.findall(r"^class (\w+):", SCRIPT.read_text(), re.M)
 }
@@ -58,15 +55,6 @@ def same(
     results = [runner.run(b, check=True, seed=seed) for b in bindings for seed in seeds]
     assert [r.difference for r in results] == [None] * len(results)
     return results
-
-
-def errors(module: tvm.IRModule) -> list[str]:
-    """What the linter has against `module`, notes left out."""
-    linter = Linter(LintOptions(stage="as-is"))
-    linted = linter.lint(
-        FileResult(file="planned", programs=(extract(module, name="planned", stage="PlanMemory"),))
-    )
-    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
 
 
 def reasons(module: tvm.IRModule, function: str = "main") -> dict[str, str]:
@@ -102,25 +90,26 @@ def test_an_mlp_runs_the_same_at_every_size(flavour: Any) -> None:
         assert result.arena_bytes == result.floor_bytes
 
 
-def test_the_pipeline_builds_what_a_user_runs() -> None:
-    for flavour in ("default", "target"):
-        executable = relax.build(MODULES["Chain"], "llvm", relax_pipeline=pipeline("llvm", pipeline=flavour))
-        machine = relax.VirtualMachine(executable, tvm.cpu())
-        x = np.arange(24, dtype="float32").reshape(3, 8)
-        np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(x)).numpy(), (x + x) * x - (x + x))
-
-
 def test_a_slice_up_to_the_end_has_a_size() -> None:
     """Its end, 2**63 - 1, counted as a number of rows: the guard let no shape pass."""
     for result in same(MODULES["EveryOther"], SIZES):
         assert result.arena_bytes <= result.floor_bytes
 
 
+@pytest.mark.parametrize(
+    ("name", "seeds", "placed"),
+    [  # the seeds take all branches
+        *(("Branches", 4, 0), ("Nested", 8, 0), ("Scalars", 1, 2), ("Tuples", 1, 0)),
+        *(("InPlace", 1, 3), ("Reshapes", 1, 0)),
+    ],
+)
+def test_what_is_planned_runs_right_and_lints_clean(name: str, seeds: int, placed: int) -> None:
+    assert in_arenas(MODULES[name]) >= placed
+    assert errors(planned(MODULES[name]).module) == []
+    same(MODULES[name], SIZES, seeds=range(seeds))
+
+
 # -- branches -----------------------------------------------------------------------------------------------
-
-
-def test_branches_that_both_allocate_run_right() -> None:
-    same(MODULES["Branches"], SIZES, seeds=range(4))  # the seeds take both branches
 
 
 def test_branches_share_memory() -> None:
@@ -172,39 +161,11 @@ def test_where_the_default_pipeline_crashes_ours_runs(tmp_path: Any) -> None:
     assert planned_one.stdout.split() == ["18.0"], planned_one.stderr
 
 
-def test_nested_branches_run_right() -> None:
-    same(MODULES["Nested"], SIZES, seeds=range(8))
-
-
-def test_nested_branches_lint_clean() -> None:
-    assert errors(planned(MODULES["Nested"]).module) == []
-
-
 # -- aliases ------------------------------------------------------------------------------------------------
-
-
-def test_scalar_tensors_are_planned() -> None:
-    found = planned(MODULES["Scalars"])
-    assert in_arenas(MODULES["Scalars"]) >= 2
-    assert errors(found.module) == []
-    same(MODULES["Scalars"], SIZES)
 
 
 def test_tuples_are_followed_field_by_field() -> None:
     assert reasons(MODULES["Tuples"]).keys() <= {"alloc3", "alloc4"}, "results, which may lend their memory"
-    assert errors(planned(MODULES["Tuples"]).module) == []
-    same(MODULES["Tuples"], SIZES)
-
-
-def test_in_place_calls_keep_their_argument_alive() -> None:
-    assert in_arenas(MODULES["InPlace"]) >= 3
-    assert errors(planned(MODULES["InPlace"]).module) == []
-    same(MODULES["InPlace"], SIZES)
-
-
-def test_reshapes_in_dataflow_view_the_same_memory() -> None:
-    assert errors(planned(MODULES["Reshapes"]).module) == []
-    same(MODULES["Reshapes"], SIZES)
 
 
 @pytest.fixture
@@ -376,15 +337,3 @@ def test_what_cannot_be_sized_is_named_and_costs_no_other_its_place() -> None:
     assert culprit.reason.startswith("its shape is not known: `T.Cast(")
     assert culprit.reason.endswith("has no exact form (a cast from float32 to int64)")
     assert len(plan.placements) == 3
-
-
-def test_a_plan_reads_no_access_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("the body of a kernel was read")
-
-    lowered = lower(mlp(), tvm.target.Target("llvm"))
-    monkeypatch.setattr(kernel_body, "kernel_accesses", refuse)
-    planned = plan_lowered(lowered)
-    assert planned.plans
-    with pytest.raises(AssertionError, match="the body of a kernel was read"):
-        next(iter(planned.program.kernels.values())).accesses[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +18,7 @@ from symalloc.errors import UsageError
 from symalloc.pipelines import register_pipelines
 from symalloc.relax.files.load import load_one, lower_or_refuse
 from symalloc.relax.run.machine import planned_by_tvm
-
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
+from tests.relax.built import SCRIPT
 
 
 @tvm.transform.module_pass(opt_level=0, name="AttachMetadata")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,8 @@ from symalloc.relax.passes.pipeline import finishing_pipeline, pipeline
 from symalloc.relax.passes.trim_calls import TrimCalls
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.library import need_native
+from tests.relax.built import SCRIPT, calls
 
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 PASSES = relax.transform
 
 
@@ -42,17 +40,6 @@ def machine(name: str, *, trimmed: bool) -> relax.VirtualMachine:
     module = load_one(SCRIPT, module=name)
     built = relax.build(module, "llvm", relax_pipeline=tvm.transform.Sequential(passes))
     return relax.VirtualMachine(built, tvm.cpu())
-
-
-def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
-    found: Counter[str] = Counter()
-
-    def note(_function: Any, name: str, before: bool, *_: Any) -> None:
-        found[name] += before
-
-    built.set_instrument(note)
-    built["main"](*arguments)
-    return found
 
 
 def given(name: str, rows: int, flag: bool) -> list[Any]:

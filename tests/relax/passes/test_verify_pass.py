@@ -19,9 +19,9 @@ from symalloc.relax.passes.stages import (
     make_instrument,
 )
 from symalloc.session.linting import VerifyMemory
+from tests.relax.built import SCRIPT
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 OVERRUN = b"""
 from tvm.script import ir as I, relax as R, tirx as T
 

@@ -35,8 +35,8 @@ from symalloc.relax.run.runner import Runner, sweep
 from symalloc.relax.workers.child import call_in_child
 from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.pool.library import need_native
+from tests.relax.built import SCRIPT
 
-SCRIPT = Path(__file__).parents[1] / "modules_to_plan.py"
 FLOAT, INT = DType("float32", 32), DType("int64", 64)
 
 

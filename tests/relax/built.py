@@ -1,0 +1,52 @@
+"""The modules of modules_to_plan.py: lowered, built, linted, and the calls of a machine counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from symalloc.linter.lint_options import LintOptions
+from symalloc.linter.linter import Linter
+from symalloc.program.reading import FileResult
+from symalloc.relax.extract import extract
+from symalloc.relax.files.load import load_one
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+
+SCRIPT = Path(__file__).parent / "modules_to_plan.py"
+
+
+def lowered(name: str) -> tvm.IRModule:
+    return lower(load_one(SCRIPT, module=name), "llvm")
+
+
+def machine(module: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
+    """A machine for a module that is planned, or lowered."""
+    built = relax.build(module, target, relax_pipeline=finishing_pipeline("llvm"))
+    return relax.VirtualMachine(built, tvm.cpu())
+
+
+def functions(module: tvm.IRModule) -> set[str]:
+    return {v.name_hint for v, f in module.functions_items() if isinstance(f, relax.Function)}
+
+
+def errors(module: tvm.IRModule) -> list[str]:
+    """What the linter has against `module`, notes left out."""
+    program = extract(module, name="planned", stage="PlanMemory")
+    linted = Linter(LintOptions(stage="as-is")).lint(FileResult(file="planned", programs=(program,)))
+    return [f"{d.rule}: {d.message}" for d in linted.report if d.severity != "note"]
+
+
+def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
+    """How often `main` calls what."""
+    found: Counter[str] = Counter()
+
+    def note(_function: Any, name: str, before: bool, *_: Any) -> None:
+        found[name] += before
+
+    built.set_instrument(note)
+    built["main"](*arguments)
+    return found
