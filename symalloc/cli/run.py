@@ -93,7 +93,8 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     request = request_of(file, options)
     chosen = PlanOptions(**{name: options.pop(name) for name in PLANNER_OPTIONS})
     compare = options.pop("compare") is not None
-    report = run_file(request, at, options=chosen, pool=pool, compare=compare, **options)
+    how = RunOptions(**options)
+    report = run_file(request, at, how=how, options=chosen, pool=pool, compare=compare)
     if trace is not None and report.trace is not None:
         show(report.trace.decode(), trace)
     click.echo((run_as_json if form == "json" else run_as_text)(report), nl=False)

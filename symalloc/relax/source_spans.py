@@ -7,7 +7,7 @@ part of the model, such as a node or the path of a module, and has the line of a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, SourceName, Span
 
+from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.program.ir import Var
 from symalloc.program.source_map import ScriptText, SourceMap
 from symalloc.program.span import Source
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, span_given
@@ -58,6 +60,12 @@ def place_of(value: Node | None) -> Node | None:
 def source_of(binding: object) -> str:
     """The place of what `binding` binds, for a person; "" where none is known."""
     return place_text(place_of(getattr(binding, "value", None)))
+
+
+def sources_in(analysis: FunctionAnalysis) -> Mapping[Var, str]:
+    """The places that the calls of a function come from, by the variables that they are bound to."""
+    found = ((one.var, source_of(one.handle)) for _, one in analysis.cfg.instructions)
+    return {var: place for var, place in found if place}
 
 
 @lru_cache(maxsize=256)

@@ -25,7 +25,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Var
 from symalloc.program.operands import type_of
-from symalloc.program.types import ShapeType, TensorType, TupleType
+from symalloc.program.types import ShapeType, TensorType, type_leaves
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
@@ -297,15 +297,13 @@ class _FunctionWriter(BindingRewriter):
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
     """The extents of a cast's source, where they are known, with those that it is cast to."""
-    pending = [(type_of(cast.source), cast.target)]
-    while pending:
-        match pending.pop():
+    wanted = dict(type_leaves(cast.target))
+    for path, kind in type_leaves(type_of(cast.source)):
+        match kind, wanted.get(path):
             case TensorType(shape=tuple(have)), TensorType(shape=tuple(want)) if len(have) == len(want):
                 yield from zip(have, want, strict=True)
             case ShapeType(values=tuple(have)), ShapeType(values=tuple(want)) if len(have) == len(want):
                 yield from zip(have, want, strict=True)
-            case TupleType(fields=have), TupleType(fields=want) if len(have) == len(want):
-                pending.extend(zip(have, want, strict=True))
 
 
 def emit_module(

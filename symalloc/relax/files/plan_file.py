@@ -50,9 +50,10 @@ from symalloc.relax.files.load import (
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.ir_types import CallNode, Node, visit
 from symalloc.relax.passes.pass_sequence import passes_run_by
-from symalloc.relax.passes.plan_pass import PlannedModule, sources_in
+from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.rewrite import with_functions
+from symalloc.relax.source_spans import sources_in
 from symalloc.relax.tvm_error import error_text, run_error
 from symalloc.size.expr import Expr, symbol
 

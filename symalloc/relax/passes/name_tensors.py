@@ -15,11 +15,11 @@ from tvm.ir import Call, GenericConst, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.tensor_origin import NO_ORIGIN, tensor_origins
-from symalloc.program.ir import Alias, AllocTensor, Var
+from symalloc.program.ir import AllocTensor, Operand, Var
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, CallNode, Node
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
-from symalloc.relax.source_spans import source_of
+from symalloc.relax.source_spans import sources_in
 
 NAMED_TENSOR = "symalloc.pool.alloc_tensor"
 NAMED_STORAGE = relax.ExternFunc("symalloc.pool.alloc_storage")
@@ -61,15 +61,10 @@ class _Namer(BindingRewriter):
             function.attrs and function.attrs.get("relax.force_pure", False)
         )
         self.instructions = by_binding(analysis.cfg)
-        self.origins = tensor_origins(analysis)
-        self.names: dict[Var, str] = {}
-        self.tensors: dict[Var, list[AllocTensor]] = {}
-        for _, instruction in analysis.cfg.instructions:
-            match instruction:
-                case Alias(var=var, source=Var() as source):
-                    self.names.setdefault(source, var.name)
-                case AllocTensor(storage=Var() as storage):
-                    self.tensors.setdefault(storage, []).append(instruction)
+        self.origins = tensor_origins(analysis, sources_in(analysis))
+        self.tensors: dict[Operand, list[AllocTensor]] = {}
+        for _, tensor in analysis.cfg.of_type(AllocTensor):
+            self.tensors.setdefault(tensor.storage, []).append(tensor)
         self.escaping = {analysis.points_to.regions[root].var for root in analysis.escapes}
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
@@ -103,17 +98,17 @@ class _Namer(BindingRewriter):
         found = self.instructions[binding.__chandle__()].var
         tensors = self.tensors.get(found, [])
         if len(tensors) != 1:
-            return f"{self.shown(found)}{'' if tensors else self.origin(found, binding)}"
+            return f"{self.shown(found)}{'' if tensors else self.origin(found)}"
         (tensor,) = tensors
-        return f"{self.shown(tensor.var)} {_shape_text(tensor)}{self.origin(tensor.var, tensor.handle)}"
+        return f"{self.shown(tensor.var)} {_shape_text(tensor)}{self.origin(tensor.var)}"
 
     def shown(self, var: Var) -> str:
-        return f"{self.name}.{self.names.get(var, var.name)}"
+        return f"{self.name}.{self.origins.get(var, NO_ORIGIN).variable or var.name}"
 
-    def origin(self, var: Var, binding: object) -> str:
+    def origin(self, var: Var) -> str:
         """The operator that writes `var` first, and the place that its binding comes from."""
         origin = self.origins.get(var, NO_ORIGIN)
-        known = [text for text in (origin.operator, source_of(binding)) if text]
+        known = [text for text in (origin.operator, origin.source) if text]
         return f" ({', '.join(known)})" if known else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import tvm
@@ -11,7 +11,7 @@ from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.arguments import require_choice, shown
+from symalloc.arguments import shown
 from symalloc.errors import RunError, UsageError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
@@ -27,7 +27,6 @@ from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
-from symalloc.relax.source_spans import source_of
 from symalloc.shown import to_html
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
@@ -101,14 +100,6 @@ class PlannedModule:
     given: Program
     fallback: bool = False
 
-    def sources(self, function: str) -> Mapping[Var, str]:
-        """The places that the calls of a function come from, by the variables that they are bound to.
-
-        Raises UsageError for a function without a plan.
-        """
-        require_choice("function", function, list(self.analyses))
-        return sources_in(self.analyses[function])
-
     @property
     def unplanned(self) -> Mapping[str, FunctionAnalysis]:
         """The analyses of the functions as they were given."""
@@ -123,12 +114,6 @@ class PlannedModule:
     def __tvm_ffi_object__(self) -> tvm.IRModule:
         """The module: TVM's functions take the plan in its place, `relax.build` among them."""
         return self.module
-
-
-def sources_in(analysis: FunctionAnalysis) -> Mapping[Var, str]:
-    """The places that the calls of a function come from, by the variables that they are bound to."""
-    found = ((one.var, source_of(one.handle)) for _, one in analysis.cfg.instructions)
-    return {var: place for var, place in found if place}
 
 
 @no_collections(acyclic=True)
@@ -189,21 +174,15 @@ def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) ->
 
 
 def _seen(module: tvm.IRModule) -> Program:
-    """`module` extracted, with every dimension that no variable of TVM's defines counted as undefined."""
+    """`module` extracted, where dimensions that no variable of TVM's defines count as undefined."""
     program = extract(module, name="module", stage="CallTIRRewrite", handles=True)
-    functions = {
-        name: _only(seen, entry_symbols(module[name], seen)) for name, seen in program.functions.items()
-    }
+    functions: dict[str, Function] = {}
+    for name, seen in program.functions.items():
+        known = entry_symbols(module[name], seen)
+        undefined = {s for s, origin in seen.symbols.items() if origin is Origin.DIMENSION} - known.keys()
+        symbols = {**seen.symbols, **dict.fromkeys(undefined, Origin.UNDEFINED)}
+        functions[name] = replace(seen, symbols=symbols)
     return replace(program, functions=functions)
-
-
-def _only(seen: Function, names: Container[str]) -> Function:
-    """`seen` with every dimension that is not among `names` counted as undefined: nothing is sized by it."""
-    origins = {
-        name: Origin.UNDEFINED if origin is Origin.DIMENSION and name not in names else origin
-        for name, origin in seen.symbols.items()
-    }
-    return replace(seen, symbols=origins)
 
 
 @tvm.transform.module_pass(opt_level=0, name="PlanMemory")

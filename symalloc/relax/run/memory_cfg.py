@@ -23,9 +23,6 @@ from symalloc.relax.workers.child import call_in_child
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
 LONGEST = 120  # seconds for an unknown version to be tried out
-ELSEWHERE = "the pool works with {known}"
-
-
 LATER = "load the library that has registered `DeviceAllocator.` before the first symalloc.memory_cfg"
 
 
@@ -102,10 +99,7 @@ def try_hook() -> str:
     pool = NativePool()
     try:
         number = pool_functions.vm_type(pool.object)
-        machine = relax.VirtualMachine(
-            relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg={tvm.cpu(): number}
-        )
-        storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
+        machine, storage = _one_storage({tvm.cpu(): number})
     except Exception as error:  # TVM raises several kinds
         return f"takes no foreign allocator: {error_text(error)}"
     fault = pool_functions.storage_fault(storage, number, TRIED)
@@ -130,7 +124,7 @@ def _require_hook(version: str) -> None:
             fault = f"cannot be given a foreign allocator: {error}"
     fault = fault or try_hook()
     if fault:
-        raise HookError(f"this TVM ({version}) {fault}; {ELSEWHERE.format(known=' and '.join(KNOWN))}")
+        raise HookError(f"this TVM ({version}) {fault}; the pool works with {' and '.join(KNOWN)}")
 
 
 def reserved_by_tvm() -> int:
@@ -139,15 +133,15 @@ def reserved_by_tvm() -> int:
     It gives nothing back: they are its peak.  Raises HookError.
     """
     _require_hook(str(tvm.__version__))
-    machine = relax.VirtualMachine(relax.build(_one_storage(), target="llvm"), tvm.cpu(), memory_cfg="pooled")
-    storage = machine["main"](tvm.runtime.ShapeTuple([TRIED]))
-    return pool_functions.reserved_for(storage)
+    return pool_functions.reserved_for(_one_storage("pooled")[1])
 
 
-def _one_storage() -> tvm.IRModule:
-    """A program that returns a storage of as many bytes as it is told."""
+def _one_storage(given: object) -> tuple[relax.VirtualMachine, object]:
+    """A machine with the `memory_cfg` that is given, and a storage of TRIED bytes that it has made."""
     builder, nbytes = relax.BlockBuilder(), tvm.tirx.Var("nbytes", "int64")
     with builder.function("main", [relax.Var("shape", relax.ShapeType([nbytes]))]):
         storage = relax.op.memory.alloc_storage(relax.ShapeExpr([nbytes]), 0, "global", "uint8")
         builder.emit_func_output(builder.emit(storage))
-    return builder.get()
+    program = relax.build(builder.get(), target="llvm")
+    machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg=given)
+    return machine, machine["main"](tvm.runtime.ShapeTuple([TRIED]))

@@ -23,7 +23,15 @@ from tvm import relax
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.function_report import PlanOutcome, floors
-from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
+from symalloc.planner.memory_report.runs import (
+    Output,
+    Peer,
+    PlanKind,
+    PoolUse,
+    RunOptions,
+    RunReport,
+    RunResult,
+)
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import PoolError
@@ -266,16 +274,14 @@ AT = "symalloc: running at "  # what a child in guard mode says, for the case th
 def sweep(
     runner: Runner,
     bindings: Sequence[Mapping[str, int]],
+    how: RunOptions = RunOptions(),  # noqa: B008 - frozen
     *,
-    seed: int = 0,
-    repeat: int = 1,
-    check: bool = False,
     compare: bool = False,
     asked: PoolRequest = PoolRequest(),  # noqa: B008 - frozen
 ) -> RunReport:
-    """Calls the function once at each of `bindings`, in their order, `repeat` times over.
+    """Calls the function once at each of `bindings`, in their order, again and again.
 
-    `asked` is what the runner's pool was made from.  With `check` the last time over is compared with the
+    `asked` is what the runner's pool was made from.  With `how.check` the last time over is compared with the
     unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too, in front of
     ours and behind it by turns.  What the pool refuses ends the run, and is in the report.  Raises RunError.
     """
@@ -286,14 +292,14 @@ def sweep(
     if pool is not None and asked.trace:
         pool.start_recording(ALL_EVENTS)
     try:
-        for turn, calls in product(range(repeat), all_calls):
+        for turn, calls in product(range(how.repeat), all_calls):
             at = calls.binding
             if asked.guard:
                 print(AT + _text(at), file=sys.stderr, flush=True)
-            arguments = runner.arguments(at, seed)
+            arguments = runner.arguments(at, how.seed)
             if peer is not None and turn % 2:
                 peer.once(calls, arguments)
-            calls.once(arguments, check=check and turn == repeat - 1)
+            calls.once(arguments, check=how.check and turn == how.repeat - 1)
             if peer is not None and not turn % 2:
                 peer.once(calls, arguments)
     except RefusedError as error:
@@ -337,24 +343,19 @@ def run_file(
     request: PlanRequest,
     bindings: Sequence[Mapping[str, int]],
     *,
+    how: RunOptions,
     options: PlanOptions,
-    function: str | None,
-    plan: PlanKind,
     pool: PoolRequest | None,
-    check: bool,
     compare: bool,
-    seed: int,
-    repeat: int,
 ) -> RunReport:
     """Loads the module and runs it; raises RunError and PoolError."""
     runner = Runner(
         load_requested(request),
-        function=function,
+        function=how.function,
         target=request.target,
         pipeline=request.pipeline,
         options=options,
-        plan=plan,
+        plan=how.plan,
         pool=None if pool is None else InstrumentedPool(limit=pool.limit, guard=pool.guard),
     )
-    asked = pool or PoolRequest()
-    return sweep(runner, bindings, seed=seed, repeat=repeat, check=check, compare=compare, asked=asked)
+    return sweep(runner, bindings, how, compare=compare, asked=pool or PoolRequest())
