@@ -171,6 +171,19 @@ def visit(root: Node, *callbacks: tuple[type, Callable[[Node], object]]) -> None
     _walk(root, [(_index_of(kind), function) for kind, function in callbacks], [], _PREORDER)
 
 
+def may_divide_by_zero(root: Node) -> bool:
+    """Return whether something in `root` divides by other than a positive constant, or a maximum with one."""
+    found: list[Node] = []
+
+    def note(quotient: Node) -> None:
+        operands = (quotient.b.a, quotient.b.b) if type(quotient.b) is prim.Max else (quotient.b,)
+        if not any(type(one) is prim.IntImm and one.value > 0 for one in operands):
+            found.append(quotient)
+
+    visit(root, *((kind, note) for kind in (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)))
+    return bool(found)
+
+
 @cache
 def _index_of(kind: type) -> int:
     """The number of a class of TVM's, by which it tells callbacks what they are for."""

@@ -59,20 +59,12 @@ class GuardWriter:
         bounds = _bounds(check)
         if not bounds or self.kind == "native":
             return self._raise(check, check.conjuncts, complaint, function, prims, beside)
-        shown: list[str] = []
-        named: list[str] = []
+        shown = ", ".join(f"{n} = {{}}{_limited(bounds[n], open_as='{}')}" for n in bounds)
+        named = ", ".join(f"{n}{_limited(bounds[n])}" for n in bounds)
         values: list[Node] = []
         for name, limits in bounds.items():
-            known = [limit.as_constant is not None for _, limit in limits]
-            fixed = [f"{words} {limit}" for words, limit in limits]
-            template = [
-                text if sure else f"{words} {{}}"
-                for text, sure, (words, _) in zip(fixed, known, limits, strict=True)
-            ]
-            shown.append(f"{name} = {{}}{_in_brackets(template)}")
-            named.append(f"{name}{_in_brackets(fixed)}")
             values += [prims.variables[name], *(prims(x) for _, x in limits if x.as_constant is None)]
-        texts = f"{complaint}: got {', '.join(shown)}", f"{complaint}: got {', '.join(named)}"
+        texts = f"{complaint}: got {shown}", f"{complaint}: got {named}"
         return _assertion(prims.condition(check), texts, values, beside)
 
     def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
@@ -178,8 +170,10 @@ def _bounds(check: Condition) -> Mapping[str, Sequence[tuple[str, Expr]]]:
     }
 
 
-def _in_brackets(shown: Sequence[str]) -> str:
-    return f" ({', '.join(shown)})" if shown else ""
+def _limited(limits: Sequence[tuple[str, Expr]], open_as: str | None = None) -> str:
+    """` (at least 3, at most m // 2)`, or `open_as` for bounds that depend on other symbols."""
+    shown = ", ".join(f"{words} {x if x.as_constant is not None else open_as or x}" for words, x in limits)
+    return f" ({shown})" if limits else ""
 
 
 def _bound(conjunct: Condition) -> tuple[str, bool, Expr] | None:

@@ -12,7 +12,7 @@ from tvm.ir.prim import expr as prim
 from symalloc.program.ir import Function
 from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.extract.tir_to_expr import NotASizeError
-from symalloc.relax.ir_types import Node, PrimNode, elements, visit
+from symalloc.relax.ir_types import Node, PrimNode, elements, may_divide_by_zero
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -74,7 +74,7 @@ class PrimBuilder(Algebra[PrimNode, PrimNode]):
         TVM infers the type of a call that is an argument of another, or stands in a type, and has no rule for
         `if_then_else`.
         """
-        if _divides(then) or _divides(otherwise):
+        if may_divide_by_zero(then) or may_divide_by_zero(otherwise):
             return tirx.if_then_else(condition, then, otherwise)
         return prim.Select(condition, then, otherwise)
 
@@ -89,19 +89,6 @@ class PrimBuilder(Algebra[PrimNode, PrimNode]):
 
     def disjunction(self, operands: Sequence[PrimNode]) -> PrimNode:
         return reduce(prim.Or, operands) if operands else prim.IntImm("bool", 0)
-
-
-def _divides(node: PrimNode) -> bool:
-    """Return whether `node` divides by what may be 0."""
-    found: list[PrimNode] = []
-
-    def note(quotient: PrimNode) -> None:
-        operands = (quotient.b.a, quotient.b.b) if type(quotient.b) is prim.Max else (quotient.b,)
-        if not any(type(one) is prim.IntImm and one.value > 0 for one in operands):
-            found.append(quotient)
-
-    visit(node, (prim.FloorDiv, note), (prim.FloorMod, note))
-    return bool(found)
 
 
 def _literal(value: int) -> PrimNode:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import tvm
 import tvm_ffi
 from tvm import ir, relax
-from tvm.ir.prim import expr as prim
 
 from symalloc.program.control_flow import callees_first, recursive
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, visit
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, may_divide_by_zero
 from symalloc.relax.rewrite import BindingRewriter, copied, referenced, without
 
 MOST_BINDINGS = 4000
@@ -87,7 +86,7 @@ class _Inliner(BindingRewriter):
         symbols: dict[int, Node] = {}
         if not all(_fits(p.ty, a.ty, symbols) for p, a in zip(callee.params, call.args, strict=True)):
             return None
-        copy = None if self.depth and _may_trap(callee) else copied(callee)
+        copy = None if self.depth and may_divide_by_zero(callee) else copied(callee)
         if copy is None:
             return None
         self.left -= self.size(call.op.name_hint)
@@ -108,19 +107,6 @@ class _Inliner(BindingRewriter):
     def size(self, name: str) -> int:
         """The number of bindings in a function."""
         return sum(1 for _ in bindings_in(self.functions[name].body))
-
-
-def _may_trap(function: relax.Function) -> bool:
-    """Return whether a shape in `function` divides by other than a positive constant."""
-    found: list[Node] = []
-
-    def note(quotient: Node) -> None:
-        if type(quotient.b) is not prim.IntImm or quotient.b.value < 1:
-            found.append(quotient)
-
-    divisions = (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
-    visit(function, *((kind, note) for kind in divisions))
-    return bool(found)
 
 
 def _fits(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:

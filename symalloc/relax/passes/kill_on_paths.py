@@ -9,7 +9,7 @@ emptied behind the If.  Other functions keep the kills that TVM gave them, and g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -23,7 +23,7 @@ from symalloc.analysis.register_lifetimes import Place, Where, last_uses
 from symalloc.program import ir
 from symalloc.program.types import holds_memory
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, elements
+from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, bindings_in
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
 
 _KILL = Op.get("relax.vm.kill_object")
@@ -41,7 +41,7 @@ class KillOnPaths:
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
             nonlocal analyses
-            if not any(type(value) is relax.If for _, value in _values(function)):
+            if not any(type(binding.value) is relax.If for binding in bindings_in(function.body)):
                 return _without_idle_results(function)
             analyses = analyses or analyse(extract(module, name="module", handles=True, open_shapes=True))
             return _KillWriter.of(analyses[name]).rewritten(function)
@@ -49,16 +49,9 @@ class KillOnPaths:
         return map_functions(module, rewritten)
 
 
-def _values(function: relax.Function) -> Iterator[tuple[BindingNode, Node]]:
-    """The bindings of a function outside of Ifs, with what they bind."""
-    for block in elements(function.body.blocks):
-        for binding in elements(block.bindings):
-            yield binding, binding.value
-
-
 def _without_idle_results(function: relax.Function) -> relax.Function | None:
     """A function without Ifs that drops what a call returns and nothing uses; None where it has none."""
-    results = [binding for binding, value in _values(function) if _returns_memory(value)]
+    results = [one for one in bindings_in(function.body) if _returns_memory(one.value)]
     used: set[int] = set()
 
     def note(node: Node) -> None:

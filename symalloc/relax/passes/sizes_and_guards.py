@@ -9,7 +9,7 @@ from operator import is_
 import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, PrimType, StringImm, TupleType
-from tvm.relax.analysis import definable_tir_vars_in_type, post_order_visit
+from tvm.relax.analysis import definable_tir_vars_in_type
 from tvm_ffi import StructuralKey
 
 from symalloc.relax.emit.guard_calls import ASSERT
@@ -21,6 +21,7 @@ from symalloc.relax.ir_types import (
     VarNode,
     bound,
     elements,
+    may_divide_by_zero,
     of_type,
     with_arguments,
 )
@@ -30,7 +31,6 @@ from symalloc.size.expr import symbol
 _GIVEN = frozenset(
     {tvm.ir.Var, tvm.ir.GlobalVar, tirx.IntImm, relax.Tuple, relax.TupleGetItem, relax.ShapeExpr}
 )
-_DIVISIONS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 
 @tvm.transform.module_pass(opt_level=0, name="GatherSizes")
@@ -78,17 +78,6 @@ def _symbols_in(size: PrimNode) -> set[int]:
     return {variable.__chandle__() for variable in tirx.analysis.undefined_vars(size)}
 
 
-def _may_divide_by_zero(size: PrimNode) -> bool:
-    found: list[bool] = []
-
-    def visit(node: Node) -> None:
-        if isinstance(node, _DIVISIONS):
-            found.append(not isinstance(node.b, tirx.IntImm))
-
-    post_order_visit(size, visit)
-    return any(found)
-
-
 @dataclass(slots=True, kw_only=True)
 class _SizeReader(BindingRewriter):
     """Puts variables in the place of sizes in symbols that are `known` at entry; `sizes` are those so far."""
@@ -115,7 +104,7 @@ class _SizeReader(BindingRewriter):
             return value
         key = StructuralKey(value)
         if key not in self.sizes:
-            if not _symbols_in(value) <= self.known or _may_divide_by_zero(value):
+            if not _symbols_in(value) <= self.known or may_divide_by_zero(value):
                 return value
             self.sizes[key] = tirx.Var(f"size{len(self.sizes)}", "int64")
         return self.sizes[key]

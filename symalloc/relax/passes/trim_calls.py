@@ -19,7 +19,7 @@ from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.shape_heap import MATCH_STORE
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements, with_arguments
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, with_arguments
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
@@ -67,7 +67,7 @@ def _lasting_storages(function: relax.Function) -> set[int]:
 
     None of a function that branches: there KillOnPaths leaves those that count.
     """
-    values = [one.value for block in elements(function.body.blocks) for one in elements(block.bindings)]
+    values = [binding.value for binding in bindings_in(function.body)]
     if relax.If in map(type, values):
         return set()
     behind = takewhile(lambda value: not _may_allocate(value), reversed(values))
