@@ -308,8 +308,7 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
 
 def _allocation(made: ir.AllocStorage | ir.AllocTensor, relation: str) -> Site:
-    kind = "storage" if isinstance(made, ir.AllocStorage) else "tensor"
-    texts = {"variable": made.var.name, "kind": kind}
+    texts = {"variable": made.var.name, "kind": "storage" if isinstance(made, ir.AllocStorage) else "tensor"}
     return Site(kind="allocation", relation=relation, texts=texts)
 
 
