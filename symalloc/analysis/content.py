@@ -30,7 +30,8 @@ from symalloc.program.operands import tensor_type
 from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
 from symalloc.program.types import TensorType
 from symalloc.size.condition import Condition, Relation
-from symalloc.size.expr import ZERO, Symbol
+from symalloc.size.expr import ZERO, symbol
+from symalloc.size.sign import is_nonnegative
 
 # -- calls of kernels --------------------------------------------------------------------------------------
 
@@ -247,11 +248,8 @@ class Content:
             return condition.as_bool
         if not isinstance(condition, Relation) or condition.operator != "<=":
             return False
-        terms = condition.expr.terms
-        falling = all(coefficient < 0 for monomial, coefficient in terms.items() if monomial)
-        atoms = (atom for monomial in terms for atom, _ in monomial)
-        known = all(isinstance(atom, Symbol) and atom.name in self.extents for atom in atoms)
-        return falling and known and sum(terms.values()) <= 0
+        values = {name: symbol(name) + 1 for name in condition.symbols & self.extents}
+        return is_nonnegative(-condition.expr.substitute(values), condition.symbols - self.extents)
 
 
 _NEEDS: dict[type, Callable[[Content, Any], RequiredContents]] = {

@@ -37,8 +37,6 @@ def uses_after_kill(paths: FeasiblePaths) -> Iterator[HandleFault]:
     """Uses (`use-after-kill`) and kills (`double-kill`) of variables that are killed on some path to them."""
     kills: dict[ir.Var, list[int]] = {}
     cfg = paths.cfg
-    if not any(cfg.last_uses.get(kill.target, -1) > index for index, kill in cfg.of_type(ir.Kill)):
-        return
     for index, point in enumerate(cfg.points):
         made = point.instruction
         if kills and not kills.keys().isdisjoint(point.uses):

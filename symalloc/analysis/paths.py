@@ -5,7 +5,7 @@ Ifs are taken to be independent of each other here; `symalloc.analysis.feasibili
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -29,20 +29,15 @@ def path_conditions(cfg: ControlFlowGraph) -> Sequence[PathCondition]:
     return [frozenset(sides) for sides in cfg.sides]
 
 
+_Walk: TypeAlias = tuple[Sides, Mapping[Operand, bool], list[Instruction], list[Instruction]]
+"""A path so far: how it decided Ifs on variables, what it made, and the rest, the next one last."""
+
+
 class StraightPath(NamedTuple):
     """A path through a function: the `sides` that it takes, and the function that goes this way only."""
 
     sides: Sides
     function: Function
-
-
-class _Walk(NamedTuple):
-    """A path so far: how it decided Ifs on variables, what it `made`, and the rest, the next one last."""
-
-    sides: Sides
-    decided: Mapping[Operand, bool]
-    made: list[Instruction]
-    rest: list[Instruction]
 
 
 def enumerate_paths(cfg: ControlFlowGraph, *, most: int) -> list[StraightPath] | None:
@@ -51,32 +46,25 @@ def enumerate_paths(cfg: ControlFlowGraph, *, most: int) -> list[StraightPath] |
     Two Ifs on one variable go the same way.  None where there are more than `most` paths.
     """
     found: list[StraightPath] = []
-    pending = [_Walk((), {}, [], [*reversed(cfg.function.body.instructions)])]
+    start: _Walk = ((), {}, [], [*reversed(cfg.function.body.instructions)])
+    pending = [start]
     while pending:
         if len(found) + len(pending) > most:
             return None
         sides, decided, made, rest = pending.pop()
         while rest and type(rest[-1]) is not If:
             made.append(rest.pop())
-        if rest:
-            pending += _sides(cfg, _Walk(sides, decided, made, rest))
+        if not rest:
+            body = Block(instructions=tuple(made), result=cfg.function.body.result)
+            found.append(StraightPath(sides, replace(cfg.function, body=body)))
             continue
-        body = Block(instructions=tuple(made), result=cfg.function.body.result)
-        found.append(StraightPath(sides, replace(cfg.function, body=body)))
+        branch = rest.pop()
+        assert isinstance(branch, If)
+        known = decided.get(branch.test)
+        for side in (False, True) if known is None else (known,):
+            block = branch.then if side else branch.otherwise
+            inner = [*rest, Alias(var=branch.var, source=block.result, span=branch.span)]
+            taken = (*sides, (cfg.starts[branch.var], side))
+            told = {**decided, branch.test: side} if isinstance(branch.test, Var) else decided
+            pending.append((taken, told, [*made], [*inner, *reversed(block.instructions)]))
     return found
-
-
-def _sides(cfg: ControlFlowGraph, walk: _Walk) -> Iterator[_Walk]:
-    """Yield the walk in front of an If into each of its blocks, or the one that is decided."""
-    *rest, branch = walk.rest
-    assert isinstance(branch, If)
-    known = walk.decided.get(branch.test)
-    for side in (False, True) if known is None else (known,):
-        block = branch.then if side else branch.otherwise
-        yielded = Alias(var=branch.var, source=block.result, span=branch.span)
-        yield _Walk(
-            (*walk.sides, (cfg.starts[branch.var], side)),
-            {**walk.decided, branch.test: side} if isinstance(branch.test, Var) else walk.decided,
-            [*walk.made],
-            [*rest, yielded, *reversed(block.instructions)],
-        )

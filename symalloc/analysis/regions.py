@@ -379,12 +379,8 @@ class PointsTo:
         Each field and each branch counts; none is left out but where it is not known: behind a packed
         function that returns its argument.
         """
-        value = self.value_of(operand)
-        for leaf in leaves_of(value):
-            if leaf.offset is not None:
-                yield leaf.offset
-            else:
-                yield from self.offsets_of(leaf)
+        for leaf in leaves_of(self.value_of(operand)):
+            yield from self.offsets_of(leaf)
 
     def argument_leaves(
         self, arguments: Sequence[Operand], callee: Function

@@ -106,11 +106,6 @@ class ControlFlowGraph:
         return found[0] if found else ()
 
     @cached_property
-    def last_uses(self) -> Mapping[Operand, int]:
-        """By variable, the last point that refers to it."""
-        return {var: index for index, point in enumerate(self.points) for var in point.uses}
-
-    @cached_property
     def starts(self) -> Mapping[Var, int]:
         """By variable, the first point of the instruction that binds it: of an If its BRANCH."""
         return {made.var: number for number, made in self.at(PointKind.INSTRUCTION, PointKind.BRANCH)}

@@ -8,7 +8,7 @@ are named per function; two different symbolic variables of one function have di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -454,6 +454,11 @@ class KernelAccess:
     loops: tuple[KernelLoop, ...] = ()
     handed: bool = False
     copies: tuple[KernelAccess, ...] = ()
+
+    def substitute(self, values: Mapping[str, Expr]) -> KernelAccess:
+        """The access with symbols replaced, those of its loops, too."""
+        indices = tuple(None if index is None else index.substitute(values) for index in self.indices)
+        return replace(self, indices=indices, domain=tuple(c.substitute(values) for c in self.domain))
 
 
 # -- wrong uses of the shape heap --------------------------------------------------------------------------

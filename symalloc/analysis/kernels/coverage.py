@@ -161,15 +161,11 @@ def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> Kernel
     shared = max(sum(a == b for a, b in zip(load.loops, store.loops, strict=False)) for store in inner)
     counted = {name for index in load.indices if same for name in _counting(index, load)}
     start = {loop.symbol: ZERO for loop in load.loops[:shared] if loop.symbol not in counted}
-    domain = tuple(condition.substitute(start) for condition in load.domain)
-    if any(condition.as_bool is False for condition in domain):
+    fresh = load.substitute(start)
+    if any(condition.as_bool is False for condition in fresh.domain):
         return None
-    return replace(
-        load,
-        indices=tuple(index and index.substitute(start) for index in load.indices),
-        domain=tuple(condition for condition in domain if condition.as_bool is not True),
-        loops=tuple(loop for loop in load.loops if loop.symbol not in start),
-    )
+    domain = tuple(condition for condition in fresh.domain if condition.as_bool is not True)
+    return replace(fresh, domain=domain, loops=tuple(x for x in load.loops if x.symbol not in start))
 
 
 def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:

@@ -139,61 +139,31 @@ def extremes(
 
 
 def _without(found: Extremes, counter: str, nonnegative: Callable[[Expr], bool]) -> Extremes | None:
-    """The extremes with `counter` eliminated; None where its ends are not plain."""
+    """The extremes with `counter` eliminated; None where its ends are not plain.
+
+    A bound is over sizes, or over symbols of other loops where it is the only one on its side.
+    """
     others = frozenset(found.counters) - {counter}
-    low, high = factor_of(found.least, counter), factor_of(found.greatest, counter)
-    about = [condition for condition in found.where if counter in condition.symbols]
-    bounds = _Bounds.of(about, counter, others)
-    if low is None or high is None or bounds is None:
+    read = [bounds_of(c, counter, others) for c in found.where if counter in c.symbols]
+    known = [bounds for bounds in read if bounds is not None]
+    lowers = dict.fromkeys(low for low, _ in known if low is not None)
+    uppers = dict.fromkeys(high for _, high in known if high is not None)
+    if len(known) < len(read) or any(len(s) > 1 and b.symbols & others for s in (lowers, uppers) for b in s):
         return None
-    least = _at_end(found.least, low, counter, bounds.lower, bounds.upper, nonnegative)
-    greatest = _at_end(found.greatest, high, counter, bounds.upper, bounds.lower, nonnegative)
+    lower = maximum(*lowers) if lowers else None
+    upper = minimum(*uppers) if uppers else None
+    least = _at_end(found.least, counter, lower, upper, nonnegative)
+    greatest = _at_end(found.greatest, counter, upper, lower, nonnegative)
     if least is None or greatest is None:
         return None
     kept = [condition for condition in found.where if counter not in condition.symbols]
-    runs = [le(a, b) for a in bounds.lowers for b in bounds.uppers]
-    held = (c for c in dict.fromkeys((*kept, *runs)) if c.as_bool is not True)
+    runs = [le(a, b) for a in lowers for b in uppers]
     return Extremes(
         least=least,
         greatest=greatest,
-        where=tuple(held),
+        where=tuple(c for c in dict.fromkeys((*kept, *runs)) if c.as_bool is not True),
         counters=tuple(c for c in found.counters if c in others),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """The bounds of one symbol, each over sizes, or over symbols of other loops where it is the only one."""
-
-    lowers: tuple[Expr, ...]
-    uppers: tuple[Expr, ...]
-
-    @property
-    def lower(self) -> Expr | None:
-        return maximum(*self.lowers) if self.lowers else None
-
-    @property
-    def upper(self) -> Expr | None:
-        return minimum(*self.uppers) if self.uppers else None
-
-    @classmethod
-    def of(cls, conditions: Iterable[Condition], counter: str, others: frozenset[str]) -> _Bounds | None:
-        """None where a condition is no bound, or where two bounds on a side hang on other loops."""
-        lowers: dict[Expr, None] = {}
-        uppers: dict[Expr, None] = {}
-        for condition in conditions:
-            read = bounds_of(condition, counter, others)
-            if read is None:
-                return None
-            lower, upper = read
-            if lower is not None:
-                lowers[lower] = None
-            if upper is not None:
-                uppers[upper] = None
-        for side in (lowers, uppers):
-            if len(side) > 1 and any(bound.symbols & others for bound in side):
-                return None
-        return cls(tuple(lowers), tuple(uppers))
 
 
 def bounds_of(
@@ -233,16 +203,12 @@ def factor_of(expr: Expr, counter: str) -> Expr | None:
 
 
 def _at_end(
-    expr: Expr,
-    factor: Expr,
-    counter: str,
-    towards: Expr | None,
-    away: Expr | None,
-    nonnegative: Callable[[Expr], bool],
+    expr: Expr, counter: str, towards: Expr | None, away: Expr | None, nonnegative: Callable[[Expr], bool]
 ) -> Expr | None:
     """`expr` at the end of a loop that it grows towards; None where that end is not known."""
-    if not factor.terms:
-        return expr
+    factor = factor_of(expr, counter)
+    if factor is None or not factor.terms:
+        return None if factor is None else expr
     end = towards if nonnegative(factor) else away if nonnegative(-factor) else None
     return None if end is None else expr.substitute({counter: end})
 

@@ -99,7 +99,7 @@ class _Pairs:
         alike: Conditions = ()
         place = (*self.at_one_place(store, load), *self.changes(store))
         for loop in _shared(store, load):
-            before, after = (self.counter(loop, later) for later in (False, True))
+            before, after = (_counter(loop, later=later) for later in (False, True))
             yield (*place, *alike, lt(before, after))
             if loop.parallel:
                 yield (*place, *alike, lt(after, before))
@@ -109,49 +109,41 @@ class _Pairs:
 
     def changes(self, store: KernelAccess) -> Iterator[Condition]:
         """Conditions under which `store` does not put back what it has read at the very same place."""
-        begin = self.address(store)
+        begin = _address(self.placed[store.parameter], self.executed(store))
         for copied in store.copies:
-            source = self.address(copied) if copied.parameter in self.placed else None
-            if source is None or begin is None:
+            argument, load = self.placed.get(copied.parameter), self.executed(copied, store.loops)
+            source = None if argument is None else _address(argument, load)
+            if argument is None or source is None or begin is None:
                 continue
-            if self.placed[copied.parameter].itemsize == self.placed[store.parameter].itemsize:
-                chosen = (self.within(c, store, later=False) for c in copied.domain)
-                yield negate(conjunction((*chosen, eq(begin, source))))
-
-    def address(self, access: KernelAccess) -> Expr | None:
-        return _address(self.placed[access.parameter], self.indices(access, later=False))
+            if argument.itemsize == self.placed[store.parameter].itemsize:
+                yield negate(conjunction((*load.domain, eq(begin, source))))
 
     def at_one_place(self, store: KernelAccess, other: KernelAccess) -> Conditions:
         """Both are executed, and share a byte."""
-        domains = [
-            self.within(c, one, later) for one, later in ((store, False), (other, True)) for c in one.domain
-        ]
-        return (*domains, *self.same_place(store, other))
+        here, there = self.executed(store), self.executed(other, later=True)
+        return (*here.domain, *there.domain, *self.same_place(here, there))
 
-    def same_place(self, store: KernelAccess, other: KernelAccess) -> Conditions:
-        one, two = self.arguments[store.parameter], self.arguments[other.parameter]
-        here, there = self.indices(store, later=False), self.indices(other, later=True)
-        if one.lies_on(two) and len(here) == len(there) == len(one.shape):
-            pairs = zip(here, there, strict=True)
+    def same_place(self, here: KernelAccess, there: KernelAccess) -> Conditions:
+        one, two = self.arguments[here.parameter], self.arguments[there.parameter]
+        if one.lies_on(two) and len(here.indices) == len(there.indices) == len(one.shape):
+            pairs = zip(here.indices, there.indices, strict=True)
             return tuple(eq(a, b) for a, b in pairs if a is not None and b is not None)
         begin, other_begin = _address(one, here), _address(two, there)
         if begin is None or other_begin is None:
             return ()
         return lt(begin, other_begin + two.itemsize), lt(other_begin, begin + one.itemsize)
 
-    def indices(self, access: KernelAccess, *, later: bool) -> Sequence[Expr | None]:
-        values = self.values(access, later)
-        return [None if index is None else index.substitute(values) for index in access.indices]
+    def executed(
+        self, access: KernelAccess, loops: Sequence[KernelLoop] = (), *, later: bool = False
+    ) -> KernelAccess:
+        """An access at a pass of its loops, or of `loops`."""
+        counters = {loop.symbol: _counter(loop, later=later) for loop in (*loops, *access.loops)}
+        return access.substitute({**self.bound, **counters})
 
-    def within(self, condition: Condition, access: KernelAccess, later: bool) -> Condition:
-        return condition.substitute(self.values(access, later))
 
-    def values(self, access: KernelAccess, later: bool) -> Mapping[str, Expr]:
-        return {**self.bound, **{loop.symbol: self.counter(loop, later) for loop in access.loops}}
-
-    def counter(self, loop: KernelLoop, later: bool) -> Expr:
-        """The counter of a loop at one of the two accesses; no symbol of a program has such a name."""
-        return symbol(f"{loop.symbol}'{2 if later else 1}")
+def _counter(loop: KernelLoop, *, later: bool) -> Expr:
+    """The counter of a loop at one of the two accesses; no symbol of a program has such a name."""
+    return symbol(f"{loop.symbol}'{2 if later else 1}")
 
 
 def _shared(one: KernelAccess, other: KernelAccess) -> Iterator[KernelLoop]:
@@ -160,12 +152,12 @@ def _shared(one: KernelAccess, other: KernelAccess) -> Iterator[KernelLoop]:
     return (loop for loop, _ in takewhile(lambda pair: pair[0].symbol == pair[1].symbol, pairs))
 
 
-def _address(argument: KernelArgument, indices: Sequence[Expr | None]) -> Expr | None:
+def _address(argument: KernelArgument, access: KernelAccess) -> Expr | None:
     """The byte at which an element begins; None where an index is not known."""
-    if len(indices) != len(argument.shape):
+    if len(access.indices) != len(argument.shape):
         return None
     number = ZERO
-    for index, extent in zip(indices, argument.shape, strict=True):
+    for index, extent in zip(access.indices, argument.shape, strict=True):
         if index is None:
             return None
         number = number * extent + index
