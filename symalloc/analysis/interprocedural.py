@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
+from operator import or_
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
@@ -121,7 +122,7 @@ class FunctionAnalysis:
         """The tensors that AllocFresh makes, by variable, in order."""
         regions, escapes = self.points_to.regions, self.escapes
         made = [r for r in regions if type(r.instruction) is AllocFresh and r.parent is None]
-        return {r.var: Allocation(r.number, r.nbytes, escapes.get(r.number)) for r in made if r.var}
+        return {r.var: Allocation(r.number, r.nbytes, escapes.get(r.number)) for r in made}
 
     def live_ranges(self, numbers: Iterable[int], *, once: bool = False) -> LiveRanges:
         """The live ranges of roots by number; see `find_live_ranges`."""
@@ -188,30 +189,25 @@ def _summary(analysis: FunctionAnalysis) -> FunctionSummary:
     points_to, effects, content = analysis.points_to, analysis.effects, analysis.content
     roots = (only_member(leaf.must) for leaf in points_to.parameters)
     leaf_of = {root: leaf for leaf, root in enumerate(roots) if root is not None}
-    reads = writes = may_writes = captures = ignores = consumed = written = early = NO_REGIONS
-    for effect in effects[:-1]:  # the last point returns
-        reads |= effect.reads | effect.may_reads
+    consumed = written = early = NO_REGIONS
+    done = Effect(*(reduce(or_, column, NO_REGIONS) for column in zip(*effects[:-1], strict=True)))
     for effect, need in zip(effects, content.needs, strict=True):
         early |= points_to.resolve(need.must) & ~written
         made = effect.written | need.assumed
         if made & ~written:
             written |= points_to.family(made)
-        writes |= effect.writes
-        may_writes |= effect.may_writes
-        captures |= effect.captures
-        ignores |= effect.ignores_offset
     for one in points_to.consumed:
         consumed |= one.leaf.must | one.leaf.may
-    must, may, _ = _leaves(points_to, leaf_of, Pointees(writes, may_writes))
+    must, may, _ = _leaves(points_to, leaf_of, Pointees(done.writes, done.may_writes))
     results = align(points_to.result, points_to.cfg.function.result_type)
     return FunctionSummary(
         results=tuple(_result(points_to, leaf_of, leaf, written) for leaf in results),
-        reads=_leaves(points_to, leaf_of, Pointees(reads))[0],
+        reads=_leaves(points_to, leaf_of, Pointees(done.reads | done.may_reads))[0],
         writes=must,
         may_writes=may & ~must,
-        captures=_leaves(points_to, leaf_of, Pointees(captures))[0],
+        captures=_leaves(points_to, leaf_of, Pointees(done.captures))[0],
         consumes=_leaves(points_to, leaf_of, Pointees(consumed))[0],
-        ignores_offset=_parameters_in(points_to, ignores),
+        ignores_offset=_parameters_in(points_to, done.ignores_offset),
         needs=_parameters_in(points_to, points_to.family(early)),
     )
 

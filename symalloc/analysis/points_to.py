@@ -7,7 +7,6 @@ from itertools import zip_longest
 from typing import Any
 
 from symalloc.analysis.argument_binding import bind_function
-from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import (
     CONSTANTS,
     NO_POINTEES,
@@ -93,9 +92,9 @@ class _PointsToBuilder:
 
     def build(self) -> PointsTo:
         known, params = self.known, self.known.cfg.function.params
-        self.add(RegionKind.CONSTANT, _CONSTANT, instruction=None, external=True)
+        self.add(RegionKind.CONSTANT, _CONSTANT, external=True)
         for param in params:
-            known.values[param] = self.fresh(param.type, param, None, external=True)
+            known.values[param] = self.fresh(param.type, param)
         self.bind_all()
         self.relate()
         known.parameters = tuple(leaf for param in params for leaf in align(known.values[param], param.type))
@@ -126,36 +125,19 @@ class _PointsToBuilder:
     def add(
         self,
         kind: RegionKind,
-        var: ir.Var,
-        *,
-        instruction: ir.Instruction | None,
+        made: ir.Instruction | ir.Var,
         parent: Region | None = None,
+        *,
         offset: Expr | None = ZERO,
         nbytes: Expr | None = None,
-        external: bool = False,
-        path: PathCondition = EVERY_PATH,
-        sources: tuple[Pointees, Pointees] | None = None,
-        branch: int = -1,
+        **more: Any,
     ) -> RegionSet:
-        """Add a region; return the set of it alone."""
+        """Add a region that an instruction makes, or a parameter; return the set of it alone."""
         known, index = self.known, len(self.known.regions)
-        known.regions.append(
-            Region(
-                number=index,
-                kind=kind,
-                name=var.name,
-                var=var,
-                instruction=instruction,
-                parent=None if parent is None else parent.number,
-                root=index if parent is None else parent.root,
-                offset=offset,
-                nbytes=nbytes,
-                external=external,
-                path=path,
-                sources=sources,
-                branch=branch,
-            )
-        )
+        var, instruction = (made, None) if isinstance(made, ir.Var) else (made.var, made)
+        above, root = (None, index) if parent is None else (parent.number, parent.root)
+        named = (index, kind, var.name, var, instruction, above, root)
+        known.regions.append(Region(*named, offset=offset, nbytes=nbytes, **more))
         one = RegionSet(1 << index)
         if kind is RegionKind.STORAGE:
             known.storages |= one
@@ -165,41 +147,37 @@ class _PointsToBuilder:
             known.views |= one
         return one
 
-    def fresh(
-        self, kind: Type, var: ir.Var, instruction: ir.Instruction | None, *, external: bool = False
-    ) -> AbstractValue:
-        """New memory for a value of type `kind`, one region a leaf."""
+    def fresh(self, kind: Type, made: ir.Instruction | ir.Var) -> AbstractValue:
+        """New memory for a value of type `kind`, one region a leaf; that of a parameter is the caller's."""
+        external = isinstance(made, ir.Var)
+        var = made if isinstance(made, ir.Var) else made.var
         if isinstance(kind, TupleType):
-            leaves = (self.fresh(field, var, instruction, external=external) for field in kind.fields)
-            return TuplePointees(tuple(leaves))
+            return TuplePointees(tuple(self.fresh(field, made) for field in kind.fields))
         if isinstance(kind, ShapeType | ScalarType | FunctionType):
             return NO_POINTEES
         if isinstance(kind, StorageType) or (isinstance(kind, OpaqueType) and var in self.storage_vars):
-            return Pointees(self.add(RegionKind.STORAGE, var, instruction=instruction, external=True))
+            return Pointees(self.add(RegionKind.STORAGE, made, external=True))
         what = RegionKind.PARAMETER if external else RegionKind.FRESH
         nbytes = kind.nbytes if isinstance(kind, TensorType) else None
-        made = self.add(what, var, instruction=instruction, external=external, nbytes=nbytes)
+        one = self.add(what, made, nbytes=nbytes, external=external)
         if not external:
-            self.defs |= made
-        return Pointees(made)
+            self.defs |= one
+        return Pointees(one)
 
     def content_of(self, storage: int) -> RegionSet:
         """The region of unknown place that stands for what functions write and read on a storage."""
         contents = self.known.contents_of
         if storage not in contents:
             parent = self.known.regions[storage]
-            assert parent.var is not None
-            made, external = parent.instruction, parent.external
-            contents[storage] = self.add(
-                RegionKind.TENSOR, parent.var, parent=parent, instruction=made, external=external, offset=None
-            )
+            made, external = parent.instruction or parent.var, parent.external
+            contents[storage] = self.add(RegionKind.TENSOR, made, parent, offset=None, external=external)
         return contents[storage]
 
     def placed(
         self,
         kind: RegionKind,
         source: AbstractValue,
-        instruction: ir.Instruction,
+        made: ir.Instruction,
         offset: Expr | None,
         nbytes: Expr | None,
     ) -> tuple[RegionSet, RegionSet]:
@@ -207,53 +185,29 @@ class _PointsToBuilder:
 
         Where these are very many, `source` itself stands for its part.
         """
-        alone = self.known.only_region(source)
-        if alone is not None:
-            return self._part(kind, alone, instruction, offset, nbytes, alone.path), NO_REGIONS
         must = may = NO_REGIONS
         found = tuple(self.known.targets(*pointees_of(source)))
         if len(found) > _MOST_PLACES:
             return pointees_of(source)
         for target in found:
             parent = self.known.regions[target.region]
-            made = self._part(kind, parent, instruction, offset, nbytes, target.path)
-            must, may = (must | made, may) if target.certain else (must, may | made)
+            at, external = sum_of(parent.offset, offset), parent.external
+            one = self.add(kind, made, parent, offset=at, nbytes=nbytes, external=external, path=target.path)
+            must, may = (must | one, may) if target.certain else (must, may | one)
         return must, may
 
-    def _part(
-        self,
-        kind: RegionKind,
-        parent: Region,
-        instruction: ir.Instruction,
-        offset: Expr | None,
-        nbytes: Expr | None,
-        path: PathCondition,
-    ) -> RegionSet:
-        return self.add(
-            kind,
-            instruction.var,
-            instruction=instruction,
-            parent=parent,
-            offset=sum_of(parent.offset, offset),
-            nbytes=nbytes,
-            external=parent.external,
-            path=path,
-        )
-
     def phi(
-        self, then: AbstractValue, otherwise: AbstractValue, branch: int, instruction: ir.Instruction
+        self, then: AbstractValue, otherwise: AbstractValue, branch: int, made: ir.Instruction
     ) -> AbstractValue:
         """The value of an If."""
         if isinstance(then, TuplePointees) and isinstance(otherwise, TuplePointees):
             pairs = zip_longest(then.items, otherwise.items, fillvalue=NO_POINTEES)
-            return TuplePointees(tuple(self.phi(a, b, branch, instruction) for a, b in pairs))
+            return TuplePointees(tuple(self.phi(a, b, branch, made) for a, b in pairs))
         a, b = collapsed(then), collapsed(otherwise)
         offset = a.offset if a.offset == b.offset else None
         if (a.must, a.may) == (b.must, b.may):
             return Pointees(a.must, a.may, offset)
-        one = self.add(
-            RegionKind.PHI, instruction.var, instruction=instruction, sources=(a, b), branch=branch
-        )
+        one = self.add(RegionKind.PHI, made, sources=(a, b), branch=branch)
         return Pointees(one, NO_REGIONS, offset)
 
     def no_tensors(self, value: AbstractValue) -> AbstractValue:
@@ -276,7 +230,7 @@ class _PointsToBuilder:
     # -- instructions --------------------------------------------------------------------------------------
 
     def alloc_storage(self, made: ir.AllocStorage) -> AbstractValue:
-        return Pointees(self.add(RegionKind.STORAGE, made.var, instruction=made, nbytes=made.size))
+        return Pointees(self.add(RegionKind.STORAGE, made, nbytes=made.size))
 
     def alloc_tensor(self, made: ir.AllocTensor) -> AbstractValue:
         nbytes = byte_count(made.shape, made.dtype)
@@ -286,19 +240,19 @@ class _PointsToBuilder:
             source = self.no_tensors(source)
         must, may = self.placed(RegionKind.TENSOR, source, made, made.offset, nbytes)
         if not must and not may:
-            must = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
+            must = self.add(RegionKind.FRESH, made, nbytes=nbytes)
         return Pointees(must, may, made.offset)
 
     def alloc_fresh(self, made: ir.AllocFresh) -> AbstractValue:
         nbytes = byte_count(made.shape, made.dtype)
-        one = self.add(RegionKind.FRESH, made.var, instruction=made, nbytes=nbytes)
+        one = self.add(RegionKind.FRESH, made, nbytes=nbytes)
         return Pointees(one)
 
     def view(self, view: ir.View) -> AbstractValue:
         source = collapsed(self.value(view.source))
         if view.kind == "ensure_zero_offset":
             copied = self.is_copied(source)
-            return self.fresh(view.var.type, view.var, view) if copied else Pointees(source.must, source.may)
+            return self.fresh(view.var.type, view) if copied else Pointees(source.must, source.may)
         if view.kind == "reshape":
             return source
         nbytes = byte_count(view.shape, view.dtype)
@@ -326,7 +280,7 @@ class _PointsToBuilder:
 
     def call_tir(self, call: ir.CallTIR) -> AbstractValue:
         if not call.outputs:
-            return self.fresh(call.var.type, call.var, call)
+            return self.fresh(call.var.type, call)
         return self.updated(call, call.outputs, call.inputs)
 
     def updated(
@@ -342,7 +296,7 @@ class _PointsToBuilder:
             if operand is not None:
                 self.known.consumed.append(Consumed(self.at, operand, collapsed(self.value(operand))))
             fresh = operand is None or self.versions
-            fields.append(self.fresh(output, call.var, call) if fresh else self.value(operand))
+            fields.append(self.fresh(output, call) if fresh else self.value(operand))
         return TuplePointees(tuple(fields)) if isinstance(call.var.type, TupleType) else fields[0]
 
     def call_packed(self, call: ir.CallPacked) -> AbstractValue:
@@ -351,13 +305,13 @@ class _PointsToBuilder:
             return self.updated(call, kind.fields if isinstance(kind, TupleType) else (kind,), call.arguments)
         given = self.tensors_of(call.arguments)
         if call.ownership is ir.Ownership.FRESH:
-            return self.fresh(call.var.type, call.var, call)
+            return self.fresh(call.var.type, call)
         if call.ownership is ir.Ownership.ARGUMENT:
             return Pointees(*given, None)
         return self.may_return(call, call.name, call.arguments)
 
     def call_operator(self, call: ir.CallOperator) -> AbstractValue:
-        return self.fresh(call.var.type, call.var, call)
+        return self.fresh(call.var.type, call)
 
     def not_understood(self, construct: ir.NotUnderstood) -> AbstractValue:
         return self.may_return(construct, construct.what, construct.reads)
@@ -373,7 +327,7 @@ class _PointsToBuilder:
                 self.known.consumed.append(Consumed(self.at, *named[number]))
         for leaf in leaves:
             self.handed_over(leaf.must | leaf.may)
-        made = self.fresh(call.var.type, call.var, call)
+        made = self.fresh(call.var.type, call)
         results = summary.updated_results if self.versions else summary.results
         entries = iter(results)
         return _mapped(made, lambda leaf: self.returned_at(leaf, next(entries, None), leaves, call, callee))
@@ -417,7 +371,7 @@ class _PointsToBuilder:
         if not (entry.must or entry.may):
             if entry.storage is None:
                 return made
-            return Pointees(self.add(RegionKind.STORAGE, call.var, instruction=call, nbytes=entry.storage))
+            return Pointees(self.add(RegionKind.STORAGE, call, nbytes=entry.storage))
         must, may = (made.must, made.may) if entry.fresh or entry.constant else (NO_REGIONS, NO_REGIONS)
         for number, leaf in enumerate(leaves):
             if contains(entry.must, number) and call.var not in self.unsure:
@@ -449,7 +403,7 @@ class _PointsToBuilder:
         """The result of a call that may return one of its arguments."""
         must, may = self.tensors_of(arguments)
         regions = must | may
-        made = self.fresh(instruction.var.type, instruction.var, instruction)
+        made = self.fresh(instruction.var.type, instruction)
         if not regions or not any(leaf.must for leaf in leaves_of(made)):
             return made
         self.known.may_returns.append(MayReturn(name=name, regions=regions))
@@ -484,7 +438,7 @@ def _is_tensor(region: Region) -> bool:
         return False
     if region.kind is RegionKind.CONSTANT:
         return True
-    return region.nbytes is not None or (region.var is not None and isinstance(region.var.type, TensorType))
+    return region.nbytes is not None or isinstance(region.var.type, TensorType)
 
 
 def _storage_variables(cfg: ControlFlowGraph) -> frozenset[ir.Var]:

@@ -70,7 +70,7 @@ class Region(NamedTuple):
     number: int
     kind: RegionKind
     name: str
-    var: Var | None
+    var: Var
     instruction: Instruction | None
     parent: int | None
     root: int

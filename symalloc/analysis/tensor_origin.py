@@ -48,8 +48,7 @@ def operator_calls(analysis: FunctionAnalysis) -> Iterator[OperatorCall]:
         name = callee_of(instruction)
         if name is not None:
             roots = points_to.roots(analysis.effects[point].touched)
-            found = (points_to.regions[root].var for root in roots)
-            touches = frozenset(var for var in found if var is not None)
+            touches = frozenset(points_to.regions[root].var for root in roots)
             yield OperatorCall(point=point, operator=name, touches=touches)
 
 
@@ -68,9 +67,8 @@ def tensor_origins(
             continue
         for number in members(points_to.resolve(effect.written)):
             region = points_to.regions[number]
-            for var in (region.var, points_to.regions[region.root].var):
-                if var is not None:
-                    writers.setdefault(var, name)
+            writers.setdefault(region.var, name)
+            writers.setdefault(points_to.regions[region.root].var, name)
     names: dict[ir.Var, str] = {}
     for _, alias in analysis.cfg.of_type(ir.Alias):
         if isinstance(alias.source, ir.Var) and alias.var.name != alias.source.name:

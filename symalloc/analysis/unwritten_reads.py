@@ -221,7 +221,7 @@ class UnwrittenReads:
         for view in members(self.points_to.views):
             parent = self.points_to.regions[view].parent
             region = None if parent is None else self.points_to.regions[parent]
-            if region is None or region.kind is not RegionKind.TENSOR or region.var is None:
+            if region is None or region.kind is not RegionKind.TENSOR:
                 continue
             kind = tensor_type(region.var)
             raw = kind is not None and kind.dtype is not None and kind.dtype.name in ("int8", "uint8")
