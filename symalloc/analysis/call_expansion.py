@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, count
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.control_flow import callees_first
 from symalloc.program.operands import tensor_type
-from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType
+from symalloc.program.types import TensorType, TupleType
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, symbol
 
@@ -202,15 +202,6 @@ class _Expander:
 
 _NOTHING = TupleType(fields=())
 _KEPT = frozenset({"var", "span", "text", "handle", "defines"})
-_TAKEN_APART = (
-    TensorType,
-    ShapeType,
-    ScalarType,
-    TupleType,
-    ir.ShapeValue,
-    ir.Scalar,
-    ir.TupleValue,
-)
 
 
 def _copied(value: Any, scope: _Scope) -> Any:
@@ -221,7 +212,7 @@ def _copied(value: Any, scope: _Scope) -> Any:
         return value.substitute(scope.symbols)
     if isinstance(value, tuple):
         return tuple([_copied(item, scope) for item in value])
-    if isinstance(value, _TAKEN_APART):
+    if is_dataclass(value) and not isinstance(value, ir.ConstantTensor | type):
         parts = {field.name: _copied(getattr(value, field.name), scope) for field in fields(value)}
         return replace(value, **parts)
     return value

@@ -42,18 +42,6 @@ from symalloc.program.ir import AllocFresh, Function, Program, Var
 from symalloc.size.expr import Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Surroundings:
-    """The program that functions stand in, with what is known of all of them.
-
-    `summaries` may still change as long as functions are analysed that others call.
-    """
-
-    program: Program
-    summaries: Mapping[str, FunctionSummary]
-    coverages: KernelCoverages
-
-
 class Allocation(NamedTuple):
     """A tensor that an AllocFresh makes: its region, its size, and the reason why it escapes, if it does."""
 
@@ -64,14 +52,18 @@ class Allocation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionAnalysis:
-    """The analyses of one function, each made when it is first asked for.
+    """The analyses of one function of `program`, each made when it is first asked for.
 
-    `recursive`: the function can be called while it is under way; `called`: another function calls it.
-    Calls that bind a variable of `unsure` do what they do on some paths only.
+    `summaries` and `coverages` are those of all functions and kernels; summaries may still change as long as
+    functions are analysed that others call.  `recursive`: the function can be called while it is under way;
+    `called`: another function calls it.  Calls that bind a variable of `unsure` do what they do on some paths
+    only.
     """
 
     cfg: ControlFlowGraph
-    surroundings: _Surroundings
+    program: Program
+    summaries: Mapping[str, FunctionSummary]
+    coverages: KernelCoverages
     unsure: frozenset[Var] = frozenset()
     recursive: bool = False
     called: bool = False
@@ -79,25 +71,22 @@ class FunctionAnalysis:
     @property
     def summary(self) -> FunctionSummary:
         """All that callers need to know; nothing of a function that nobody calls."""
-        return self.surroundings.summaries[self.cfg.function.name]
+        return self.summaries[self.cfg.function.name]
 
     @cached_property
     def points_to(self) -> PointsTo:
         """The regions that each variable points to."""
-        known = self.surroundings
-        return find_points_to(known.program, self.cfg, known.summaries, unsure=self.unsure)
+        return find_points_to(self.program, self.cfg, self.summaries, unsure=self.unsure)
 
     @cached_property
     def effects(self) -> Sequence[Effect]:
         """The effect of each point on regions."""
-        known = self.surroundings
-        return find_effects(known.program, self.points_to, known.summaries, self.unsure)
+        return find_effects(self.program, self.points_to, self.summaries, self.unsure)
 
     @cached_property
     def content(self) -> Content:
         """The content that each point needs regions to hold already."""
-        known = self.surroundings
-        return Content(known.program, self.points_to, known.summaries, known.coverages)
+        return Content(self.program, self.points_to, self.summaries, self.coverages)
 
     @cached_property
     def live(self) -> States[LiveRegions]:
@@ -141,9 +130,7 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
-    surroundings = _Surroundings(
-        program=program, summaries=summaries, coverages=cache(partial(kernel_coverage, program.kernels))
-    )
+    coverages = cache(partial(kernel_coverage, program.kernels))
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:
@@ -151,7 +138,9 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
         del pending[name]
         analysis = found[name] = FunctionAnalysis(
             cfg=graphs[name],
-            surroundings=surroundings,
+            program=program,
+            summaries=summaries,
+            coverages=coverages,
             recursive=name in under_way,
             called=name in by_others,
         )
@@ -175,13 +164,8 @@ def analyse_variant(
     `analyses` are those of all functions of `program`; what callees do is taken from there.  Calls that bind
     a variable of `unsure` do it on some paths only.
     """
-    known = analyses[function.name]
-    return FunctionAnalysis(
-        cfg=control_flow_graph(function),
-        surroundings=replace(known.surroundings, program=program),
-        unsure=unsure,
-        called=known.called,
-    )
+    known, cfg = analyses[function.name], control_flow_graph(function)
+    return replace(known, cfg=cfg, program=program, unsure=unsure, recursive=False)
 
 
 def _summary(analysis: FunctionAnalysis) -> FunctionSummary:

@@ -171,10 +171,15 @@ class UnwrittenReads:
 
     def base_of(self, number: int) -> Region:
         """The region that a view is a view of, in the end; any other region itself."""
-        region = self.points_to.regions[number]
-        while region.kind is RegionKind.VIEW and region.parent is not None:
-            region = self.points_to.regions[region.parent]
-        return region
+        top = self.outermost_view(number)
+        parent = None if top is None else self.points_to.regions[top].parent
+        return self.points_to.regions[number if parent is None else parent]
+
+    def outermost_view(self, number: int) -> int | None:
+        """The view of no view that a region is, or is a view of; None for anything else."""
+        views = self.points_to.views
+        around = self.points_to.ancestors[number] & views if contains(views, number) else NO_REGIONS
+        return next(members(around), None)
 
     def is_whole(self, write: _Write, number: int) -> bool:
         """True if a write of a region counts as one of all of another: that, or what it is part of."""
@@ -199,13 +204,9 @@ class UnwrittenReads:
 
     def view_in_arena(self, number: int) -> int | None:
         """The view of an arena that a region is, or is a view of; None for anything else."""
-        regions, region = self.points_to.regions, self.points_to.regions[number]
-        while region.kind is RegionKind.VIEW and region.parent is not None:
-            parent = regions[region.parent]
-            if parent.kind is not RegionKind.VIEW:
-                return region.number if contains(self.arenas, parent.number) else None
-            region = parent
-        return None
+        top = self.outermost_view(number)
+        parent = None if top is None else self.points_to.regions[top].parent
+        return top if parent is not None and contains(self.arenas, parent) else None
 
     def made_at(self, number: int) -> int:
         """The point that makes a view."""
