@@ -556,12 +556,11 @@ def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:
 def _fills(context: FunctionContext, point: int) -> bool:
     """True if a call is given a tensor that nothing has written so far."""
     points_to, effect = context.points_to, context.analysis.effects[point]
-    written = NO_REGIONS
-    for earlier in context.analysis.effects[:point]:
-        written |= points_to.contents(points_to.resolve(earlier.written))
+    writes = context.conflicts.accesses.writes.items()
+    written = {number for number, first in writes if first[0].point < point}
     empty = (RegionKind.TENSOR, RegionKind.FRESH)
     given = (points_to.regions[number] for number in members(points_to.resolve(effect.reads)))
-    return any(r.kind in empty and not contains(written, r.number) for r in given)
+    return any(r.kind in empty and written.isdisjoint(members(points_to.ancestors[r.number])) for r in given)
 
 
 def _lost_while_kept(
