@@ -38,7 +38,7 @@ from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
 from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
-from symalloc.planner.buffers.call_timeline import Groups
+from symalloc.planner.buffers.call_bytes import Groups
 from symalloc.planner.check.obligations import Obligation
 from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.prover.prover import Prover

@@ -37,7 +37,7 @@ import click
 from benchmarks.harness import json_option
 from benchmarks.zoo_measures import OURS, PARTS, UNBUILDABLE
 from benchmarks.zoo_models import GROUPS
-from symalloc.planner.buffers.call_timeline import SPARE
+from symalloc.planner.buffers.call_bytes import SPARE
 from tests.models.measure import compiler
 
 

@@ -40,7 +40,10 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "check": {"memory_plan"},
     "enforced_bounds": {"memory_plan", "planner_options"},
     "shapes": {"grid"},
-    "buffers": {"enforced_bounds", "grid", "memory_plan", "overflow_guards", "planner_options", "shapes"},
+    "buffers": {
+        *("enforced_bounds", "grid", "memory_plan", "overflow_guards", "planned_program", "planner_options"),
+        "shapes",
+    },
     "overflow_guards": {"memory_plan"},
     "grid": set(),
     "fold": {"interference", "memory_plan"},
@@ -48,7 +51,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "offsets": {"grid", "memory_plan", "planner_options", "stack"},
     "plan_functions": {
         *("buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
-        *("grid", "interference", "offsets", "planner_options", "shapes", "stack"),
+        *("grid", "interference", "offsets", "planned_program", "planner_options", "shapes", "stack"),
     },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},

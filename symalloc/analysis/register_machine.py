@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
 from symalloc.analysis.argument_binding import values_at_call
@@ -201,11 +201,14 @@ class _Span:
 class RegisterMachine:
     """Runs functions on sizes; all that paths take and let go is noted on one clock.
 
-    `decided` tells by their variables the way that Ifs go.
+    `decided` tells by their variables the way that Ifs go.  With `same` paths that meet go on as one only
+    where they hold the same memory, else also where each holds other memory of the same sizes.
     """
 
-    def __init__(self, program: ir.Program, kills: Kills, decided: Mapping[ir.Var, bool]) -> None:
-        self.program, self.kills, self.decided = program, kills, decided
+    def __init__(
+        self, program: ir.Program, kills: Kills, decided: Mapping[ir.Var, bool], *, same: bool = False
+    ) -> None:
+        self.program, self.kills, self.decided, self.same = program, kills, decided, same
         self.spare = _MOST_PATHS - 1
         self.doubt: str | None = None
         self.memory: list[Reservation] = []
@@ -282,6 +285,7 @@ class RegisterMachine:
 
         `known` registers, and memory below `mark`, were there where they parted.
         """
+        mark = len(self.memory) if self.same else mark
         first, *others = {_key(self.memory, end, known, mark): end for end in ends}.values()
         if len(others) <= self.spare:
             self.spare -= len(others)
@@ -299,20 +303,22 @@ def _key(memory: Sequence[Reservation], state: _State, known: Collection[object]
     """
     frame = state.frames[-1]
     names: dict[int, object] = {}
-
-    def named(value: _Value) -> object:
-        if isinstance(value, tuple):
-            return tuple(map(named, value))
-        return frozenset(
-            n if n < mark else names.setdefault(n, (len(names), memory[n].size)) for n in sorted(value)
-        )
-
+    named = partial(_named, memory, mark, names)
     seen = [(register, named(value)) for register, value in frame.registers.items() if register in known]
     returned = named(state.returned)
     kept = {n for r, value in frame.registers.items() if r not in known for n in _held_by(value)}
     old = frozenset(names.get(n, n) for n in kept if n < mark or n in names)
     new = Counter(memory[n].size for n in kept if n >= mark and n not in names)
     return tuple(seen), returned, old, frozenset(new.items()), frozenset(frame.decided.items())
+
+
+def _named(memory: Sequence[Reservation], mark: int, names: dict[int, object], value: _Value) -> object:
+    """A value with memory from `mark` on named by its size and by when it was first met."""
+    if isinstance(value, tuple):
+        return tuple(_named(memory, mark, names, one) for one in value)
+    return frozenset(
+        n if n < mark else names.setdefault(n, (len(names), memory[n].size)) for n in sorted(value)
+    )
 
 
 class _Run:

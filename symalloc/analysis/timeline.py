@@ -44,9 +44,13 @@ class Timeline:
         *,
         kills: Kills = "paths",
         decided: Mapping[ir.Var, bool] = {},
+        same: bool = False,
     ) -> Timeline:
-        """The timeline of a call of the function `name`; `decided` tells by their variables how Ifs go."""
-        machine = RegisterMachine(program, kills, decided)
+        """The timeline of a call of the function `name`; `decided` tells by their variables how Ifs go.
+
+        With `same` paths that meet go on as one only where they hold the same memory.
+        """
+        machine = RegisterMachine(program, kills, decided, same=same)
         try:
             reservations = machine.run(program.functions[name])
         except UnknownMemoryError as error:

@@ -30,13 +30,12 @@ class Buffer:
     """Memory that is needed for a while: the one record that planning passes on, from candidate to placement.
 
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
-    tensor really holds.  `var` is the allocation in the program that it stands for, or the call whose callee
-    works in it (`callee` names that function then, `lent` the place of the arena among its `entry_arenas`);
-    None for a buffer that comes from elsewhere.  `steps` are the first and the last step that touch it; None
+    tensor really holds.  `var` is the allocation in the program that it stands for, None for a buffer that
+    comes from elsewhere.  `steps` are the first and the last step that touch it; None
     where there is no program.  `grounded`: it must lie at the start of a storage.  Buffers of equal device,
     scope and `arena` share an arena (see `Arena`), all of whose sizes are known behind `defined_by`.
     `returned`: it is a result of the function, and the memory of the arena is its own: the others are dead
-    before it is made.  `lendable`: a caller may hold the arena for all of the call.  `made` is the program
+    before it is made.  `made` is the program
     point of its allocation, and `known` that behind which its size is known, -1 at entry.
     """
 
@@ -49,14 +48,11 @@ class Buffer:
     scope: str = "global"
     var: Var | None = None
     alignment: int = ALIGNMENT
-    callee: str | None = None
     defined_by: Var | None = None
     steps: tuple[int, int] | None = None
     grounded: bool = False
-    lent: int = 0
     arena: int = 0
     returned: bool = False
-    lendable: bool = True
     made: int = 0
     known: int = -1
 
@@ -113,13 +109,6 @@ class Arena:
         )
 
     @property
-    def lendable(self) -> bool:
-        """True if a caller brings this arena: it may hold it for all of the call."""
-        if self.defined_by is not None or self.result is not None or not self.placements:
-            return False
-        return all(p.buffer.lendable for p in self.placements)
-
-    @property
     def result(self) -> Buffer | None:
         """The result whose memory this is, which outlives the call; None for an arena that does not."""
         return next((p.buffer for p in self.placements if p.buffer.returned), None)
@@ -129,7 +118,7 @@ class Arena:
 class Unplanned:
     """An allocation that keeps memory of its own, and why; `nbytes` is None where the size is not known.
 
-    `var` is the allocation, or the call of a function that reserves its own arenas.
+    `var` is the allocation.
     """
 
     name: str
@@ -194,8 +183,3 @@ class Plan:
     def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:
         """The arena and the placement of each planned allocation of the program."""
         return {p.buffer.var: (a, p) for a in self.arenas for p in a.placements if p.buffer.var is not None}
-
-    @property
-    def entry_arenas(self) -> tuple[Arena, ...]:
-        """The arenas whose size is known at entry and that end with the call, which a caller brings."""
-        return tuple(a for a in self.arenas if a.lendable)

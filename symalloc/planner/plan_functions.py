@@ -14,7 +14,6 @@ import numpy as np
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.assignment import ONE_BY_ONE, UNRESTRICTED, Assignment, Restrictions, assign
-from symalloc.planner.buffers.call_timeline import CallProfile
 from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
 from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
@@ -25,6 +24,7 @@ from symalloc.planner.interference import events_of
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Rung, RungKind
 from symalloc.planner.offsets import PROVER_BUDGET, FormulasTooLongError, assemble, storage
 from symalloc.planner.overflow_guards import guards
+from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import PlanBudget, PlanOptions
 from symalloc.planner.shapes import ExtentBounds, worst_shapes
 from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
@@ -349,7 +349,7 @@ def plan_program(
     *,
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     analyses: Mapping[str, FunctionAnalysis] | None = None,
-    grounded: Collection[Var] | None = None,
+    grounded: Collection[Var] = (),
 ) -> dict[str, Plan]:
     """Return a proved plan for each function of `program`, by name; callees are planned first.
 
@@ -357,15 +357,18 @@ def plan_program(
     memory scope, or one per slot ("storages").  Dimensions are taken as >= 0, scalars as they come;
     declared bounds steer where buffers are stacked, and no proof relies on them unless `options` have them
     enforced.  Where `options` ask for a certificate it is written once all plans are proved.  `grounded`
-    are the allocations that must lie at the start of a storage, and so must what callees work in; None
-    where a tensor may lie anywhere.  Raises PlanRefusedError for what cannot be proved, and OSError where
-    the certificate cannot be written.
+    are the allocations that must lie at the start of a storage.  Raises PlanRefusedError for what cannot be
+    proved, and OSError where the certificate cannot be written.
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
     shared = _Shared()
-    for name in analyses:
-        plans[name] = _plan_function(name, program, analyses, plans, prover, options, grounded, shared)
+    functions = dict(program.functions)
+    for name, analysis in analyses.items():
+        judged = replace(program, functions=functions)
+        plans[name] = _plan_function(name, judged, analyses, prover, options, grounded, shared)
+        if analysis.called:
+            functions[name] = written_function(plans[name], analysis.cfg)
     plans = {name: plans[name] for name in program.functions}
     if options.certificate is not None:
         write_certificate(options.certificate, certify(plans, analyses, prover))
@@ -382,13 +385,12 @@ def certify(
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """The things that functions of one program share: sizes over the same symbols, stackings of equal
-    structure, and the profiles of those that others call.
+    """The things that functions of one program share: sizes over the same symbols, and stackings of equal
+    structure.
     """
 
     sizes: dict[Hashable, Sizes] = field(default_factory=dict)
     stackings: dict[Hashable, SearchResult] = field(default_factory=dict)
-    profiles: dict[str, CallProfile] = field(default_factory=dict)
 
     def sizes_of(
         self, known: KnownSymbols, prover: Prover, bounds: Sequence[DeclaredBound], *, reserve: bool
@@ -406,15 +408,14 @@ def _plan_function(
     name: str,
     program: Program,
     analyses: Mapping[str, FunctionAnalysis],
-    plans: Mapping[str, Plan],
     prover: Prover,
     options: PlanOptions,
-    grounded: Collection[Var] | None,
+    grounded: Collection[Var],
     shared: _Shared,
 ) -> Plan:
     """Return the first proved plan of the function `name`: as `options` ask, else with whole storages.
 
-    `plans` are those of the functions that it calls.  Raises PlanRefusedError.
+    The functions that it calls are in `program` as they are planned.  Raises PlanRefusedError.
     """
     function, known = program.functions[name], known_symbols(analyses[name].cfg)
     bounds, reserve = enforced(function, known.domain, options.bounds), options.bounds == "reserve"
@@ -423,9 +424,7 @@ def _plan_function(
     extents = ExtentBounds(function.declared_lower, upper, known.may_be_negative)
     faults: tuple[PlanFault, ...] = ()
     for storages in (False, True) if options.flavour != "storages" else (True,):
-        candidates = find_candidates(
-            program, analyses, name, sizes, plans, storages=storages, grounded=grounded
-        )
+        candidates = find_candidates(program, analyses, name, sizes, storages=storages, grounded=grounded)
         search = LayoutSearch(
             function=function,
             domain=sizes.domain,
@@ -434,7 +433,7 @@ def _plan_function(
             budget=PlanBudget() if storages else PlanBudget.of(options.effort, len(candidates.buffers)),
             known=shared.stackings,
         )
-        for found, layout in _layouts(candidates, search, extents, shared):
+        for found, layout in _layouts(candidates, search, extents):
             bare = Plan(
                 function=name,
                 unplanned=(*candidates.left, *left_alone(found.lone)),
@@ -444,8 +443,6 @@ def _plan_function(
             plan = _with_layout(bare, found, layout, search)
             faults = validate(plan, known.domain, prover)
             if not faults:
-                if found.profile is not None:
-                    shared.profiles[name] = found.profile
                 _log(plan, search.budget)
                 return plan
             if any(fault.binding is not None for fault in faults):
@@ -454,7 +451,7 @@ def _plan_function(
 
 
 def _layouts(
-    candidates: Candidates, search: LayoutSearch, bounds: ExtentBounds, shared: _Shared
+    candidates: Candidates, search: LayoutSearch, bounds: ExtentBounds
 ) -> Iterator[tuple[Assignment, Layout]]:
     """Yield assignments with their layouts, none of which makes the memory of a result larger than that is.
 
@@ -462,14 +459,14 @@ def _layouts(
     """
     restrictions, loose = UNRESTRICTED, []
     for left in reversed(range(MOST_ASSIGNMENTS)):
-        found = assign(candidates, shared.profiles, bounds, search.options, restrictions=restrictions)
+        found = assign(candidates, bounds, search.options, restrictions=restrictions)
         outgrown: set[Var] = set()
         for layout in search.layouts(found.arenas):
             outgrown |= layout.outgrown
             if layout.outgrown:
                 continue
             excess = found.excess([arena.size for arena in layout.arenas])
-            if excess <= max(1.0, found.beyond) or search.options.graphs:
+            if excess <= max(1.0, found.excess()) or search.options.graphs:
                 yield found, layout
             else:
                 loose.append((excess, found, layout))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from symalloc.planner.memory_plan import Arena, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program import ir
 from symalloc.program.control_flow import BlockNesting, ControlFlowGraph, control_flow_graph
-from symalloc.program.types import DType, StorageType, TensorType
+from symalloc.program.types import StorageType
 from symalloc.size.expr import Expr
-
-_BYTE = DType("uint8", 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProgram:
-    """`program` holds the functions as planned, and variants that work in arenas of their callers.
+    """`program` holds the functions as planned.
 
     `arenas` tells by the variable of a storage which arena it is, and `checked` are the Ifs that run the
     planned function where its guards hold.
@@ -32,18 +30,10 @@ def planned_program(
 ) -> PlannedProgram:
     """Write `plans` into a program; with `fallback` functions run as they were where a guard fails."""
     arenas: dict[ir.Var, Arena] = {}
-    placed = [p.buffer for plan in plans.values() for arena in plan.arenas for p in arena.placements]
-    lent = {buffer.callee for buffer in placed if buffer.callee is not None}
     functions, checked = dict(program.functions), dict[ir.Var, bool]()
     for name, plan in plans.items():
         function = program.functions[name]
-        cfg = control_flow_graph(function)
-        if name in lent:
-            brought = {i: _brought(arena) for i, arena in enumerate(plan.arenas) if arena.lendable}
-            body = _Writer(plan, cfg, arenas, brought).block(function.body)
-            params = (*function.params, *brought.values())
-            functions[variant_of(name)] = replace(function, name=variant_of(name), params=params, body=body)
-        body = _Writer(plan, cfg, arenas).block(function.body)
+        body = written_function(plan, control_flow_graph(function), arenas).body
         if fallback and any(guard.defined_by is None for guard in plan.guards):
             functions[f"{name}_unplanned"] = function
             body, branch = _either(function, body)
@@ -52,22 +42,23 @@ def planned_program(
     return PlannedProgram(program=replace(program, functions=functions), arenas=arenas, checked=checked)
 
 
-def variant_of(name: str) -> str:
-    """The name of the form of a function that works in arenas of its callers."""
-    return f"{name}_in_arena"
+def written_function(
+    plan: Plan, cfg: ControlFlowGraph, arenas: dict[ir.Var, Arena] | None = None
+) -> ir.Function:
+    """The function of `cfg` with a plan written into it, whose `arenas` are noted by their variables."""
+    writer = _Writer(plan, cfg, {} if arenas is None else arenas)
+    return replace(cfg.function, body=writer.block(cfg.function.body))
 
 
-def first_uses(
-    plan: Plan, cfg: ControlFlowGraph, brought: Container[int] = ()
-) -> Mapping[ir.Var, Sequence[int]]:
-    """The arenas of `plan` (by index) but those that are `brought`, each under the instruction in front of
-    which it is reserved: none is held before something lies in it, nor on a path that needs none of it.
+def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[int]]:
+    """The arenas of `plan` (by index), each under the instruction in front of which it is reserved: none is
+    held before something lies in it, nor on a path that needs none of it.
     """
     nesting = BlockNesting(cfg)
     found: dict[ir.Var, list[int]] = {}
     for index, arena in enumerate(plan.arenas):
         members = [p.buffer.var for p in arena.placements if p.buffer.var is not None]
-        if index in brought or not members:
+        if not members:
             continue
         point = nesting.reservation(cfg.starts[var] for var in members).point
         instruction = cfg.points[point].instruction
@@ -99,10 +90,6 @@ def _plain(item: ir.Operand) -> bool:
     return type(item) is ir.Var or (type(item) is ir.TupleValue and all(map(_plain, item.items)))
 
 
-def _brought(arena: Arena) -> ir.Var:
-    return ir.Var("arena", TensorType(shape=(arena.size,), dtype=_BYTE, ndim=1, device=arena.device))
-
-
 def _either(function: ir.Function, planned: ir.Block) -> tuple[ir.Block, ir.Var]:
     """An If with the planned function on one side, and a call of the other on the other; and its variable."""
     call = ir.CallFunction(
@@ -122,27 +109,23 @@ def _either(function: ir.Function, planned: ir.Block) -> tuple[ir.Block, ir.Var]
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes a plan into the blocks of one function; `storages` holds its arenas by index, those that are
-    `brought` from the beginning.
-    """
+    """Writes a plan into the blocks of one function; `storages` holds its arenas by index."""
 
     plan: Plan
     cfg: ControlFlowGraph
     arenas: dict[ir.Var, Arena]
     storages: dict[int, ir.Var] = field(default_factory=dict)
-    brought: frozenset[int] = field(init=False)
     due: Mapping[ir.Var, Sequence[int]] = field(init=False)
-    places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
+    places: dict[ir.Var, tuple[int, Expr]] = field(default_factory=dict)
     apart: frozenset[ir.Var] = field(init=False)
     fields: dict[ir.Operand, Sequence[ir.Operand]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.brought = frozenset(self.storages)
-        self.due, self.apart = first_uses(self.plan, self.cfg, self.brought), taken_apart(self.cfg)
+        self.due, self.apart = first_uses(self.plan, self.cfg), taken_apart(self.cfg)
         for index, arena in enumerate(self.plan.arenas):
             for placement in arena.placements:
                 if placement.buffer.var is not None:
-                    self.places.setdefault(placement.buffer.var, []).append((index, placement))
+                    self.places[placement.buffer.var] = index, placement.offset
 
     def block(self, block: ir.Block) -> ir.Block:
         written = tuple(new for one in block.instructions for new in self.written(one))
@@ -157,10 +140,9 @@ class _Writer:
             yield ir.AllocStorage(var=storage, size=arena.size, device=arena.device, scope=arena.scope)
         match one:
             case ir.AllocFresh(shape=shape, dtype=dtype) if one.var in self.places:
-                ((index, placement),) = self.places[one.var]
-                yield self.placed(one.var, index, placement, shape, dtype)
-            case ir.CallFunction() if one.var in self.places:
-                yield from self.call(one)
+                index, offset = self.places[one.var]
+                storage = self.storages[index]
+                yield ir.AllocTensor(var=one.var, storage=storage, offset=offset, shape=shape, dtype=dtype)
             case ir.MakeTuple(fields=items) if one.var in self.apart:
                 self.fields[one.var] = items
             case ir.TakeField(source=source, index=index) if source in self.fields:
@@ -173,23 +155,3 @@ class _Writer:
                 yield replace(one, then=self.block(then), otherwise=self.block(otherwise))
             case _:
                 yield one
-
-    def placed(
-        self, var: ir.Var, index: int, placement: Placement, shape: Sequence[Expr] | None, dtype: DType
-    ) -> ir.Instruction:
-        """The tensor `var` in an arena."""
-        extents = None if shape is None else tuple(shape)
-        storage, offset = self.storages[index], placement.offset
-        if index in self.brought:
-            return ir.View(var=var, source=storage, shape=extents, dtype=dtype, offset=offset, kind="view")
-        return ir.AllocTensor(var=var, storage=storage, offset=offset, shape=extents, dtype=dtype)
-
-    def call(self, call: ir.CallFunction) -> Iterator[ir.Instruction]:
-        """A call of the variant of a function, which works in arenas of ours."""
-        lent = []
-        for index, placement in sorted(self.places[call.var], key=lambda place: place[1].buffer.lent):
-            extents = (placement.buffer.nbytes,)
-            var = ir.Var("lent", TensorType(shape=extents, dtype=_BYTE, ndim=1))
-            yield self.placed(var, index, placement, extents, _BYTE)
-            lent.append(var)
-        yield replace(call, name=variant_of(call.name), arguments=(*call.arguments, *lent))

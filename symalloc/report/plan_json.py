@@ -13,18 +13,17 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import FurtherArena, Rung
+from symalloc.planner.memory_report import fitting
+from symalloc.planner.memory_report.fitting import FunctionFit, LargestValue
 from symalloc.planner.memory_report.function_report import (
-    Fit,
     FloorSums,
-    FunctionFit,
     FunctionReport,
-    LargestValue,
     MemorySample,
     TargetReport,
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelUse
+from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult
 from symalloc.planner.plan_diff.compare_plans import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
@@ -39,7 +38,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 class BufferEntry(TensorRecord, frozen=True, kw_only=True):
     """A tensor that lies in an arena, the variable of the source that holds it, and the place of the source
-    that it is computed for, such as `layers.0 at model.py:12`; `callee` is the function that works in it.
+    that it is computed for, such as `layers.0 at model.py:12`.
     """
 
     id: int
@@ -75,6 +74,16 @@ class UnplannedTensor(Document, frozen=True, kw_only=True):
     name: str
     nbytes: Expr | None = field(name="bytes")
     reason: str
+
+
+class KernelEntry(Document, frozen=True, kw_only=True):
+    """A kernel that takes workspace of its own while it runs; `problem`: why its bytes are not known."""
+
+    name: str
+    calls: Count
+    nbytes: Expr | None = field(name="bytes")
+    problem: str | None
+    parallel: Annotated[bool, about("Taken by each worker thread of a parallel loop.")]
 
 
 class OtherPlan(Document, frozen=True, kw_only=True):
@@ -140,7 +149,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     donated: tuple[DonatedResult, ...] = field(name="carried")
     made: tuple[CalleeTensor, ...]
     unplanned: tuple[UnplannedTensor, ...]
-    kernels: tuple[KernelUse, ...]
+    kernels: tuple[KernelEntry, ...]
     packed: tuple[str, ...]
     tvm: OtherPlans | None
     target: TargetReport | None
@@ -177,6 +186,16 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         signed=sorted(report.signed),
         guards=[_guard(guard) for guard in plan.guards],
         returned=[result.nbytes for result in outside.returned],
+        kernels=[
+            record(
+                KernelEntry,
+                use,
+                use.scratch,
+                name=use.kernel,
+                nbytes=use.scratch.peak if use.scratch.problem is None else None,
+            )
+            for use in outside.kernels
+        ],
         tvm=None
         if both is None
         else OtherPlans(
@@ -222,7 +241,7 @@ def _other(memory: Timeline) -> OtherPlan:
     )
 
 
-def _fit(fit: Fit) -> FitEntry:
+def _fit(fit: fitting.Fit) -> FitEntry:
     proof = fit.proof
     condition = None if proof.precondition is None else str(proof.precondition)
     return record(FitEntry, fit, proof, verdict=proof.verdict.value, condition=condition)

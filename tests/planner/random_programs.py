@@ -224,19 +224,16 @@ class Machine:
     def run(self) -> list[int]:
         arguments: list[Value] = [self.write(self.reserve(self.binding[n]), ()) for n in ("n", "m")]
         try:
-            result = self.call("main", [*arguments, ()], self.binding, None)
+            result = self.call("main", [*arguments, ()], self.binding)
         except NegativeError:
             self.log.append(-1)
         else:
             self.log.append(self.read(result))
         return self.log
 
-    def call(
-        self, name: str, arguments: list[Value], binding: Mapping[str, int], given: list[int] | None
-    ) -> Value:
-        """`given`: the addresses of the arenas that the caller sets aside."""
+    def call(self, name: str, arguments: list[Value], binding: Mapping[str, int]) -> Value:
         function = self.program.functions[name]
-        frame = Frame(machine=self, binding=dict(binding), plan=self.plans.get(name), given=given)
+        frame = Frame(machine=self, binding=dict(binding), plan=self.plans.get(name))
         frame.values.update(zip(function.params, arguments, strict=True))
         return frame.block(function.body)
 
@@ -266,16 +263,13 @@ class Frame:
     machine: Machine
     binding: dict[str, int]
     plan: Plan | None
-    given: list[int] | None
     values: dict[Var, Value] = field(default_factory=dict)
-    homes: dict[Var | None, list[tuple[int, Expr]]] = field(default_factory=dict)
+    homes: dict[Var | None, tuple[int, Expr]] = field(default_factory=dict)
     arenas: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arenas = self.plan.arenas if self.plan else ()
-        placed = [(p.buffer.lent, number, p) for number, arena in enumerate(arenas) for p in arena.placements]
-        for _, number, p in sorted(placed, key=lambda one: one[:2]):
-            self.homes.setdefault(p.buffer.var, []).append((number, p.offset))
+        self.homes = {p.buffer.var: (n, p.offset) for n, arena in enumerate(arenas) for p in arena.placements}
 
     def of(self, operand: Operand) -> Value:
         if isinstance(operand, TupleValue):
@@ -316,22 +310,17 @@ class Frame:
         """The memory of an allocation: where the plan has it, else its own."""
         if nbytes < 0:
             raise NegativeError
-        places = self.places(var)
-        if not places:
+        if var not in self.homes:
             return self.machine.reserve(nbytes)
         self.machine.planned += 1
-        ((number, offset),) = places
-        arena = self.arena(number)
+        number, at = self.homes[var]
+        arena, offset = self.arena(number), at.evaluate(self.binding)
         assert offset % UNIT == 0
         assert offset >= 0 and offset + nbytes <= arena.nbytes, f"{var.name} leaves its arena"
         return Tensor(arena.address + offset, nbytes)
 
-    def places(self, var: Var) -> list[tuple[int, int]]:
-        """The number of the arena and the offset, for every buffer that stands for `var`."""
-        return [(number, offset.evaluate(self.binding)) for number, offset in self.homes.get(var, ())]
-
     def arena(self, number: int) -> Tensor:
-        """An arena, which the caller gives or which is reserved here; a late one not before its time."""
+        """An arena, reserved where it is first used; a late one not before its time."""
         assert self.plan is not None
         if number not in self.arenas:
             arena = self.plan.arenas[number]
@@ -340,12 +329,7 @@ class Frame:
             )
             nbytes = arena.size.evaluate(self.binding)
             assert nbytes >= 0, "an arena of fewer than no bytes"
-            entry = self.plan.entry_arenas
-            early = [i for i, a in enumerate(self.plan.arenas) if any(a is one for one in entry)]
-            if self.given is not None and number in early:
-                self.arenas[number] = Tensor(self.given[early.index(number)], nbytes)
-            else:
-                self.arenas[number] = self.machine.reserve(nbytes)
+            self.arenas[number] = self.machine.reserve(nbytes)
         return self.arenas[number]
 
     def kernel(self, name: str, arguments: list[Value]) -> Value:
@@ -368,10 +352,7 @@ class Frame:
 
     def function(self, call: CallFunction) -> Value:
         arguments = [self.of(a) for a in call.arguments]
-        given = None
-        if self.plan is not None:
-            given = [self.arena(n).address + offset for n, offset in self.places(call.var)] or None
-        return self.machine.call(call.name, arguments, {"p": arguments[0].nbytes}, given)
+        return self.machine.call(call.name, arguments, {"p": arguments[0].nbytes})
 
 
 def logs(program: Program, plans: Mapping[str, Plan], binding: Mapping[str, int], seed: int) -> Machine:

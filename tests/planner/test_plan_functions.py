@@ -64,12 +64,12 @@ def test_neighbours_in_a_chain_are_apart_and_the_rest_shares() -> None:
     assert [str(g.condition) for g in plan.guards] == [f"n <= {(2**63 - 1) // 128}"]
 
 
-def test_the_memory_of_a_callee_is_set_aside_by_its_caller() -> None:
-    callee, caller = chain("inner", "64*n"), chain("main", "128*n", calls="inner")
+def test_no_arena_is_held_beside_what_a_callee_takes() -> None:
+    callee, caller = chain("inner", "64*n"), chain("main", "128*n", "n", calls="inner")
     plans = plan_program(program_of(caller, callee), Prover())
     assert list(plans) == ["main", "inner"], "in the order of the program"
-    handed = [p.buffer for a in plans["main"].arenas for p in a.placements if p.buffer.callee is not None]
-    assert [(b.callee, str(b.size)) for b in handed] == [("inner", "8192*n")]
+    together = [{p.buffer.name for p in arena.placements} for arena in plans["main"].arenas]
+    assert together == [{"t0"}, {"t1"}]
 
 
 def test_whole_storages_put_everything_at_offset_zero() -> None:

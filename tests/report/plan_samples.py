@@ -15,8 +15,8 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.planner.memory_report.non_arena import (
     CalleeTensor,
-    KernelUse,
     KernelWorkspace,
+    KernelWorkspaceUse,
     NonArenaMemory,
     ResultTensor,
     WorkspaceStep,
@@ -122,7 +122,7 @@ def small() -> FunctionReport:
 
 
 def everything() -> FunctionReport:
-    """Two devices, a late arena, a branch, a callee, all kinds of memory outside, and TVM's plan."""
+    """Two devices, a late arena, a branch, all kinds of memory outside, and TVM's plan."""
     rounded = round_up(4 * N * N, 64)
     softmax = takes(4 * N * N, 4 * N)
     plan = Plan(
@@ -132,7 +132,7 @@ def everything() -> FunctionReport:
                 maximum(512 * N, 256 * N + rounded),
                 placed(0, 256 * N, 0, (0, 2), (5, 7)),
                 placed(1, 256 * N, 256 * N, (1, 4)),
-                placed(2, rounded, 256 * N, (6, 8), callee="layer"),
+                placed(2, rounded, 256 * N, (6, 8)),
             ),
             arena(128 * N, placed(3, 128 * N, 0, (3, 9), device=1), device=1),
             arena(64 * K, placed(4, 64 * K, 0, (9, 11)), after=CAST),
@@ -151,9 +151,9 @@ def everything() -> FunctionReport:
         made=(CalleeTensor(by="layer", nbytes=32 * N), CalleeTensor(by="relax.run.nonzero", nbytes=None)),
         calls=(softmax, softmax, takes(8 * N, parallel=True), KernelWorkspace(problem="it cannot be read")),
         kernels=(
-            KernelUse.of("softmax", softmax, calls=2),
-            KernelUse.of("rows", takes(8 * N, parallel=True)),
-            KernelUse.of("strange", KernelWorkspace(problem="it cannot be read")),
+            KernelWorkspaceUse(kernel="softmax", scratch=softmax, calls=2),
+            KernelWorkspaceUse(kernel="rows", scratch=takes(8 * N, parallel=True)),
+            KernelWorkspaceUse(kernel="strange", scratch=KernelWorkspace(problem="it cannot be read")),
         ),
         packed=("keep", "relax.run.nonzero"),
     )
@@ -191,12 +191,13 @@ def large() -> FunctionReport:
     stacked = [sum(sizes[:i], start=parse_expr("0")) for i in range(40)]
     placements = [placed(i, size, stacked[i], (i, i + 3)) for i, size in enumerate(sizes)]
     plan = Plan(function="main", arenas=(arena(sum(sizes, start=parse_expr("0")), *placements),))
-    taken = [takes(constant(5000 * i + 5000)) for i in range(15)]
-    kernels = [KernelUse.of(f"kernel{i}", each) for i, each in enumerate(taken)]
+    kernels = [
+        KernelWorkspaceUse(kernel=f"kernel{i}", scratch=takes(constant(5000 * i + 5000))) for i in range(15)
+    ]
     return function_report(
         plan,
         function(),
-        NonArenaMemory(kernels=tuple(kernels), calls=tuple(taken)),
+        NonArenaMemory(kernels=tuple(kernels), calls=tuple(use.scratch for use in kernels)),
         outcome=arenas_alone(plan),
         wanted=[{"n": 5}],
     )

@@ -9,7 +9,12 @@ from itertools import chain, islice, product
 
 from symalloc.analysis.call_expansion import LeftCall
 from symalloc.analysis.conflicts import Access, ReuseConflict
-from symalloc.analysis.handles import killed_variables, out_of_scope, used_variables, uses_after_kill
+from symalloc.analysis.handles import (
+    killed_variables,
+    out_of_scope,
+    used_variables,
+    uses_after_kill,
+)
 from symalloc.analysis.kernels.coverage import Range, element_index
 from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, ends_of
 from symalloc.analysis.regions import Region, RegionKind, Target

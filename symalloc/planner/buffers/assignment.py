@@ -2,7 +2,7 @@
 
 One arena for all, held from its first use to its last, takes the most that is live at one moment; but results
 are made while it is held, sizes become known, and memory is taken that no plan places.  So assignments are
-tried in this order, until one keeps the limit of `CallTimeline` with what it allows beyond, and its arenas
+tried in this order, until one keeps the limit of `CallBytes` with what it allows beyond, and its arenas
 together their floor, about:
 
 1. one arena for all that may share one;
@@ -17,23 +17,16 @@ choice goes on with those among the samples.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, count
 from typing import NamedTuple
 
 import numpy as np
 
 from symalloc.native.native_functions import packer_functions
-from symalloc.planner.buffers.call_timeline import (
-    CallColumns,
-    CallProfile,
-    CallTimeline,
-    Groups,
-    Held,
-    sizes_of,
-)
+from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps, Groups, Spans
 from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.grid import Grid, Values
 from symalloc.planner.memory_plan import Buffer, FurtherArena
@@ -42,7 +35,7 @@ from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, symbo
 from symalloc.program.ir import Var
 from symalloc.size.expr import ZERO, Expr
 
-MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # columns and shapes, multiplied, that a search starts from
+MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # steps and shapes, multiplied, that a search starts from
 MOST_CHOICES = 4  # each made where the one before takes too much at some shape
 MOST_STATES, FEWEST_STATES = 512, 16  # of a search through time
 MOST_SEARCHED = 2_000_000  # sums of bytes in all of them
@@ -76,40 +69,51 @@ BEYOND = [Partition(spare, 1, lasting, True) for spare in (2, 4, 8, 16) for last
 """Ways in which a call may take more than it should: of many buffers, one of these is better than none."""
 
 
-class Judged(NamedTuple):
-    """The arenas `groups` on one device and scope, and their numbers in an assignment, None for a result."""
+class Chosen(NamedTuple):
+    """The arenas `groups` on one device and scope, why there is each besides another, the number of the
+    attempt, and the number of each arena in an assignment, None for a result.
+    """
 
-    timeline: CallTimeline
+    held: CallBytes
     groups: Groups
-    numbers: Sequence[int | None]
+    further: Sequence[FurtherArena | None]
+    attempt: int
+    numbers: Sequence[int | None] = ()
 
 
 class Assignment(NamedTuple):
     """The buffers of each arena, in the order in which these are reserved; and the results that keep memory
     of their own.
 
-    `further` says of each arena why it is not one with others, where it could be.  `profile` tells what a
-    call takes of the function, where others call it; `spread` is how many times their floor all arenas take
-    together at the worst of the sample bindings.  `attempt` is the number of the attempt that it is.
-    `beyond`: what a call takes beyond its limit, in units of what is allowed.
+    `further` says of each arena why it is not one with others, where it could be.
     """
 
     arenas: Sequence[Sequence[Buffer]]
     further: Sequence[FurtherArena | None]
     lone: Sequence[Buffer]
-    profile: CallProfile | None
-    spread: float
-    attempt: int
-    beyond: float
-    judged: Sequence[Judged]
+    chosen: Sequence[Chosen]
 
-    def excess(self, sizes: Sequence[Expr]) -> float:
-        """The bytes beyond the limit where arenas have these sizes, in units of what is allowed."""
+    @property
+    def spread(self) -> float:
+        """The most that all arenas take together, in multiples of their floor."""
+        return max((one.held.spread(one.groups) for one in self.chosen), default=1.0)
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that it is."""
+        return max((one.attempt for one in self.chosen), default=0)
+
+    def excess(self, sizes: Sequence[Expr] | None = None) -> float:
+        """The bytes that a call takes beyond its limit, in units of what is allowed; arenas have `sizes`, or
+        what is live at once in them.
+        """
         found = 0.0
-        for timeline, groups, numbers in self.judged:
-            values = timeline.table.grid.values([ZERO if n is None else sizes[n] for n in numbers])
-            heights = {i: values[i] for i, number in enumerate(numbers) if number is not None}
-            found = max(found, timeline.excess(groups, heights=heights))
+        for one in self.chosen:
+            heights: dict[int, Values] = {}
+            if sizes is not None:
+                values = one.held.table.grid.values([ZERO if n is None else sizes[n] for n in one.numbers])
+                heights = {i: values[i] for i, number in enumerate(one.numbers) if number is not None}
+            found = max(found, one.held.excess(one.groups, heights))
         return found
 
 
@@ -128,18 +132,13 @@ UNRESTRICTED = Restrictions()
 
 def assign(
     candidates: Candidates,
-    profiles: Mapping[str, CallProfile],
     bounds: ExtentBounds,
     options: PlanOptions,
     *,
     restrictions: Restrictions = UNRESTRICTED,
 ) -> Assignment:
-    """Return the arenas of the buffers of a function; sample shapes keep within `bounds`.
-
-    `profiles` are those of the functions that it calls.  In the memory of `excluded_results` nothing else
-    lies.
-    """
-    return _Assigning(candidates, profiles, bounds, options, restrictions).run()
+    """Return the arenas of the buffers of a function; sample shapes keep within `bounds`."""
+    return _Assigning(candidates, bounds, options, restrictions).run()
 
 
 @dataclass(slots=True)
@@ -147,7 +146,6 @@ class _Assigning:
     """The assignment of `candidates`; `more` are bindings besides the samples at which too much was taken."""
 
     candidates: Candidates
-    profiles: Mapping[str, CallProfile]
     bounds: ExtentBounds
     options: PlanOptions
     restrictions: Restrictions
@@ -156,44 +154,31 @@ class _Assigning:
     def run(self) -> Assignment:
         buffers = self.candidates.buffers
         groups: list[tuple[Sequence[int], FurtherArena | None]] = []
-        chosen: list[tuple[Sequence[int], _Chosen]] = []
+        chosen: list[tuple[Sequence[int], Chosen]] = []
         for place in dict.fromkeys((b.device, b.scope) for b in buffers):
             members = [b.id for b in buffers if (b.device, b.scope) == place]
-            one = self.chosen(self.columns([buffers[i] for i in members]))
+            here = [buffers[i] for i in members]
+            one = self.chosen(CallSteps(self.candidates, here, apart=self.options.constants_apart))
             chosen.append((members, one))
             groups += zip(([members[i] for i in group] for group in one.groups), one.further, strict=True)
         groups.sort(key=lambda one: self.reserved_at(one[0]))
-        profile = self.profile([group for group, _ in groups]) if self.candidates.called else None
-        arenas: list[Sequence[Buffer]] = []
-        further: list[FurtherArena | None] = []
-        lone: list[Buffer] = []
-        numbers: dict[int, int] = {}
-        for number, (group, why) in enumerate(groups):
-            if len(group) == 1 and buffers[group[0]].returned:
-                lone.append(buffers[group[0]])
-                continue
-            lendable = self.options.graphs or profile is None or number in profile.lent
-            numbers[group[0]] = len(arenas)
-            arenas.append(_arena([buffers[i] for i in sorted(group)], len(arenas), lendable=lendable))
-            further.append(why)
-        judged = [
-            Judged(one.timeline, one.groups, [numbers.get(members[group[0]]) for group in one.groups])
-            for members, one in chosen
-        ]
-        spread = max((one.timeline.spread(one.groups) for _, one in chosen), default=1.0)
-        attempt = max((one.attempt for _, one in chosen), default=0)
-        beyond = max((one.timeline.excess(one.groups) for _, one in chosen), default=0.0)
-        return Assignment(_renumbered(arenas), further, lone, profile, spread, attempt, beyond, judged)
+        alone = [len(group) == 1 and buffers[group[0]].returned for group, _ in groups]
+        kept = [one for one, lone in zip(groups, alone, strict=True) if not lone]
+        numbers = {group[0]: number for number, (group, _) in enumerate(kept)}
+        ids = count()
+        return Assignment(
+            arenas=[_arena([buffers[i] for i in sorted(g)], n, ids) for n, (g, _) in enumerate(kept)],
+            further=[why for _, why in kept],
+            lone=[buffers[group[0]] for (group, _), lone in zip(groups, alone, strict=True) if lone],
+            chosen=[
+                one._replace(numbers=[numbers.get(members[group[0]]) for group in one.groups])
+                for members, one in chosen
+            ],
+        )
 
-    def columns(self, buffers: Sequence[Buffer]) -> CallColumns:
-        """Return the moments of a call at which `buffers` are there."""
-        found, apart = self.candidates, self.options.constants_apart
-        return CallColumns(buffers, found.paths, found.nesting, self.profiles, apart=apart)
-
-    def timeline(self, columns: CallColumns) -> CallTimeline:
+    def held(self, steps: CallSteps) -> CallBytes:
         """Return what is taken at sample bindings and at `more`."""
-        sizes = sizes_of(columns, self.profiles)
-        return CallTimeline(columns, sample_table(sizes, self.bounds, self.more), self.profiles)
+        return CallBytes(steps, sample_table(steps.all_sizes, self.bounds, self.more))
 
     def reserved_at(self, group: Sequence[int]) -> tuple[int, str, int, int]:
         """Return the place of an arena and where it is reserved, in the order of the text."""
@@ -201,78 +186,50 @@ class _Assigning:
         point = self.candidates.nesting.reservation(b.made for b in buffers).point
         return buffers[0].device, buffers[0].scope, point, group[0]
 
-    def chosen(self, columns: CallColumns) -> _Chosen:
-        """Return the arenas of the buffers of `columns`."""
-        results = [[i] for i, b in enumerate(columns.buffers) if b.returned]
-        hosts = [result for result in results if self.lends(columns.buffers[result[0]])]
-        timeline = self.timeline(columns)
-        planned = [i for i, b in enumerate(columns.buffers) if not b.returned]
-        whole = _whole(timeline, planned)
+    def chosen(self, steps: CallSteps) -> Chosen:
+        """Return the arenas of the buffers of `steps`."""
+        results = [[i] for i, b in enumerate(steps.buffers) if b.returned]
+        hosts = [result for result in results if self.lends(steps.buffers[result[0]])]
+        held = self.held(steps)
+        planned = [i for i, b in enumerate(steps.buffers) if not b.returned]
+        whole = _whole(held, planned)
         if self.options.graphs or not planned:
             everything = [*results, *whole]
-            return _Chosen(timeline, everything, [None] * len(everything), 0)
-        attempts = _Attempts(timeline, planned, whole, results, hosts)
+            return Chosen(held, everything, [None] * len(everything), 0)
+        attempts = _Attempts(held, planned, whole, results, hosts)
         groups, attempt = attempts.best(self.restrictions.first)
         for _ in range(MOST_CHOICES - 1):
-            shapes = self.worst(columns, groups)
-            before, self.more = len(timeline.table.grid), [*self.more, *shapes]
+            shapes = self.worst(steps, groups)
+            before, self.more = len(held.table.grid), [*self.more, *shapes]
             if shapes:
-                timeline = self.timeline(columns)
-            if len(timeline.table.grid) == before:  # nothing better is known for these
+                held = self.held(steps)
+            if len(held.table.grid) == before:  # nothing better is known for these
                 break
-            attempts = replace(attempts, timeline=timeline)
+            attempts = replace(attempts, held=held)
             groups, attempt = attempts.best(attempt)
-        return _Chosen(timeline, groups, _further(timeline, [*results, *whole], groups), attempt)
+        return Chosen(held, groups, _further(held, [*results, *whole], groups), attempt)
 
     def lends(self, result: Buffer) -> bool:
         """Return whether others may lie in the memory of a result."""
         return self.options.bounds != "reserve" and result.var not in self.restrictions.excluded_results
 
-    def worst(self, columns: CallColumns, groups: Groups) -> Sequence[Mapping[str, int]]:
+    def worst(self, steps: CallSteps, groups: Groups) -> Sequence[Mapping[str, int]]:
         """Return shapes at which arenas take more than is allowed, the worst first."""
-        sizes = sizes_of(columns, self.profiles)
-        names = symbols_of(sizes)
+        sizes = steps.all_sizes
 
         def excesses(grid: Grid) -> tuple[Grid, Values] | None:
             table = SizeTable.at(grid, sizes).defined()
             if table is None:
                 return None
-            over = CallTimeline(columns, table, self.profiles).over(groups).max(axis=0, initial=0.0)
-            return table.grid, over
+            return table.grid, CallBytes(steps, table).over(groups).max(axis=0, initial=0.0)
 
-        return worst_shapes(names, self.bounds, excesses, max(MOST_CELLS // len(columns), FEWEST_SHAPES))
-
-    def profile(self, groups: Groups) -> CallProfile:
-        """Return what a call takes; its caller brings all arenas that are reserved at entry, or none where a
-        call would take too much then.
-        """
-        columns = self.columns(self.candidates.buffers)
-        entry = [
-            number
-            for number, group in enumerate(groups)
-            if all(columns.buffers[i].known < 0 and not columns.buffers[i].returned for i in group)
-        ]
-        lent = self.options.graphs or self.timeline(columns).excess(groups, entry) <= 1
-        return CallProfile(columns, self.profiles, groups, frozenset(entry if lent else ()))
+        most = max(MOST_CELLS // max(len(steps), 1), FEWEST_SHAPES)
+        return worst_shapes(symbols_of(sizes), self.bounds, excesses, most)
 
 
-def _arena(members: Sequence[Buffer], number: int, *, lendable: bool) -> Sequence[Buffer]:
+def _arena(members: Sequence[Buffer], number: int, ids: Iterator[int]) -> Sequence[Buffer]:
     last = max(members, key=lambda b: b.known).defined_by
-    return [replace(b, arena=number, defined_by=last, lendable=lendable) for b in members]
-
-
-def _renumbered(arenas: Sequence[Sequence[Buffer]]) -> Sequence[Sequence[Buffer]]:
-    ids = iter(range(sum(map(len, arenas))))
-    return [[replace(b, id=next(ids)) for b in arena] for arena in arenas]
-
-
-class _Chosen(NamedTuple):
-    """The arenas `groups` that were chosen, why there is each, and the number of the attempt."""
-
-    timeline: CallTimeline
-    groups: Groups
-    further: Sequence[FurtherArena | None]
-    attempt: int
+    return [replace(b, id=next(ids), arena=number, defined_by=last) for b in members]
 
 
 @dataclass(frozen=True)
@@ -281,7 +238,7 @@ class _Attempts:
     `hosts` those of `results` in whose memory others may lie.
     """
 
-    timeline: CallTimeline
+    held: CallBytes
     planned: Sequence[int]
     whole: Groups
     results: Groups
@@ -297,7 +254,7 @@ class _Attempts:
             groups = self.made(number)
             if not groups:
                 continue
-            beyond = max(self.timeline.excess(groups), self.timeline.beyond_floor(groups))
+            beyond = max(self.held.excess(groups), self.held.beyond_floor(groups))
             if beyond <= 1:
                 return groups, number
             if (beyond, len(groups)) < nearest:
@@ -309,9 +266,9 @@ class _Attempts:
         if number == 0:
             return [*self.results, *self.whole]
         if number == ONE_BY_ONE:
-            fitted = _FirstFit(self.timeline, self.results).run(self.planned)
-            return () if fitted is None else [*self.results, *_joined(self.timeline, fitted, self.results)]
-        if not self.timeline.columns.straight:
+            fitted = _FirstFit(self.held, self.results).run(self.planned)
+            return () if fitted is None else [*self.results, *_joined(self.held, fitted, self.results)]
+        if not self.held.steps.straight:
             return ()
         return self.divided(
             PARTITIONS[number - 1] if number < ONE_BY_ONE else BEYOND[number - ONE_BY_ONE - 1]
@@ -319,37 +276,37 @@ class _Attempts:
 
     @cached_property
     def cut(self) -> int:
-        """The first column at which one arena for all takes too much, or where the last result is; 0 where
+        """The first step at which one arena for all takes too much, or where the last result is; 0 where
         there is none.
         """
-        crowded = np.any(self.timeline.over([*self.results, *self.whole]) > 1, axis=1)
-        begins = (self.timeline.columns.held[result][0].begin for (result,) in self.results)
+        crowded = np.any(self.held.over([*self.results, *self.whole]) > 1, axis=1)
+        begins = (self.held.steps.spans[result][0][0] for (result,) in self.results)
         return int(np.argmax(crowded)) or max(begins, default=0)
 
     @cached_property
     def besides(self) -> tuple[Values, Values]:
-        """The bytes at each column of what stays as it is: beside them the limit, and the floor of arenas."""
-        others = self.timeline.arenas(sorted(self.whole, key=len, reverse=True)[1:])
-        results = self.timeline.arenas(self.results)
-        return self.timeline.unplanned + results + others, others
+        """The bytes at each step of what stays as it is: beside them the limit, and the floor of arenas."""
+        others = self.held.arenas(sorted(self.whole, key=len, reverse=True)[1:])
+        results = self.held.arenas(self.results)
+        return self.held.unplanned + results + others, others
 
     def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
 
         An arena ends at `cut`.
         """
-        timeline = self.timeline
+        held = self.held
         members, *others = sorted(self.whole, key=len, reverse=True)
-        host = max(self.hosts, key=lambda one: float(timeline.bytes[one[0]].sum()), default=[])
+        host = max(self.hosts, key=lambda one: float(held.bytes[one[0]].sum()), default=[])
         if (way.ended and not self.cut) or (way.hosted and not host):
             return ()
         host = host if way.hosted else []
-        untils = [*[self.cut] * way.ended, *[len(timeline.columns)] * way.lasting]
+        untils = [*[self.cut] * way.ended, *[len(held.steps)] * way.lasting]
         taken, planned = self.besides
-        rooms = timeline.limit + way.spare * timeline.allowed - taken
-        own = timeline.floor - planned + timeline.bytes[host].sum(axis=0)
-        rooms = np.minimum(rooms, own + way.spare * timeline.spare)
-        found = _divided(timeline, members, untils, host, rooms)
+        rooms = held.limit + way.spare * held.allowed - taken
+        own = held.floor - planned + held.bytes[host].sum(axis=0)
+        rooms = np.minimum(rooms, own + way.spare * held.spare)
+        found = _divided(held, members, untils, host, rooms)
         if found is None:
             return ()
         rest = [result for result in self.results if result != host]
@@ -360,43 +317,43 @@ class _Attempts:
 # -- one arena ---------------------------------------------------------------------------------------------
 
 
-def _whole(timeline: CallTimeline, planned: Sequence[int]) -> Groups:
+def _whole(held: CallBytes, planned: Sequence[int]) -> Groups:
     """Return few groups, in the order of the text, each of which may share an arena; those of grounded
     buffers as small as they can be.
     """
-    columns = timeline.columns
-    others = [i for i in planned if not columns.buffers[i].grounded]
-    if columns.may_share(others) if others else True:
+    steps = held.steps
+    others = [i for i in planned if not steps.buffers[i].grounded]
+    if steps.may_share(others) if others else True:
         groups = [others] if others else []
     else:
         groups = []
-        for i in sorted(others, key=lambda i: (columns.buffers[i].made, i)):
-            group = next((g for g in groups if columns.may_share([*g, i])), None)
+        for i in sorted(others, key=lambda i: (steps.buffers[i].made, i)):
+            group = next((g for g in groups if steps.may_share([*g, i])), None)
             if group is None:
                 groups.append([i])
             else:
                 group.append(i)
-    return [*groups, *_storage_slots(timeline, [i for i in planned if columns.buffers[i].grounded])]
+    return [*groups, *_storage_slots(held, [i for i in planned if steps.buffers[i].grounded])]
 
 
-def _storage_slots(timeline: CallTimeline, grounded: Sequence[int]) -> Groups:
+def _storage_slots(held: CallBytes, grounded: Sequence[int]) -> Groups:
     """Return the members of each storage, at whose start they lie one after the other.
 
     They are taken largest first at the sample bindings, each into the storage that grows least by it; one is
     opened where that costs no more.
     """
-    sizes: Values = timeline.bytes[list(grounded)]
+    sizes: Values = held.bytes[list(grounded)]
     shares = dict(zip(grounded, sizes / np.maximum(sizes.max(axis=0, initial=1.0), 1.0), strict=True))
     found: list[list[int]] = []
     table = np.zeros_like(sizes)  # how large each storage is, as a share of the largest tensor
-    buffers = timeline.columns.buffers
+    buffers = held.steps.buffers
     for i in sorted(grounded, key=lambda i: (-float(shares[i].sum()), buffers[i].made, i)):
         own = float(shares[i].sum())
         growths = np.maximum(shares[i] - table[: len(found)], 0.0).sum(axis=1)
         order = (
             number for number in growths.argsort(kind="stable").tolist() if growths[number] < own or not own
         )
-        number = next((n for n in order if timeline.columns.may_share([*found[n], i])), len(found))
+        number = next((n for n in order if held.steps.may_share([*found[n], i])), len(found))
         if number == len(found):
             found.append([])
         found[number].append(i)
@@ -408,27 +365,27 @@ def _storage_slots(timeline: CallTimeline, grounded: Sequence[int]) -> Groups:
 
 
 def _divided(
-    timeline: CallTimeline, members: Sequence[int], untils: Sequence[int], host: Sequence[int], rooms: Values
+    held: CallBytes, members: Sequence[int], untils: Sequence[int], host: Sequence[int], rooms: Values
 ) -> list[list[int]] | None:
-    """Return the members of arenas that are held until the columns `untils`, and of the memory of `host`;
+    """Return the members of arenas that are held until the steps `untils`, and of the memory of `host`;
     None where none are found that are within `rooms`.
     """
-    columns, bindings = timeline.columns, timeline.floor.size
-    strips = [*untils, *(columns.held[r][0].begin for r in host)]
-    order = sorted((i for i in members if columns.held[i]), key=lambda i: (columns.held[i][0].begin, i))
+    steps, bindings = held.steps, held.floor.size
+    strips = [*untils, *(steps.spans[r][0][0] for r in host)]
+    order = sorted((i for i in members if steps.spans[i]), key=lambda i: (steps.spans[i][0][0], i))
     others = [*strips[: len(untils) - 1], *strips[len(untils) :]]
-    late = [i for i in order if columns.held[i][-1].end > max(others)]
+    late = [i for i in order if steps.spans[i][-1][1] > max(others)]
     heights = np.zeros((len(strips), bindings))
     if late:
-        heights[len(untils) - 1] = timeline.height(late)
-    heights[len(untils) :] = timeline.bytes[list(host)]
+        heights[len(untils) - 1] = held.height(late)
+    heights[len(untils) :] = held.bytes[list(host)]
     own = (1 << len(untils)) - 1
-    allowed = [own | (bool(host) and columns.may_share([*host, i])) << len(untils) for i in order]
-    kinds, sizes = timeline.distinct(order)
+    allowed = [own | (bool(host) and steps.may_share([*host, i])) << len(untils) for i in order]
+    kinds, sizes = held.distinct(order)
     most = MOST_SEARCHED // (bindings * max(len(order), 1) << len(strips) - 1)
     answer = packer_functions.strips(
-        _numbers(columns.held[i][0].begin for i in order),
-        _numbers(columns.held[i][-1].end for i in order),
+        _numbers(steps.spans[i][0][0] for i in order),
+        _numbers(steps.spans[i][-1][1] for i in order),
         _numbers(allowed),
         _numbers(kinds),
         sizes.tobytes(),
@@ -436,7 +393,7 @@ def _divided(
         _numbers(strips),
         heights.tobytes(),
         _numbers(k >= len(untils) for k in range(len(strips))),
-        (1 / np.maximum(timeline.limit.max(axis=0, initial=1.0), 1.0)).tobytes(),
+        (1 / np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)).tobytes(),
         max(min(MOST_STATES, most), FEWEST_STATES),
     )
     chosen = dict(zip(order, memoryview(answer).cast("i").tolist(), strict=False))
@@ -453,25 +410,25 @@ def _numbers(of: Iterable[int]) -> bytes:
 class _FirstFit:
     """Groups of buffers, largest first: each joins the group that grows least by it, or opens one.
 
-    `room` is what is left of the limit and of the floor at each column, where what is in no group counts as
+    `room` is what is left of the limit and of the floor at each step, where what is in no group counts as
     lying by itself.
     """
 
-    def __init__(self, timeline: CallTimeline, results: Groups) -> None:
-        self.timeline, self.columns = timeline, timeline.columns
+    def __init__(self, held: CallBytes, results: Groups) -> None:
+        self.held, self.steps = held, held.steps
         self.groups: list[list[int]] = []
         self.loads: list[Values] = []
-        self.spans: list[tuple[Held, ...]] = []
-        own = timeline.load([i for i, b in enumerate(self.columns.buffers) if not b.returned])
-        taken = own + timeline.load([i for (i,) in results]) + timeline.unplanned
-        room = timeline.limit + timeline.allowed - taken
-        self.room = np.minimum(room, timeline.floor + timeline.spare - own)
-        self.scale = np.maximum(timeline.limit.max(axis=0, initial=1.0), 1.0)
+        self.spans: list[Spans] = []
+        own = held.load([i for i, b in enumerate(self.steps.buffers) if not b.returned])
+        taken = own + held.load([i for (i,) in results]) + held.unplanned
+        room = held.limit + held.allowed - taken
+        self.room = np.minimum(room, held.floor + held.spare - own)
+        self.scale = np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)
         self.work = 0
 
     def run(self, planned: Sequence[int]) -> Groups | None:
         """Return the groups; None where that is too much work."""
-        sizes = {i: float((self.timeline.bytes[i] / self.scale).sum()) for i in planned}
+        sizes = {i: float((self.held.bytes[i] / self.scale).sum()) for i in planned}
         for i in sorted(planned, key=lambda i: (-sizes[i], i)):
             if self.work > MOST_WORK:
                 return None
@@ -482,8 +439,8 @@ class _FirstFit:
 
     def growth(self, number: int, i: int) -> float:
         """By how much a group would grow."""
-        load, size = self.loads[number], self.timeline.bytes[i]
-        parts = [load[begin:end].max(axis=0, initial=0.0) for _, begin, end in self.columns.held[i]]
+        load, size = self.loads[number], self.held.bytes[i]
+        parts = [load[begin:end].max(axis=0, initial=0.0) for begin, end in self.steps.spans[i]]
         self.work += TRIAL + load.size
         height = load.max(axis=0)
         most = np.maximum.reduce([height, *(part + size for part in parts)])
@@ -492,19 +449,20 @@ class _FirstFit:
     def open(self, i: int) -> None:
         """Give a buffer a group of its own."""
         load = np.zeros_like(self.room)
-        _add(load, self.columns.held[i], self.timeline.bytes[i])
+        _add(load, self.steps.spans[i], self.held.bytes[i])
         self.groups.append([i])
         self.loads.append(load)
-        self.spans.append(self.columns.held[i])
+        self.spans.append(self.steps.spans[i])
 
     def join(self, number: int, i: int) -> bool:
         """Put a buffer into a group where there is room for what that takes; return whether there is."""
-        if not self.columns.may_join(self.groups[number], i):
+        needed = self.spans[number] and self.steps.spans[i]  # on some path
+        if not (needed and self.steps.may_join(self.groups[number], i)):
             return False
         self.work += TRIAL + 3 * self.room.size
-        load, size, held = self.loads[number], self.timeline.bytes[i], self.columns.held[i]
+        load, size, held = self.loads[number], self.held.bytes[i], self.steps.spans[i]
         both = [*self.groups[number], i]
-        spans, grown, room = self.columns.reserved(both), load.copy(), self.room.copy()
+        spans, grown, room = self.steps.reserved(both), load.copy(), self.room.copy()
         _add(grown, held, size)
         _add(room, spans, -grown.max(axis=0))
         _add(room, self.spans[number], load.max(axis=0))
@@ -515,16 +473,16 @@ class _FirstFit:
         return True
 
 
-def _add(table: Values, held: Sequence[Held], size: Values) -> None:
-    for _, begin, end in held:
+def _add(table: Values, spans: Spans, size: Values) -> None:
+    for begin, end in spans:
         table[begin:end] += size
 
 
-def _joined(timeline: CallTimeline, groups: Groups, results: Groups) -> Groups:
+def _joined(held: CallBytes, groups: Groups, results: Groups) -> Groups:
     """Return `groups` with pairs joined as long as that keeps the limit, and about the floor."""
 
     def kept(groups: Groups) -> bool:
-        return timeline.excess([*results, *groups]) <= 1 and timeline.beyond_floor(groups) <= 1
+        return held.excess([*results, *groups]) <= 1 and held.beyond_floor(groups) <= 1
 
     found = [list(group) for group in groups]
     pairs = list(combinations(range(len(found)), 2)) if 1 < len(found) <= MOST_JOINED and kept(found) else []
@@ -532,7 +490,7 @@ def _joined(timeline: CallTimeline, groups: Groups, results: Groups) -> Groups:
         first, second = pairs.pop(0)
         both = sorted([*found[first], *found[second]])
         rest = [group for number, group in enumerate(found) if number not in (first, second)]
-        if timeline.columns.may_share(both) and kept([*rest, both]):
+        if held.steps.may_share(both) and kept([*rest, both]):
             found = [*rest, both]
             pairs = list(combinations(range(len(found)), 2))
     return found
@@ -541,23 +499,23 @@ def _joined(timeline: CallTimeline, groups: Groups, results: Groups) -> Groups:
 # -- why there are several ---------------------------------------------------------------------------------
 
 
-def _further(timeline: CallTimeline, whole: Groups, groups: Groups) -> Sequence[FurtherArena | None]:
+def _further(held: CallBytes, whole: Groups, groups: Groups) -> Sequence[FurtherArena | None]:
     """Return for each arena behind the first why it is not one with the others."""
-    buffers = timeline.columns.buffers
+    buffers = held.steps.buffers
     own = [number for number, group in enumerate(groups) if not buffers[group[0]].returned]
     own.sort(key=lambda number: min(buffers[i].made for i in groups[number]))
     found: list[FurtherArena | None] = [None] * len(groups)
-    over = np.maximum(timeline.over(whole), 0.0).max(axis=0)
+    over = np.maximum(held.over(whole), 0.0).max(axis=0)
     worst = int(np.argmax(over))
-    at = timeline.table.grid.binding(worst)
-    taken = int((timeline.arenas(groups) + timeline.unplanned)[:, worst].max(initial=0.0))
+    at = held.table.grid.binding(worst)
+    taken = int((held.arenas(groups) + held.unplanned)[:, worst].max(initial=0.0))
     for number in own[1:]:
         both = sorted([*groups[own[0]], *groups[number]])
-        if not timeline.columns.may_share(both):
+        if not held.steps.may_share(both):
             found[number] = FurtherArena(reason=_apart(buffers[groups[number][0]]))
             continue
         rest = [group for n, group in enumerate(groups) if n not in (own[0], number)]
-        joined = int((timeline.arenas([*rest, both]) + timeline.unplanned)[:, worst].max(initial=0.0))
+        joined = int((held.arenas([*rest, both]) + held.unplanned)[:, worst].max(initial=0.0))
         saves = max(joined - taken, 0)
         found[number] = FurtherArena(reason=SAVES if saves else LOOSE, saves=saves, at=at if saves else {})
     return found

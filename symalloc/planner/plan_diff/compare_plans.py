@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from symalloc.planner.memory_report.function_report import MOST_SUMS
+from symalloc.planner.memory_report.fitting import MOST_SUMS
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -27,11 +27,12 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 
 class TensorRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planned tensor and its place in an arena; `operator` writes it first, `callee` works in it."""
+    """A planned tensor and its place in an arena; `operator` writes it first; `callee` worked in it in
+    plans of earlier versions."""
 
     name: str
     operator: str | None
-    callee: str | None
+    callee: str | None = None
     size: Expr = msgspec.field(name="bytes")
     offset: Expr
 

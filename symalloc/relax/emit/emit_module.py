@@ -1,4 +1,4 @@
-"""Writes the plans of a program into its module: kernels that take offsets, functions, and their variants.
+"""Writes the plans of a program into its module: kernels that take offsets, and functions.
 
 A function must stand where StaticPlanBlockMemory stands: after CallTIRRewrite, no dataflow blocks, in normal
 form.  It gets a guard and arenas, and each planned `t = R.builtin.alloc_tensor(shape, dtype)` becomes
@@ -18,7 +18,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Guard, Placement, Plan
+from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.planned_program import first_uses, taken_apart
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
@@ -33,8 +33,6 @@ from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
-    PrimNode,
-    TypeNode,
     VarNode,
     bound,
     elements,
@@ -48,9 +46,7 @@ from symalloc.relax.rewrite import (
     by_binding,
     copied,
     forced_pure,
-    referenced,
     with_body,
-    without,
 )
 from symalloc.size.condition import conjunction, eq
 from symalloc.size.expr import Expr
@@ -77,10 +73,9 @@ class _FunctionWriter(BindingRewriter):
     """Writes one function; raises EmissionError where what was planned is not there.
 
     `cfg` is that of the extracted function, whose instructions have handles into `function`.
-    `needs_zero_offset`: allocations that some user wants at offset zero.  `brought` are the parameters that
-    bring the arenas reserved at entry, in the plan's order, where the function works in its caller's.
-    `unplanned` is the function that runs where a guard fails, None where a guard raises.  `arenas` are
-    storages, or the tensors that a caller brings; `written` are the variables whose bindings were met.
+    `needs_zero_offset`: allocations that some user wants at offset zero.  `unplanned` is the
+    function that runs where a guard fails, None where a guard raises.  `written` are the variables whose
+    bindings were met.
     """
 
     module: _ModuleWriter
@@ -88,12 +83,11 @@ class _FunctionWriter(BindingRewriter):
     cfg: ControlFlowGraph
     function: relax.Function
     needs_zero_offset: Collection[ir.Var] = ()
-    brought: Sequence[VarNode] = ()
     unplanned: GlobalVar | None = None
     prims: PrimBuilder = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
     arenas: dict[int, VarNode] = field(default_factory=dict)
-    places: dict[ir.Var, list[tuple[int, Placement]]] = field(default_factory=dict)
+    places: dict[ir.Var, tuple[int, Expr]] = field(default_factory=dict)
     due: Mapping[ir.Var, Sequence[int]] = field(default_factory=dict)
     late: frozenset[ir.Var] = field(init=False)
     written: set[ir.Var] = field(default_factory=set)
@@ -108,7 +102,7 @@ class _FunctionWriter(BindingRewriter):
         for index, arena in enumerate(self.plan.arenas):
             for placement in arena.placements:
                 if placement.buffer.var is not None:
-                    self.places.setdefault(placement.buffer.var, []).append((index, placement))
+                    self.places[placement.buffer.var] = index, placement.offset
         points = (*(a.defined_by for a in self.plan.arenas), *(g.defined_by for g in self.plan.guards))
         self.late = frozenset(var for var in points if var is not None)
         self.taken_apart = taken_apart(self.cfg)
@@ -118,18 +112,12 @@ class _FunctionWriter(BindingRewriter):
     def planned(self) -> relax.Function:
         """The function with the plan written into it, and the checks that its match_casts need."""
         guards = [g for g in self.plan.guards if g.defined_by is None]
-        if self.brought:
-            entry = self.plan.entry_arenas
-            indices = (i for i, arena in enumerate(self.plan.arenas) if any(arena is one for one in entry))
-            self.arenas.update(zip(indices, self.brought, strict=True))
-        self.due = first_uses(self.plan, self.cfg, self.arenas)
+        self.due = first_uses(self.plan, self.cfg)
         guarded = self.unplanned is None or not guards
         body = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
         if not self.written >= {*self.places, *self.late}:
             raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
-        return forced_pure(
-            with_body(self.function, body if guarded else self.either(guards, body), self.brought)
-        )
+        return forced_pure(with_body(self.function, body if guarded else self.either(guards, body)))
 
     def either(self, guards: Sequence[Guard], planned: relax.SeqExpr) -> relax.SeqExpr:
         """An If whose else-branch calls the function as it was."""
@@ -157,22 +145,6 @@ class _FunctionWriter(BindingRewriter):
             given = [size, relax.prim_value(arena.device), StringImm(arena.scope), BYTE]
             self.arenas[index] = typed_var("arena", _STORAGE)
             yield bound(self.arenas[index], typed_call(_ALLOC_STORAGE, given, _STORAGE))
-
-    def place(
-        self,
-        index: int,
-        offset: PrimNode,
-        shape: Node,
-        dtype: Node,
-        type_: TypeNode,
-        span: Node | None = None,
-    ) -> Node:
-        """The call that gives the tensor of `type_` at `offset` bytes of an arena, with that span."""
-        arena = self.arenas[index]
-        if isinstance(arena.ty, relax.TensorType):  # brought
-            return typed_call(VIEWED, [arena, shape, dtype, offset], type_, [type_], span)
-        device = relax.prim_value(self.plan.arenas[index].device)
-        return typed_call(_ALLOC_TENSOR, [arena, offset, shape, dtype, device], type_, span=span)
 
     # -- the body ------------------------------------------------------------------------------------------
 
@@ -218,11 +190,6 @@ class _FunctionWriter(BindingRewriter):
                 return [relax.VarBinding(binding.var, field)]
             case ir.View(kind="reshape") if getattr(binding.value, "op", None) == _RESHAPE:
                 return [binding if self.module.keeps_reshapes else self.reshape(binding)]
-            case ir.CallFunction(var=var, name=name) if var in self.places:
-                self.written.add(var)
-                if name not in self.module.callees:
-                    return [binding]  # it has no variant
-                return self.callee(binding, self.places[var], self.module.callees[name])
         return BindingRewriter.rewrite(self, binding)
 
     def reshape(self, binding: BindingNode) -> relax.VarBinding:
@@ -256,12 +223,13 @@ class _FunctionWriter(BindingRewriter):
         value = binding.value
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
-        ((index, placement),) = self.places[var]
-        shape, dtype = elements(value.args)[:2]
-        placed = self.place(index, self.prims(placement.offset), shape, dtype, value.ty, value.span)
+        index, offset = self.places[var]
+        shape, dtype, device = elements(value.args)[:3]
+        given = [self.arenas[index], self.prims(offset), shape, dtype, device]
+        placed = typed_call(_ALLOC_TENSOR, given, value.ty, span=value.span)
         if var not in self.needs_zero_offset:
             return [bound(binding.var, placed)]
-        return list(self.at_zero_offset(binding.var, placed, placement.offset))
+        return list(self.at_zero_offset(binding.var, placed, offset))
 
     def at_zero_offset(self, var: VarNode, placed: Node, offset: Expr) -> Iterator[relax.VarBinding]:
         """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer.
@@ -276,23 +244,6 @@ class _FunctionWriter(BindingRewriter):
         away = typed_var(f"{var.name}_placed", placed.ty)
         yield bound(away, placed)
         yield bound(var, typed_call(_ENSURE_ZERO_OFFSET, [away], placed.ty))
-
-    def callee(
-        self, binding: BindingNode, places: Sequence[tuple[int, Placement]], variant: GlobalVar
-    ) -> list[relax.Binding]:
-        """A call of `variant` with a tensor of each arena that it works in."""
-        written: list[relax.Binding] = []
-        brought: list[VarNode] = []
-        for index, placement in sorted(places, key=lambda place: place[1].buffer.lent):
-            extent = relax.ShapeExpr([self.prims(placement.buffer.nbytes)])
-            type_ = relax.TensorType(extent, "uint8")
-            placed = self.place(index, self.prims(placement.offset), extent, BYTE, type_)
-            arena = relax.Var(f"{placement.buffer.callee}_arena", type_)
-            written += self.at_zero_offset(arena, placed, placement.offset)
-            brought.append(arena)
-        value = binding.value
-        call = Call(variant, [*value.args, *brought], value.attrs, value.ty_args, value.span)
-        return [*written, relax.VarBinding(binding.var, self.builder.normalize(call))]
 
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
@@ -331,7 +282,6 @@ def emit_module(
 class _ModuleWriter:
     """Writes one module; the arguments are those of `emit_module`.
 
-    `callees` holds, by name, the variant of a function that works in its caller's arenas;
     `offset_parameters` are the positions at which kernels will be given tensors at an offset.
     """
 
@@ -350,13 +300,10 @@ class _ModuleWriter:
         self.positions = offset_kernels(module)
         self.draft = ModuleDraft(module)
         self.guards = GuardWriter(kind=kind, draft=self.draft)
-        self.callees: dict[str, GlobalVar] = {}
         self.offset_parameters: dict[str, frozenset[int]] = {}
-        placements = (p for plan in plans.values() for a in plan.arenas for p in a.placements)
-        self.lent_to = frozenset(p.buffer.callee for p in placements if p.buffer.callee is not None)
 
     def function(self, name: str, plan: Plan) -> None:
-        """Write the plan of one function into it, and into a variant where callers lend their arenas."""
+        """Write the plan of one function into it."""
         variable, cfg = self.globals[name], self.analyses[name].cfg
         function = self.module[variable]
         found = offset_uses(self.analyses[name], self.positions, _away(plan))
@@ -365,30 +312,18 @@ class _ModuleWriter:
         fallback = self.kind == "fallback" and any(g.defined_by is None for g in plan.guards)
         unplanned = self.unplanned(name, plan, function) if fallback else None
 
-        def written(brought: Sequence[VarNode] = ()) -> relax.Function:
-            writer = _FunctionWriter(
-                module=self,
-                plan=plan,
-                cfg=cfg,
-                function=function,
-                needs_zero_offset=found.needs_zero_offset,
-                brought=brought,
-                unplanned=unplanned,
-            )
-            return writer.planned()
-
-        variant = None
+        writer = _FunctionWriter(
+            module=self,
+            plan=plan,
+            cfg=cfg,
+            function=function,
+            needs_zero_offset=found.needs_zero_offset,
+            unplanned=unplanned,
+        )
         try:
-            if name in self.lent_to:
-                prims = PrimBuilder(entry_symbols(function, cfg.function))
-                types = [relax.TensorType([prims(arena.size)], "uint8") for arena in plan.entry_arenas]
-                # None where TVM cannot copy the function, which then works in arenas of its own
-                variant = copied(written([relax.Var(f"arena{i}", kind) for i, kind in enumerate(types)]))
-            self.draft.functions[variable] = written()
+            self.draft.functions[variable] = writer.planned()
         except NotASizeError as error:
             raise PlanRefusedError(f"the plan for `{name}` cannot be written: {error}") from None
-        if variant is not None:
-            self.callees[name] = self.draft.add(f"{name}_in_arena", variant)
 
     def unplanned(self, name: str, plan: Plan, function: relax.Function) -> GlobalVar:
         """Add what runs where a guard fails: the function as it was, its match_casts checked alike."""
@@ -400,15 +335,11 @@ class _ModuleWriter:
         return self.draft.add(f"{name}_unplanned", bare_copy)
 
     def finished(self) -> tvm.IRModule:
-        """The module, with the kernels that were found wanting, less what nothing refers to any more."""
+        """The module, with the kernels that were found wanting."""
         for name, positions in self.offset_parameters.items():
             variable = self.globals[name]
             self.draft.functions[variable] = with_offsets(self.module[variable], positions)
-        module = self.draft.finished()
-        for name in self.callees:
-            if self.analyses[name].cfg.function.private and name not in referenced(module):
-                module = without(module, {name})
-        return module
+        return self.draft.finished()
 
 
 def _away(plan: Plan) -> frozenset[Var]:

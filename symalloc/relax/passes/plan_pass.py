@@ -144,7 +144,7 @@ def plan_lowered(
         program = _seen(module)
     analyses = analyse(program)
     anywhere = memory.addresses or options.flavour == "storages"
-    grounded = None if anywhere else _grounded(module, analyses)
+    grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
     plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
     planned = emit_module(
         module,

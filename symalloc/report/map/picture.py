@@ -20,7 +20,7 @@ Span = tuple[int, int]
 class DrawnBlock:
     """`size` bytes at `offset`, in use during each of `spans`, half-open.
 
-    `kind`: `tensor`, `callee` (memory of a called function) or `result`; `at_peak`: live when most is.
+    `kind`: `tensor` or `result`; `at_peak`: live when most is.
     """
 
     name: str
@@ -100,11 +100,11 @@ def _placed_block(placement: Placement, binding: Mapping[str, int], peak: int | 
     if offset is None or size is None:
         return None
     return DrawnBlock(
-        name=buffer.name if buffer.callee is None else f"{buffer.callee}()",
+        name=buffer.name,
         spans=buffer.live,
         offset=offset,
         size=size,
-        kind="callee" if buffer.callee is not None else "result" if buffer.returned else "tensor",
+        kind="result" if buffer.returned else "tensor",
         at_peak=size > 0 and peak is not None and any(begin <= peak < end for begin, end in buffer.live),
     )
 
@@ -120,7 +120,7 @@ STYLE = (
     "text{font:11px 'DejaVu Sans',Verdana,sans-serif;fill:#1b1f24}.head{font-size:15px;font-weight:bold}"
     ".axis{fill:#57606a}.band{fill:#f6f8fa;stroke:#d0d7de}.rule{stroke:#d0d7de}.block{stroke:#fff}"
     ".thin{stroke-width:.25}.tensor0{fill:#b5daf2}.tensor1{fill:#9fcdec}.tensor2{fill:#c9e5f7}"
-    ".peak0{fill:#f4bc55}.peak1{fill:#eeae3a}.peak2{fill:#f7c977}.callee{fill:#86cfb8}.result{fill:#e2b5cf}"
+    ".peak0{fill:#f4bc55}.peak1{fill:#eeae3a}.peak2{fill:#f7c977}.result{fill:#e2b5cf}"
     ".line{stroke:#b5560a;stroke-width:1.5;stroke-dasharray:5 3}.area{fill:#b5daf2;stroke:#0072b2}"
 )
 

@@ -123,11 +123,11 @@ function planPage(data) {
   function ourBlock(buffer, band, title, peak) {
     const size = value(buffer.bytes), offset = value(buffer.offset);
     if (size === null || offset === null) return [];
-    const name = buffer.callee === null ? buffer.name : `${buffer.callee}()`;
     const atPeak = peak !== null && size > 0n && buffer.live.some(([begin, end]) => begin <= peak && peak < end);
+    const { name } = buffer;
     const live = buffer.live.map(([begin, end]) => `[${begin}, ${end})`).join(" ");
-    const found = faults(buffer.name);
-    const kind = buffer.callee !== null ? "callee" : buffer.returned ? "result" : `tint${buffer.id % 3}`;
+    const found = faults(name);
+    const kind = buffer.returned ? "result" : `tint${buffer.id % 3}`;
     return [{
       key: String(buffer.id), name, operator: buffer.operator ?? null, source: buffer.source ?? null, band, title, size, offset, spans: buffer.live, kind, atPeak, live,
       fault: found.length > 0, faults: found, place: band * 1e18 + Number(offset), sizeText: text(buffer.bytes), offsetText: text(buffer.offset),
@@ -291,8 +291,8 @@ function planPage(data) {
     const what = view === "ours" ? "Bytes of live planned tensors" : "Bytes held";
     drawChart(at("profile"), { series: [{ name: "ours", points: asNumbers, area: true }], levels, x: whole.x, height: 70, peak: whole.peak === null ? null : whole.peak + (whole.discrete ? 0.5 : 0), label: `${what}, ${levels[0].text}` });
     const kinds = new Set(blocks.map((b) => (b.fault ? "fault" : b.kind)));
-    const texts = { callee: "memory of a called function", result: "result", fault: "finding of the linter" };
-    at("legend").replaceChildren(colourKey("k-block", "tensor"), colourKey("k-peak", "live at the peak"), ...["callee", "result", "fault"].filter((k) => kinds.has(k)).map((k) => colourKey(`k-${k}`, texts[k])), `below: ${what.toLowerCase()}`);
+    const texts = { result: "result", fault: "finding of the linter" };
+    at("legend").replaceChildren(colourKey("k-block", "tensor"), colourKey("k-peak", "live at the peak"), ...["result", "fault"].filter((k) => kinds.has(k)).map((k) => colourKey(`k-${k}`, texts[k])), `below: ${what.toLowerCase()}`);
   }
 
   function drawCall() {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from symalloc.planner.buffers.call_timeline import SHARE, SPARE
+from symalloc.planner.buffers.call_bytes import SHARE, SPARE
 from tests.models.measure import Usage
 from tests.models.planned.call import Call, calls, difference, needed
 from tests.models.planned.case import Binding

@@ -11,7 +11,7 @@ import pytest
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.buffers.assignment import assign
-from symalloc.planner.buffers.call_timeline import CallColumns, CallTimeline, sizes_of
+from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps
 from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.grid import Grid, Values
@@ -22,7 +22,6 @@ from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, worst
 from symalloc.program.ir import (
     AllocFresh,
     Block,
-    CallFunction,
     Instruction,
     MakeTuple,
     Origin,
@@ -113,20 +112,6 @@ def test_what_no_path_needs_still_counts_in_an_arena() -> None:
     assert found["large"].arena not in (found["wide"].arena, found["small"].arena)
 
 
-def test_a_caller_brings_no_arena_that_would_be_held_beside_the_results_of_its_callee() -> None:
-    inner, small, result, given = (
-        alloc(name, size * WIDE) for name, size in (("inner", 64), ("small", 1), ("r", 32), ("given", 1))
-    )
-    told = Var("told", TensorType(shape=(32 * WIDE,), dtype=FLOAT))
-    late = (inner, kernel(X, inner.var), small, kernel(inner.var, small.var), result)
-    callee = function(*late, kernel(small.var, result.var), result=result.var, name="made")
-    body = (given, kernel(X, given.var), CallFunction(var=told, name="made", arguments=(X,)))
-    program = program_of(function(*body, kernel(given.var, told)), callee)
-    plans = plan_program(program, Prover())
-    names = {p.buffer.name for arena in plans["made"].entry_arenas for p in arena.placements}
-    assert "inner" not in names and plans["made"].placements
-
-
 def test_an_if_that_begins_another_is_decided_first() -> None:
     """`late` is dead behind the inner If, in front of which the arena of `v` and `w` would be reserved."""
     early, late, v, w = (
@@ -140,15 +125,10 @@ def test_an_if_that_begins_another_is_decided_first() -> None:
     program = program_of(main)
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
-    candidates = find_candidates(program, analyses, "main", sizes, {})
-    for order in (1, -1):
-        paths = [
-            replace(path, tested=dict(sorted(path.tested.items(), key=lambda one: order * one[1])))
-            for path in candidates.paths
-        ]
-        columns = CallColumns(candidates.buffers, paths, candidates.nesting, {})
-        timeline = CallTimeline(columns, sample_table(sizes_of(columns, {}), ExtentBounds()), {})
-        assert timeline.excess([[0], [1], [2, 3]]) > 0 and not timeline.excess([[0], [1], [2], [3]])
+    candidates = find_candidates(program, analyses, "main", sizes)
+    steps = CallSteps(candidates, candidates.buffers)
+    held = CallBytes(steps, sample_table(steps.all_sizes, ExtentBounds()))
+    assert held.excess([[0], [1], [2, 3]]) > 0 and not held.excess([[0], [1], [2], [3]])
 
 
 def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
@@ -224,15 +204,15 @@ def test_random_calls_keep_the_limit_at_shapes_drawn_afresh(
         analyses = analyse(program)
         known = Sizes(known_symbols(analyses["main"].cfg), Prover())
         storages = flavour == "storages"
-        candidates = find_candidates(program, analyses, "main", known, {}, storages=storages)
-        found = assign(candidates, {}, ExtentBounds(), PlanOptions(flavour=flavour))
-        columns = CallColumns(candidates.buffers, candidates.paths, candidates.nesting, {})
+        candidates = find_candidates(program, analyses, "main", known, storages=storages)
+        found = assign(candidates, ExtentBounds(), PlanOptions(flavour=flavour))
+        steps = CallSteps(candidates, candidates.buffers)
         number = {buffer.var: index for index, buffer in enumerate(candidates.buffers)}
         groups = [[number[b.var] for b in arena] for arena in (*found.arenas, *([b] for b in found.lone))]
         groups = [sorted(g, key=lambda i: not candidates.buffers[i].returned) for g in groups]
         points = [(round(2 ** random.uniform(0, 12)), round(2 ** random.uniform(0, 12))) for _ in range(300)]
-        table = SizeTable.at(Grid(names=("m", "n"), points=tuple(points)), sizes_of(columns, {}))
-        assert CallTimeline(columns, table, {}).excess(groups) <= most, seed
+        table = SizeTable.at(Grid(names=("m", "n"), points=tuple(points)), steps.all_sizes)
+        assert CallBytes(steps, table).excess(groups) <= most, seed
 
 
 @pytest.mark.parametrize("ratio", [(1.4,), (1.4, 3.0)])

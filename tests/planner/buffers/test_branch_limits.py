@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from symalloc.analysis.paths import path_conditions
-from symalloc.planner.buffers.call_timeline import least_on_paths
-from symalloc.program.control_flow import BlockNesting, ControlFlowGraph, control_flow_graph
+from symalloc.planner.buffers.call_bytes import limits
+from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
 from tests.planner.random_programs import random_program
 from tests.scale import tries
 
@@ -37,7 +37,10 @@ def test_blocks_give_what_all_paths_give() -> None:
         random = Random(seed)
         steps = sorted(number for number, _ in cfg.instructions)
         need = np.array([[random.randint(0, 9), random.choice((0, 0, 50))] for _ in steps], dtype=np.float64)
-        found = least_on_paths(need, steps, BlockNesting(cfg))
+        conditions = path_conditions(cfg)
+        routes = [tuple((0, branch, side) for branch, side in sorted(conditions[step])) for step in steps]
+        distinct = list(dict.fromkeys(routes))
+        found = limits(need, distinct, np.array([distinct.index(route) for route in routes]))
         for column in range(need.shape[1]):
             assert found[:, column].tolist() == brute(cfg, steps, need[:, column]).tolist()
     assert branching > 10

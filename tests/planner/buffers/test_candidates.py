@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from symalloc.planner.buffers.assignment import assign
 from symalloc.planner.buffers.candidates import find_candidates, left_alone
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.interference import interference
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Buffer, Unplanned
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.shapes import ExtentBounds
 from symalloc.program.ir import (
@@ -81,13 +81,13 @@ def function(
 
 
 def found_in(
-    program: Program, plans: Mapping[str, Plan] | None = None, options: PlanOptions = ARENA
+    program: Program, options: PlanOptions = ARENA
 ) -> tuple[tuple[Buffer, ...], tuple[Unplanned, ...]]:
     analyses = analyse(program)
     sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
     storages = options.flavour == "storages"
-    candidates = find_candidates(program, analyses, "main", sizes, plans or {}, storages=storages)
-    found = assign(candidates, {}, ExtentBounds(), options)
+    candidates = find_candidates(program, analyses, "main", sizes, storages=storages)
+    found = assign(candidates, ExtentBounds(), options)
     buffers = tuple(buffer for arena in found.arenas for buffer in arena)
     return buffers, (*candidates.left, *left_alone(found.lone))
 
@@ -254,50 +254,6 @@ def test_recursive_functions_are_left_alone_and_said_to_be() -> None:
     found, left = split(a, kernel(X, a.var), call("main", a.var))
     assert not found
     assert "calls itself" in left["a"].reason
-
-
-def inner_plan() -> tuple[Function, Plan]:
-    """A function over `m` that works in two arenas."""
-    m = symbol("m")
-    p = Var("p", TensorType(shape=(m,), dtype=FLOAT))
-    callee = function(kernel(p, p), name="inner", params=(p,), result=p)
-    callee = replace(callee, symbols={"m": Origin.DIMENSION})
-    arenas = tuple(
-        Arena(device=device, scope="global", size=64 * m * (device + 1), placements=(placed(device),))
-        for device in (0, 1)
-    )
-    late = Arena(device=0, scope="global", size=symbol("k"), placements=(placed(0),), defined_by=p)
-    return callee, Plan(function="inner", arenas=(*arenas, late))
-
-
-def placed(device: int) -> Placement:
-    return Placement(buffer=Buffer(id=0, name="b", size=N, live=(), device=device), offset=constant(0))
-
-
-def test_a_planned_callee_works_in_memory_of_the_caller() -> None:
-    callee, plan = inner_plan()
-    a, b = alloc("a", 2 * N), alloc("b", 2 * N)
-    inside = call("inner", a.var)
-    body = (a, kernel(X, a.var), inside, b, kernel(X, b.var))
-    program = Program(name="m", functions={f.name: f for f in (function(*body), callee)}, kernels={})
-    found, left = found_in(program, {"inner": plan})
-    assert not left
-    lent = [one for one in found if one.callee == "inner"]
-    assert [(one.device, str(one.size), one.var) for one in lent] == [
-        (0, "128*n", inside.var),
-        (1, "256*n", inside.var),
-    ]
-    assert together({one.name: one for one in found if one.device == 0}) == {frozenset(("a", "inner()"))}
-
-
-def test_a_callee_whose_arguments_do_not_tell_its_size_keeps_its_own_memory() -> None:
-    callee, plan = inner_plan()
-    unknown = Var("u", TensorType(shape=None, dtype=FLOAT, ndim=1))
-    main = function(call("inner", unknown), params=(unknown,))
-    program = Program(name="m", functions={f.name: f for f in (main, callee)}, kernels={})
-    found, left = found_in(program, {"inner": plan})
-    assert not found
-    assert [(u.name, u.reason) for u in left] == [("inner()", "the arguments do not tell how much it needs")]
 
 
 def test_a_packed_function_that_gives_nothing_back_may_keep_what_it_is_given() -> None:

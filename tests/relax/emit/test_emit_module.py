@@ -15,7 +15,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import AllocStorage, AllocTensor, CallFunction, Program
+from symalloc.program.ir import AllocStorage, AllocTensor, Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.extract import extract
@@ -48,27 +48,14 @@ def rows(count: int, *more: int) -> Any:
 # -- callees ------------------------------------------------------------------------------------------------
 
 
-def test_a_callee_works_in_the_arena_of_its_caller() -> None:
-    module = emitted("Calls")
-    assert functions(module) == {"main", "other", "returns", "looks_in_arena"}
-    assert errors(module) == []
-    program = extract(module, name="m")
-    calls = [i for i in program.functions["main"].body.instructions if isinstance(i, CallFunction)]
-    assert [(c.name, len(c.arguments)) for c in calls] == [("looks_in_arena", 2), ("returns", 1)]
-    assert not any(isinstance(i, AllocStorage) for i in program.functions["looks_in_arena"].body.instructions)
-    ours, theirs = machine(module), machine(planned("Calls")[0])
-    for n in (0, 1, 17, 128):
-        assert ours["main"](rows(n)).numpy().tobytes() == theirs["main"](rows(n)).numpy().tobytes()
-
-
-def test_a_callee_that_others_may_call_stays_as_it_was_too() -> None:
-    module = emitted("Exported")
-    assert functions(module) == {"main", "helper", "helper_in_arena"}
-    assert errors(module) == []
-    ours, theirs = machine(module), machine(planned("Exported")[0])
-    for name in ("main", "helper"):
-        for n in (1, 17):
-            assert ours[name](rows(n)).numpy().tobytes() == theirs[name](rows(n)).numpy().tobytes()
+def test_a_callee_works_in_arenas_of_its_own() -> None:
+    for name, called in (("Calls", {"other", "returns", "looks"}), ("Exported", {"helper"})):
+        module = emitted(name)
+        assert functions(module) == {"main", *called}
+        assert errors(module) == []
+        ours, theirs = machine(module), machine(planned(name)[0])
+        for n in (0, 1, 17, 128):
+            assert ours["main"](rows(n)).numpy().tobytes() == theirs["main"](rows(n)).numpy().tobytes()
 
 
 # -- guards -------------------------------------------------------------------------------------------------

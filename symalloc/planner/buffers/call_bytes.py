@@ -1,0 +1,337 @@
+"""The bytes that a call holds at each step of its Timeline on one device and scope, as arrays over bindings.
+
+The *limit* is what the call holds at most where every tensor has memory of its own: on each path, at each
+binding.  Buffers that share an arena take what they need at most, from where the arena is reserved until
+nothing needs one of them any more on the path that is taken.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from symalloc.analysis.register_machine import Step
+from symalloc.planner.buffers.candidates import Candidates
+from symalloc.planner.buffers.sizing import padded_size
+from symalloc.planner.grid import Truths, Values
+from symalloc.planner.memory_plan import Buffer
+from symalloc.planner.shapes import Numbers, SizeTable
+from symalloc.program.control_flow import ReservationPoint
+from symalloc.program.types import ALIGNMENT
+from symalloc.size.expr import Expr, round_up
+
+Groups: TypeAlias = Sequence[Sequence[int]]
+"""The members of each arena, by index among the buffers of a call."""
+
+Spans: TypeAlias = Sequence[tuple[int, int]]
+"""The steps [begin, end) at which memory is held."""
+
+Route: TypeAlias = tuple[tuple[int, int, bool], ...]
+"""The branches that lead to a step, those of callers first: the call under way, the BRANCH, and the side."""
+
+SHARE, SPARE = 0.02, 65536
+"""A call may take more than the unplanned one by this share of it, or so many bytes, so that it has fewer
+arenas.
+"""
+
+
+class CallSteps:
+    """The steps at which `buffers`, by index, and arenas of them are held, and other memory.
+
+    `sizes` are those of the buffers, `others` those of the memory that is none.  With `apart` buffers of
+    constant size share with their like only.
+    """
+
+    def __init__(self, found: Candidates, buffers: Sequence[Buffer], *, apart: bool = False) -> None:
+        self.buffers, self.nesting, timeline = buffers, found.nesting, found.timeline
+        self.sizes = [_taken(buffer) for buffer in buffers]
+        self.kinds = [(b.grounded, apart and b.size.as_constant is not None) for b in buffers]
+        self.has_late_sizes = any(b.known >= 0 for b in buffers)
+        self.points = found.points
+        placed = {buffer.var: -1 for buffer in found.buffers}
+        placed.update((buffer.var, index) for index, buffer in enumerate(buffers))
+        self.spans: list[list[tuple[int, int]]] = [[] for _ in buffers]
+        self.others: list[Expr] = []
+        self.other_spans: list[Spans] = []
+        for one in timeline.reservations:
+            index = placed.get(one.var) if one.frame.caller is None else None
+            size = padded_size(one.size) if index is None else None
+            if size is not None:
+                self.others.append(size)
+                self.other_spans.append(((one.begin, one.end),))
+            elif index is not None and index >= 0:
+                self.spans[index].append((one.begin, one.end))
+        numbers: dict[Route, int] = {}
+        on_route = [numbers.setdefault(_route(step), len(numbers)) for step in timeline.steps]
+        self.routes, self.on_route = list(numbers), np.array(on_route, dtype=np.int64)
+        self._begun: dict[ReservationPoint, Truths] = {}
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def straight(self) -> bool:
+        """True where the function does not branch."""
+        return not self.nesting.cfg.joins
+
+    @property
+    def all_sizes(self) -> tuple[Expr, ...]:
+        """All sizes that a call depends on."""
+        by_address = {id(size): size for size in (*self.sizes, *self.others)}  # most are one object
+        return tuple(dict.fromkeys(by_address.values()))
+
+    @cached_property
+    def flat(self) -> Numbers:
+        """The spans of all buffers, as rows: whose each is, the begins, the ends."""
+        return _flat(self.spans)
+
+    # -- arenas --------------------------------------------------------------------------------------------
+
+    def reserved(self, members: Sequence[int]) -> Spans:
+        """The steps at which an arena of the given buffers is there."""
+        if len(members) == 1:
+            return self.spans[members[0]]
+        if self.straight:
+            begin = bisect_left(self.points, min(self.buffers[i].made for i in members))
+            return ((begin, max((self.spans[i][-1][1] for i in members if self.spans[i]), default=begin)),)
+        there = self._begun_at(self.nesting.reservation(self.buffers[i].made for i in members))
+        edges = np.flatnonzero(np.diff(there & self._needed(members), prepend=False, append=False))
+        return [(begin, end) for begin, end in edges.reshape(-1, 2).tolist()]
+
+    @cached_property
+    def _meet(self) -> Truths:
+        """For each two routes whether a path may take both."""
+        sides = [{(call, branch): side for call, branch, side in route} for route in self.routes]
+        meet = [[all(b.get(at, side) is side for at, side in a.items()) for b in sides] for a in sides]
+        return np.array(meet, dtype=np.bool_).reshape(len(sides), len(sides))
+
+    def _begun_at(self, reservation: ReservationPoint) -> Truths:
+        """The steps behind a reservation, on a path through it."""
+        if reservation not in self._begun:
+            points, ((begin, end), point) = np.array(self.points), reservation
+            behind = (points >= max(begin, point)) & (points < end)
+            first = np.full(len(self.routes), len(self))
+            np.minimum.at(first, self.on_route[behind], np.flatnonzero(behind))
+            met = np.where(self._meet, first, len(self)).min(axis=1, initial=len(self))
+            self._begun[reservation] = np.arange(len(self)) >= met[self.on_route]
+        return self._begun[reservation]
+
+    def _needed(self, members: Sequence[int]) -> Truths:
+        """The steps from which a path may come to one at which a buffer is held."""
+        held = np.zeros(len(self), dtype=np.bool_)
+        for begin, end in (span for i in members for span in self.spans[i]):
+            held[begin:end] = True
+        last = np.full(len(self.routes), -1)
+        np.maximum.at(last, self.on_route[held], np.flatnonzero(held))
+        met = np.where(self._meet, last, -1).max(axis=1, initial=-1)
+        needed: Truths = np.arange(len(self)) <= met[self.on_route]
+        return needed
+
+    def may_share(self, members: Sequence[int]) -> bool:
+        """Return whether buffers may share an arena: all sizes are known where it is reserved, all are
+        grounded and never live at once, or none of them is, and all are of constant size, or none.
+        """
+        if len(members) == 1:
+            return True
+        if len({self.kinds[i] for i in members}) > 1:
+            return False
+        if self.buffers[members[0]].grounded:
+            intervals = sorted(one for i in members for one in self.buffers[i].live)
+            if any(before[1] > after[0] for before, after in pairwise(intervals)):
+                return False
+        if not self.has_late_sizes:
+            return True
+        known = max(self.buffers[i].known for i in members)
+        return known < 0 or known < self.nesting.reservation(self.buffers[i].made for i in members).point
+
+    def may_join(self, members: Sequence[int], i: int) -> bool:
+        """The same for one more beside `members`, for which it is so."""
+        if self.has_late_sizes or self.buffers[i].grounded:
+            return self.may_share([*members, i])
+        return self.kinds[i] == self.kinds[members[0]]
+
+
+def _taken(buffer: Buffer) -> Expr:
+    """The bytes that memory takes: no more is reserved for a result than it holds."""
+    constant = buffer.returned and buffer.size.as_constant is not None
+    return round_up(buffer.nbytes, ALIGNMENT) if constant else buffer.size
+
+
+def _route(step: Step) -> Route:
+    """The branches that lead to a step; the call under way is known by its identity, 0 for the outermost."""
+    caller = step.frame.caller
+    around, call = ((), 0) if caller is None else (_route(caller), id(step.frame))
+    return (*around, *((call, branch, side) for branch, side in sorted(step.path)))
+
+
+def _flat(spans: Sequence[Spans]) -> Numbers:
+    """All spans, as rows: whose each is, the begins, the ends."""
+    flat = [(owner, begin, end) for owner, own in enumerate(spans) for begin, end in own]
+    found: Numbers = np.array(flat, dtype=np.int64).reshape(-1, 3).T
+    return found
+
+
+# -- the limit on each path --------------------------------------------------------------------------------
+
+
+def limits(need: Values, routes: Sequence[Route], on_route: Numbers) -> Values:
+    """Return for each step the most bytes that are taken at some step on each path through it.
+
+    `need` has a row for each step: what is taken there; `on_route` numbers the route of each.
+    """
+    root = _Block(np.zeros(need.shape[1]))
+    blocks = []
+    for number, route in enumerate(routes):
+        block = root
+        for call, branch, side in route:
+            sides = block.ifs.setdefault((call, branch), {})
+            block = sides.setdefault(side, _Block(np.zeros(need.shape[1])))
+        block.own = need[on_route == number].max(axis=0)
+        blocks.append(block)
+    found = dict(root.limits(root.own))
+    limit: Values = np.array([found[id(block)] for block in blocks]).reshape(-1, need.shape[1])[on_route]
+    return limit
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block: what is taken at most outside the Ifs in it, and the sides of these, by call and BRANCH."""
+
+    own: Values
+    ifs: dict[tuple[int, int], dict[bool, _Block]] = field(default_factory=dict)
+
+    def least(self) -> Values:
+        """The bytes that each way through the block takes at some step."""
+        found: Values = np.maximum.reduce([self.own, *map(_lesser, self.ifs.values())])
+        return found
+
+    def limits(self, around: Values) -> Iterator[tuple[int, Values]]:
+        """Yield the limit of each block in here, by identity; `around` is taken outside."""
+        others = {test: _lesser(sides) for test, sides in self.ifs.items()}
+        here = np.maximum(around, self.own)
+        yield id(self), np.maximum.reduce([here, *others.values()])
+        for test, sides in self.ifs.items():
+            rest = np.maximum.reduce([here, *(v for other, v in others.items() if other != test)])
+            for side in sides.values():
+                yield from side.limits(rest)
+
+
+def _lesser(sides: Mapping[bool, _Block]) -> Values:
+    """The bytes that both sides of an If take; none where one of them takes nothing."""
+    least = [side.least() for side in sides.values()]
+    found: Values = np.minimum.reduce(least) * (len(least) > 1)
+    return found
+
+
+# -- bytes -------------------------------------------------------------------------------------------------
+
+
+class CallBytes:
+    """The bytes that buffers (by index) and arenas of them take at the points of `table`; `bytes` has a row
+    for the size of each buffer.
+    """
+
+    def __init__(self, steps: CallSteps, table: SizeTable) -> None:
+        self.steps, self.table = steps, table
+        self._kinds = table.rows_of(steps.sizes)
+        self.bytes: Values = table.values[self._kinds]
+
+    @cached_property
+    def unplanned(self) -> Values:
+        """The bytes at each step of what no plan of the function places."""
+        owners, begins, ends = _flat(self.steps.other_spans)
+        return self._held(self.table.rows_of(self.steps.others)[owners], begins, ends)
+
+    @cached_property
+    def limit(self) -> Values:
+        """The bytes that the unplanned call takes on the path of each step."""
+        need = self.load(range(len(self.steps.buffers))) + self.unplanned
+        return limits(need, self.steps.routes, self.steps.on_route)
+
+    @cached_property
+    def allowed(self) -> Values:
+        """The bytes that may be taken beyond the limit at each step."""
+        return np.maximum(SHARE * self.limit, SPARE)
+
+    def _held(self, kinds: Numbers, begins: Numbers, ends: Numbers) -> Values:
+        """The bytes at each step of what is held; `kinds` are the rows of its sizes."""
+        changes = np.zeros((len(self.steps) + 1, len(self.table.grid)))
+        np.add.at(changes, begins, self.table.values[kinds])
+        np.subtract.at(changes, ends, self.table.values[kinds])
+        found: Values = changes.cumsum(axis=0)[:-1]
+        return found
+
+    def load(self, members: Sequence[int]) -> Values:
+        """The bytes of the given buffers that are held at each step."""
+        owners, begins, ends = self.steps.flat
+        wanted = np.zeros(len(self.steps.buffers), dtype=np.bool_)
+        wanted[list(members)] = True
+        chosen = wanted[owners]
+        return self._held(self._kinds[owners[chosen]], begins[chosen], ends[chosen])
+
+    def distinct(self, members: Sequence[int]) -> tuple[Sequence[int], Values]:
+        """The row of the size of each member, and a row for each size."""
+        rows, kinds = np.unique(self._kinds[list(members)], return_inverse=True)
+        return kinds.tolist(), self.table.values[rows]
+
+    def height(self, members: Sequence[int]) -> Values:
+        """The size of an arena of the given buffers at each binding: as much as is held at one step, and no
+        less than one that no path needs.
+        """
+        found: Values = self.bytes[list(members)].max(axis=0, initial=0.0)
+        return np.maximum(found, self.load(members).max(axis=0, initial=0.0)) if len(members) > 1 else found
+
+    def arenas(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
+        """The bytes at each step of an arena for each of `groups`, by index: those of `heights` are as large
+        as these say.
+        """
+        lone = [len(group) == 1 and i not in heights for i, group in enumerate(groups)]
+        found = self.load([group[0] for group, alone in zip(groups, lone, strict=True) if alone])
+        for i, group in enumerate(groups):
+            if not lone[i]:
+                height = heights[i] if i in heights else self.height(group)
+                for begin, end in self.steps.reserved(group):
+                    found[begin:end] += height
+        return found
+
+    def over(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
+        """The bytes that are taken beyond the limit at each step, in units of what is allowed."""
+        found: Values = (self.arenas(groups, heights) + self.unplanned - self.limit) / self.allowed
+        return found
+
+    def excess(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> float:
+        """The largest of `over`: above 1 more is taken than is allowed."""
+        return float(self.over(groups, heights).max(initial=0.0))
+
+    @cached_property
+    def floor(self) -> Values:
+        """The most bytes of tensors that are held at one step, results left out, at each binding."""
+        planned = [i for i, b in enumerate(self.steps.buffers) if not b.returned]
+        found: Values = self.load(planned).max(axis=0, initial=0.0)
+        return found
+
+    @cached_property
+    def spare(self) -> Values:
+        """The bytes that several arenas may take beyond the floor, at each binding."""
+        return np.maximum(SHARE * self.floor, SPARE)
+
+    def together(self, groups: Groups) -> Values:
+        """The most bytes that arenas take together, results left out, at each binding."""
+        own = [group for group in groups if not self.steps.buffers[group[0]].returned]
+        found: Values = self.arenas(own).max(axis=0, initial=0.0)
+        return found
+
+    def beyond_floor(self, groups: Groups) -> float:
+        """The most bytes that arenas take together beyond the floor, in units of what is allowed."""
+        return float(((self.together(groups) - self.floor) / self.spare).max(initial=0.0))
+
+    def spread(self, groups: Groups) -> float:
+        """The most that arenas take together, in multiples of the floor, at least 1."""
+        return float((self.together(groups) / np.maximum(self.floor, 1.0)).max(initial=1.0))
