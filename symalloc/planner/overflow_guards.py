@@ -28,6 +28,8 @@ from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, constant, fl
 Bound: TypeAlias = tuple[Mapping[Monomial, int], int]
 """A polynomial over magnitudes of symbols, coefficients >= 0, and what all of them are to be divided by."""
 
+_UNIT: Bound = {(): 1}, 1
+
 
 class ValueBounds:
     """Bounds of expressions and of the atoms in them, each worked out once."""
@@ -48,13 +50,10 @@ class ValueBounds:
     def _expr(self, expr: Expr) -> Bound:
         found = self._exprs.get(expr)
         if found is None:
-            parts = [self._monomial(monomial) for monomial in expr.terms]
+            powers = ([self._atom(a) for a, power in m for _ in range(power)] for m in expr.terms)
+            parts = [reduce(_times, factors, _UNIT) for factors in powers]
             found = self._exprs[expr] = _sum_of(parts, map(abs, expr.terms.values()))
         return found
-
-    def _monomial(self, monomial: Monomial) -> Bound:
-        factors = [self._atom(atom) for atom, power in monomial for _ in range(power)]
-        return reduce(_times, factors) if factors else ({(): 1}, 1)
 
     def _atom(self, atom: Atom) -> Bound:
         found = self._atoms.get(atom)
@@ -74,19 +73,14 @@ class ValueBounds:
             case Mod(numerator=numerator, denominator=denominator):
                 return _sum_of([self._expr(numerator), self._expr(denominator)])
             case Min(operands=operands) | Max(operands=operands):
-                return _sum_of(map(self._expr, _bounding(atom, operands)), combine=max)
+                # a minimum is at most each operand, and where it is negative it is no constant >= 0; a maximum
+                # mirrors it
+                sign = 1 if isinstance(atom, Min) else -1
+                bounding = [e for e in operands if e.as_constant is None or sign * e.as_constant < 0]
+                return _sum_of(map(self._expr, bounding or operands), combine=max)
             case Select(then=then, otherwise=otherwise):
                 return _sum_of([self._expr(then), self._expr(otherwise)], combine=max)
         return {((atom, 1),): 1}, 1
-
-
-def _bounding(atom: Min | Max, operands: Sequence[Expr]) -> Sequence[Expr]:
-    """The operands that bound the magnitude of `atom`: constants >= 0 add nothing to that of a minimum.
-
-    The minimum is at most each operand; where it is negative it is another one.  A maximum mirrors it.
-    """
-    sign = 1 if isinstance(atom, Min) else -1
-    return [e for e in operands if e.as_constant is None or sign * e.as_constant < 0] or operands
 
 
 def _sum_of(

@@ -118,13 +118,8 @@ def _summary(diff: PlanDiff) -> Iterator[str]:
         doubt = f"; of {', '.join(partly)} only the arenas were compared" if partly else ""
         yield f"nothing grew{doubt}"
     for one in grown:
-        yield f"{one.function}: {_verdict(one)}"
-
-
-def _verdict(one: FunctionDiff) -> str:
-    peak = one.peak
-    if peak.grown is not None:
-        what = "a call takes" if one.peak_measure == "call" else "the arenas take"
-        return f"{what} more: {_grown(peak.grown)}"
-    what = "cannot be compared" if peak.trend is Trend.UNCOMPARED else "undecided"
-    return f"{what}: {peak.reason}"
+        what = "a call takes more" if one.peak_measure == "call" else "the arenas take more"
+        why = one.peak.reason if one.peak.grown is None else _grown(one.peak.grown)
+        if one.peak.grown is None:
+            what = "cannot be compared" if one.peak.trend is Trend.UNCOMPARED else "undecided"
+        yield f"{one.function}: {what}: {why}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from symalloc.arguments import require_choice, shown
@@ -123,10 +123,41 @@ def use_as_text(
     now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: ScopeStatistics | None = None
 ) -> str:
     """A table: amounts, then who holds memory, then what was counted."""
-    lines = [*_amounts(now, limit), *_held(held)]
+    bound = "no limit" if limit is None else f"limit {human_bytes(limit)}"
+    lines = [
+        f"live      {human_bytes(now.live):>12}   {now.allocs} allocations, {now.frees} frees",
+        f"used      {human_bytes(now.used):>12}   at most {human_bytes(now.peak_used)}",
+        f"reserved  {human_bytes(now.reserved):>12}   at most {human_bytes(now.peak_reserved)}, {bound}",
+        f"committed {human_bytes(now.committed):>12}   in {now.commits} operations",
+        f"returned  {human_bytes(now.decommitted):>12}   in {now.decommits} operations",
+    ]
+    if now.refused:
+        lines.append(f"refused   {now.refused:>12}   allocations that did not fit")
+    if held:
+        lines += ["", f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"]
+        lines += _first([(h.tag, f"{human_bytes(h.nbytes):>12}{h.blocks:>10}") for h in held])
     if scope is not None:
-        lines += ["", *_counted(scope)]
+        used, reserved = human_bytes(scope.peak_used), human_bytes(scope.peak_reserved)
+        lines += [
+            "",
+            f"counted: at most {human_bytes(scope.peak_live)} live, {used} used, {reserved} reserved",
+        ]
+        lines.append(f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}")
+        counts = [
+            f"{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
+            f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
+            for count in scope.tags.values()
+        ]
+        lines += _first(list(zip(scope.tags, counts, strict=True)))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _first(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the rows of the first tags, and how many more there are."""
+    for tag, cells in rows[:SHOWN]:
+        yield f"{cut(tag.replace(chr(10), ' ') or NAMELESS, WIDTH - 1):<{WIDTH}}{cells}"
+    if len(rows) > SHOWN:
+        yield f"… {len(rows) - SHOWN} more"
 
 
 class PoolDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
@@ -143,47 +174,3 @@ def use_as_json(
 ) -> str:
     """Return the same as a `PoolDocument`."""
     return as_json(PoolDocument(limit=limit, statistics=now, held=tuple(held), counted=scope))
-
-
-def _amounts(now: PoolStatistics, limit: int | None) -> Iterator[str]:
-    bound = "no limit" if limit is None else f"limit {human_bytes(limit)}"
-    yield f"live      {human_bytes(now.live):>12}   {now.allocs} allocations, {now.frees} frees"
-    yield f"used      {human_bytes(now.used):>12}   at most {human_bytes(now.peak_used)}"
-    yield f"reserved  {human_bytes(now.reserved):>12}   at most {human_bytes(now.peak_reserved)}, {bound}"
-    yield f"committed {human_bytes(now.committed):>12}   in {now.commits} operations"
-    yield f"returned  {human_bytes(now.decommitted):>12}   in {now.decommits} operations"
-    if now.refused:
-        yield f"refused   {now.refused:>12}   allocations that did not fit"
-
-
-def _held(held: Sequence[Holding]) -> Iterator[str]:
-    if not held:
-        return
-    yield ""
-    yield f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"
-    yield from _first(f"{_tag(h.tag):<{WIDTH}}{human_bytes(h.nbytes):>12}{h.blocks:>10}" for h in held)
-
-
-def _counted(scope: ScopeStatistics) -> Iterator[str]:
-    yield (
-        f"counted: at most {human_bytes(scope.peak_live)} live, {human_bytes(scope.peak_used)} used, "
-        f"{human_bytes(scope.peak_reserved)} reserved"
-    )
-    yield f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}"
-    yield from _first(
-        f"{_tag(tag):<{WIDTH}}{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
-        f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
-        for tag, count in scope.tags.items()
-    )
-
-
-def _first(rows: Iterable[str]) -> Iterator[str]:
-    """Yield the rows of the first tags, and how many more there are."""
-    every = list(rows)
-    yield from every[:SHOWN]
-    if len(every) > SHOWN:
-        yield f"… {len(every) - SHOWN} more"
-
-
-def _tag(tag: str) -> str:
-    return cut(tag.replace("\n", " ") or NAMELESS, WIDTH - 1)

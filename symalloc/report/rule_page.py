@@ -72,10 +72,17 @@ def render_rule_page(
 
 
 def _parts(rule: Rule, every: bool) -> Iterator[Text]:
-    yield _title(rule)
+    yield Text.assemble(
+        (f"{rule.id} {rule.name}", "bold"),
+        f" ({severity_text(rule)})\n",
+        (f"at: {SITE_KINDS[rule.site].description}\n", "dim"),
+        ("must hold: " if rule.constraint else "looked for: ", "dim"),
+        (rule.constraint or rule.relation or "", "cyan"),
+    )
     yield Text()
-    for paragraph in rule.doc.split("\n\n"):
-        yield _prose(paragraph)
+    for paragraph in rule.doc.split("\n\n"):  # on one line, to be wrapped anew
+        pieces = re.split(r"(`[^`]*`)", " ".join(paragraph.split()))
+        yield Text.assemble(*((piece, "cyan" if piece.startswith("`") else "") for piece in pieces))
         yield Text()
     for bad in rule.bad if every else rule.bad[:1]:
         yield from _example(f"Found: {bad.title}", bad.module, rule)
@@ -85,26 +92,6 @@ def _parts(rule: Rule, every: bool) -> Iterator[Text]:
         yield from _example(f"Fine: {good.title}", good.module, rule)
         yield Text()
     yield from _footer(rule, every)
-
-
-def _title(rule: Rule) -> Text:
-    site = SITE_KINDS[rule.site]
-    asked = rule.constraint or rule.relation or ""
-    return Text.assemble(
-        (f"{rule.id} {rule.name}", "bold"),
-        f" ({severity_text(rule)})\n",
-        (f"at: {site.description}\n", "dim"),
-        ("must hold: " if rule.constraint else "looked for: ", "dim"),
-        (asked, "cyan"),
-    )
-
-
-def _prose(paragraph: str) -> Text:
-    """A paragraph on one line, to be wrapped anew, with what stands between backticks as code."""
-    text = Text()
-    for piece in re.split(r"(`[^`]*`)", " ".join(paragraph.split())):
-        text.append(piece, style="cyan" if piece.startswith("`") else "")
-    return text
 
 
 def _example(title: str, module: str, rule: Rule) -> Iterator[Text]:

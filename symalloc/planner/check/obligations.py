@@ -101,7 +101,11 @@ class ArenaObligations:
 
         What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.
         """
-        yield from self._alone()
+        members: list[list[Names]] = [[] for _ in self.kinds]
+        for placement, number in zip(self.arena.placements, self.index, strict=True):
+            members[number].append((placement.buffer.name,))
+        for kind, names in zip(self.kinds, members, strict=True):
+            yield from _of_class(kind, self.arena.size, tuple(names))
         yield from self._machine(fits if machine else None)
 
     def all_apart(self) -> Iterator[Obligation]:
@@ -118,13 +122,6 @@ class ArenaObligations:
         for pair, where in self._pairs(directly_above(self.arena.placements), ordered=True):
             left, right = (self.kinds[number] for number in pair)
             yield _apart(where, ((left, right),))
-
-    def _alone(self) -> Iterator[Obligation]:
-        members: list[list[Names]] = [[] for _ in self.kinds]
-        for placement, number in zip(self.arena.placements, self.index, strict=True):
-            members[number].append((placement.buffer.name,))
-        for kind, names in zip(self.kinds, members, strict=True):
-            yield from _of_class(kind, self.arena.size, tuple(names))
 
     def _pairs(
         self, pairs: Iterable[tuple[int, int]], *, ordered: bool
@@ -156,7 +153,8 @@ class ArenaObligations:
                 guarded=True,
                 defined_by=self.arena.defined_by,
             )
-        for divisor in dict.fromkeys(d for value in every for d in _divisors(value)):
+        divisors = (atom.divisor for value in every for atom in value.atoms if atom.divisor is not None)
+        for divisor in dict.fromkeys(d for d in divisors if (d.as_constant or 0) < 1):
             text = "it divides by `{}`, which may be less than 1"
             yield Obligation(kind="divisor", text=text, about=divisor, where=((),), sides=((ONE, divisor),))
 
@@ -217,12 +215,6 @@ def _limits(value: Expr) -> Iterator[Side]:
     for part in (up, down, value) if up.terms and down.terms else (value,):
         yield part, _GREATEST
         yield _LEAST, part
-
-
-def _divisors(value: Expr) -> Iterator[Expr]:
-    for atom in value.atoms:
-        if atom.divisor is not None and (atom.divisor.as_constant or 0) < 1:
-            yield atom.divisor
 
 
 def _with_inner(values: Iterable[Expr]) -> list[Expr]:

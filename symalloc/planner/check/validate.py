@@ -125,8 +125,12 @@ class ObligationProver:
 
     def proof(self, obligation: Obligation) -> Proof:
         """The proof of `obligation`; with a counterexample where it does not hold."""
-        if self.sees(obligation) or (obligation.guarded and self._bounded(obligation)):
+        if self.sees(obligation):
             return _SEEN
+        if obligation.guarded:  # it limits a value, whose magnitude may be proved to fit in 64 bits
+            ((low, high),) = obligation.sides
+            if self.fits(high if low.as_constant is not None else low, obligation.defined_by):
+                return _SEEN
         proof = self.prover.prove(obligation.claim, self.domain_of(obligation))
         return replace(proof, verdict=Verdict.ALWAYS_VALID) if proof.verdict is Verdict.VACUOUS else proof
 
@@ -157,11 +161,6 @@ class ObligationProver:
             domain = self.domain.assuming(guards)
             self.guarded[defined_by] = domain, self._limits(domain)
         return self.guarded[defined_by]
-
-    def _bounded(self, obligation: Obligation) -> bool:
-        """Return whether the magnitude of the value that `obligation` limits is proved to fit in 64 bits."""
-        ((low, high),) = obligation.sides
-        return self.fits(high if low.as_constant is not None else low, obligation.defined_by)
 
     def _limits(self, domain: Domain) -> list[Expr]:
         """The assumptions `expr <= 0` of whose terms only the constant one is ever negative."""
@@ -195,6 +194,8 @@ def _follows(low: Expr, known: Expr) -> bool:
 _Scaled: TypeAlias = tuple[Mapping[Monomial, int], int]
 """The terms of a polynomial, and what all of them are to be divided by."""
 
+_UNIT: _Scaled = {(): 1}, 1
+
 
 class Magnitudes:
     """Remembers the bound of every expression and atom that it met: offsets share most of what they are made
@@ -222,13 +223,10 @@ class Magnitudes:
         """The sum of the magnitudes of the terms."""
         found = self._known.get(expr)
         if found is None:
-            parts = [self._monomial(monomial) for monomial in expr.terms]
+            powers = ([self._atom(a) for a, power in m for _ in range(power)] for m in expr.terms)
+            parts = [reduce(_product, factors, _UNIT) for factors in powers]
             found = self._known[expr] = _combined(parts, map(abs, expr.terms.values()), add)
         return found
-
-    def _monomial(self, monomial: Monomial) -> _Scaled:
-        factors = [self._atom(atom) for atom, power in monomial for _ in range(power)]
-        return reduce(_product, factors) if factors else ({(): 1}, 1)
 
     def _atom(self, atom: Atom) -> _Scaled:
         found = self._atoms.get(atom)

@@ -312,8 +312,14 @@ def pack_problem(
     start = perf_counter()
     prover = prover or Prover()
     domain = _domain(problem, prover)
-    arena, representative = _arena(problem, budget, capacity, domain, prover)
-    plan = Plan(function=problem.name, arenas=(arena,), representative=representative)
+    if problem.symbols:
+        found = search(_rounded(problem.buffers), problem.ranges, budget)
+        arena = assemble(problem.buffers, found.stacking, domain, prover)
+    else:
+        offsets = _pack_static(problem.buffers, budget, capacity)
+        placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
+        arena = Arena.of(constant(_height(problem.buffers, offsets)), placements)
+    plan = Plan(function=problem.name, arenas=(arena,))
     faults = validate(plan, domain, prover, machine=False)
     if faults:
         raise PlanRefusedError.of(problem.name, faults)
@@ -355,18 +361,6 @@ def _domain(problem: PackingProblem, prover: Prover) -> Domain:
                 "; give the symbols a `min` from which it does"
             )
     return domain
-
-
-def _arena(
-    problem: PackingProblem, budget: SearchBudget, capacity: int | None, domain: Domain, prover: Prover
-) -> tuple[Arena, Mapping[str, int]]:
-    """Return the arena, and the binding at which buffers were stacked."""
-    if not problem.symbols:
-        offsets = _pack_static(problem.buffers, budget, capacity)
-        placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
-        return Arena.of(constant(_height(problem.buffers, offsets)), placements), {}
-    found = search(_rounded(problem.buffers), problem.ranges, budget)
-    return assemble(problem.buffers, found.stacking, domain, prover), found.representative
 
 
 def _overrun(arena: Expr, capacity: int, problem: PackingProblem, prover: Prover) -> Mapping[str, int] | None:

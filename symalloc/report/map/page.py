@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
-from symalloc.linter.diagnostic import Diagnostic, Report
+from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.pool.replaying import MICROSECOND, Lifespan, PoolTimeline, TimelinePoint
 from symalloc.report.plan_json import function_document
@@ -168,7 +169,8 @@ def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) ->
 
     A function is as in the plan's JSON, with formulas as `{"f": number}`, and has besides: `reserved`, the
     sums of arenas that are reserved together; `returned` in its buffers; `calls`, what a call holds, by who
-    planned; `symbols`, with the bounds that are declared; and `start`, the binding that is shown first.
+    planned; `symbols`, with the bounds that are declared; and `start`, the binding that is shown first.  A
+    finding `binds` the variable of the instruction at fault, or nothing.
     """
     table = FormulaTable()
     functions = [_function(report, table) for report in reports]
@@ -176,7 +178,17 @@ def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) ->
         "kind": "plan",
         "title": title,
         "functions": functions,
-        "findings": [_finding(d) for d in lint],
+        "findings": [
+            {
+                "rule": d.rule,
+                "severity": d.severity.value,
+                "message": " ".join(d.message.split()),
+                "function": d.function,
+                "binds": d.binds,
+                "at": binding_text(d.counterexample or {}),
+            }
+            for d in lint
+        ],
         "nodes": table.nodes,
         "formulas": table.formulas,
     }
@@ -219,46 +231,26 @@ def _encoded(value: Any, table: FormulaTable) -> Any:
     return value
 
 
-# -- what a call holds -------------------------------------------------------------------------------------
-
-
 def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     """Return what a call holds, by who planned it; null where nobody did, or a function calls itself.
 
     `{"steps": count, "held": [[bytes, begin, end, why], …]}`; see `Reservation`.
     """
-    outcome, compared = report.outcome, report.comparison
-    timelines = {
-        "ours": outcome.planned,
-        "unplanned": outcome.unplanned,
-        "tvm_bounded": None if compared is None else compared.bounded,
-        "tvm_unbounded": None if compared is None else compared.unbounded,
+    timelines: dict[str, Timeline | None] = {
+        "ours": report.outcome.planned,
+        "unplanned": report.outcome.unplanned,
+        "tvm_bounded": None,
+        "tvm_unbounded": None,
     }
-    found = {
-        who: None
-        if one is None or one.problem is not None
-        else {
-            "steps": len(one.steps),
-            "held": [[held.size, held.begin, held.end, held.why] for held in one.reservations],
-        }
-        for who, one in timelines.items()
-    }
-    return {**_encoded(found, table), "fallback": outcome.fallback}
-
-
-# -- findings ----------------------------------------------------------------------------------------------
-
-
-def _finding(found: Diagnostic) -> dict[str, Any]:
-    """Return a finding; `binds` is the variable of the instruction at fault, or empty."""
-    return {
-        "rule": found.rule,
-        "severity": found.severity.value,
-        "message": " ".join(found.message.split()),
-        "function": found.function,
-        "binds": found.binds,
-        "at": binding_text(found.counterexample or {}),
-    }
+    if report.comparison is not None:
+        both = report.comparison
+        timelines |= {"tvm_bounded": both.bounded, "tvm_unbounded": both.unbounded}
+    found: dict[str, Any] = dict.fromkeys(timelines)
+    for who, one in timelines.items():
+        if one is not None and one.problem is None:
+            held = [[each.size, each.begin, each.end, each.why] for each in one.reservations]
+            found[who] = {"steps": len(one.steps), "held": held}
+    return {**_encoded(found, table), "fallback": report.outcome.fallback}
 
 
 SCALE = 2  # pixels for one of the SVG
