@@ -73,7 +73,7 @@ class ValueBounds:
             case Mod(numerator=numerator, denominator=denominator):
                 return _sum_of([self._expr(numerator), self._expr(denominator)])
             case Min(operands=operands) | Max(operands=operands):
-                # a minimum is at most each operand, and where it is negative it is no constant >= 0; a maximum
+                # a minimum is at most each operand, and no constant >= 0 where it is negative; a maximum
                 # mirrors it
                 sign = 1 if isinstance(atom, Min) else -1
                 bounding = [e for e in operands if e.as_constant is None or sign * e.as_constant < 0]

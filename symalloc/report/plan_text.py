@@ -101,36 +101,29 @@ def _remedy(peak: CallPeak) -> str:
 
 def target_lines(target: TargetReport) -> Iterator[str]:
     """Yield the lines about the target of a function's plan."""
-    yield f"  target {target.name}: {_flavour(target)}"
+    said = "tensors share whole storages"
+    if target.flavour == "arena":
+        said = f"{target.offset_kernels} of {target.kernels} kernels take a tensor at an offset"
+    elif not target.shared:
+        said += ", as no kernel can read and write tensors of one buffer there"
+    yield f"  target {target.name}: {said}"
     if target.grounded:
         starts = "1 tensor starts a storage"
         if target.grounded > 1:
             starts = f"{target.grounded} tensors start a storage each"
         yield f"  {starts}, as more than kernels looks there and data is a mere handle"
-    yield _unproved(target)
+    if not target.generated:
+        yield f"  this build of TVM generates no code for {target.name}: planned and linted only"
+    elif target.present:
+        yield "  planned and linted; `symalloc run` runs on the CPU only"
+    else:
+        yield "  planned and linted; not run: this machine has no such device"
     if target.kept is not None:
         yield (
             f"  TVM's allocator on {target.name} keeps a block for each size that an arena ever had:"
             f" {human_bytes(target.kept)} after a call at each of these sizes;"
             " --bounds reserve asks for one size"
         )
-
-
-def _flavour(target: TargetReport) -> str:
-    if target.flavour == "arena":
-        return f"{target.offset_kernels} of {target.kernels} kernels take a tensor at an offset"
-    if target.shared:
-        return "tensors share whole storages"
-    return "tensors share whole storages, as no kernel can read and write tensors of one buffer there"
-
-
-def _unproved(target: TargetReport) -> str:
-    """Return what has not been tried."""
-    if not target.generated:
-        return f"  this build of TVM generates no code for {target.name}: planned and linted only"
-    if target.present:
-        return "  planned and linted; `symalloc run` runs on the CPU only"
-    return "  planned and linted; not run: this machine has no such device"
 
 
 def plans_as_text(reports: Sequence[FunctionReport], width: int | None = None) -> str:

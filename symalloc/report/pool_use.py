@@ -137,11 +137,8 @@ def use_as_text(
         lines += ["", f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"]
         lines += _first([(h.tag, f"{human_bytes(h.nbytes):>12}{h.blocks:>10}") for h in held])
     if scope is not None:
-        used, reserved = human_bytes(scope.peak_used), human_bytes(scope.peak_reserved)
-        lines += [
-            "",
-            f"counted: at most {human_bytes(scope.peak_live)} live, {used} used, {reserved} reserved",
-        ]
+        live, used, reserved = map(human_bytes, (scope.peak_live, scope.peak_used, scope.peak_reserved))
+        lines += ["", f"counted: at most {live} live, {used} used, {reserved} reserved"]
         lines.append(f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}")
         counts = [
             f"{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
