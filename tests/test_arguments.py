@@ -154,7 +154,6 @@ def pools() -> Mapping[str, Case]:
                 "soft_limit": {"none", "fraction"},
                 "limit": OPTIONAL,
                 "capacity": OPTIONAL,
-                "separate_escaping": {"true"},
                 "decay": SECONDS,
             },
         ),
@@ -183,7 +182,7 @@ def uses_of_pools() -> Mapping[str, Case]:
         "alloc": Case(
             function=pool.alloc,
             given={"nbytes": 8},
-            sense={"escapes": {"true"}, "tag": TEXT, "timeout": SECONDS},
+            sense={"tag": TEXT, "timeout": SECONDS},
         ),
         "free": Case(function=pool.free),
         "retain": Case(function=pool.retain),

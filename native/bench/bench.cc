@@ -36,7 +36,7 @@ struct Allocator {
 
 struct Ours final : Allocator {
   explicit Ours(const symalloc::Options& options) : pool(options) {}
-  void* Alloc(int64_t nbytes) override { return pool.Alloc(nbytes, 64, false); }
+  void* Alloc(int64_t nbytes) override { return pool.Alloc(nbytes, 64); }
   void Free(void* block, int64_t nbytes) override { pool.Free(block, nbytes); }
   symalloc::Pool pool;
 };

@@ -123,7 +123,7 @@ struct Source {
 
 struct FromPool final : Source {
   explicit FromPool(Pool* pool) : pool(pool) {}
-  char* Alloc(int64_t nbytes) override { return static_cast<char*>(pool->Alloc(nbytes, 64, false)); }
+  char* Alloc(int64_t nbytes) override { return static_cast<char*>(pool->Alloc(nbytes, 64)); }
   void Free(char* block, int64_t nbytes) override { pool->Free(block, nbytes); }
   Pool* pool;
 };
@@ -190,7 +190,7 @@ void AllocateBeside(Source* source, const std::function<void()>& work, Case* fou
 // Makes `nbytes` free pages in the pool, with memory of the machine beside them that was written just before.
 void MakeFree(Pool* pool, int64_t nbytes) {
   symalloc::Warm(nbytes / 2 * 3);
-  void* block = pool->Alloc(nbytes, 64, false);
+  void* block = pool->Alloc(nbytes, 64);
   std::memset(block, 1, nbytes);
   pool->Free(block, nbytes);
 }

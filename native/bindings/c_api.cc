@@ -177,7 +177,7 @@ ffi::Tensor EmptyOf(const PoolRef& pool, ffi::ShapeView shape, DLDataType dtype,
     throw ffi::Error("BoundsError", "a tensor, " + Text(shape, dtype) +
                                         ", has a negative extent, or more bytes than 64 bits can count", "");
   }
-  PooledData data{pool, tag == nullptr ? "" : tag, false, pool->owners.ns > 0 ? &pool->owners : nullptr};
+  PooledData data{pool, tag == nullptr ? "" : tag, pool->owners.ns > 0 ? &pool->owners : nullptr};
   return ffi::Tensor::FromNDAlloc(data, shape, dtype, DLDevice{kDLCPU, 0});
 }
 

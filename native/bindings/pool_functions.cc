@@ -32,10 +32,10 @@ auto Method(Result (Pool::*method)(Arguments...)) {
 }
 
 PoolRef Create(int64_t soft_numerator, int64_t soft_denominator, int64_t limit, int64_t page,
-               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool separate_escaping, bool huge,
-               bool guard, int64_t wait, double decay) {
+               int64_t bin_largest, int64_t bin_capacity, int64_t capacity, bool huge, bool guard, int64_t wait,
+               double decay) {
   Options options{soft_numerator, soft_denominator, limit, page, bin_largest, bin_capacity, capacity,
-                  separate_escaping, huge, guard, wait, CheckInterrupts, decay};
+                  huge, guard, wait, CheckInterrupts, decay};
   return Translated([&] { return MakePool(options); });
 }
 
@@ -144,16 +144,15 @@ int64_t Alignment(const ffi::AnyView& argument) {
   return align;
 }
 
-// A handle; of (bytes) or (bytes, alignment, escapes, tag).
+// A handle; of (bytes) or (bytes, alignment, tag).
 int64_t Alloc(const PoolRef& pool, const ffi::AnyView* arguments, int32_t count, const Patience* patience) {
-  CheckCount(count, count == 1 || count == 4, "bytes, or bytes, alignment, escapes and tag");
+  CheckCount(count, count == 1 || count == 3, "bytes, or bytes, alignment and tag");
   int64_t nbytes = ByteCount(arguments[0]);
   int64_t align = count == 1 ? kAlignment : Alignment(arguments[1]);
-  bool escapes = count == 1 ? false : arguments[2].cast<bool>();
   std::string tag;
-  if (count > 1) tag = arguments[3].cast<ffi::String>();
+  if (count > 1) tag = arguments[2].cast<ffi::String>();
   return Translated([&] {
-    void* block = pool->Alloc(nbytes, align, escapes, tag, patience);
+    void* block = pool->Alloc(nbytes, align, tag, patience);
     try {
       if (pool->pool.guard() != nullptr) pool->pool.guard()->Name(block, tag);
       return pool->handles.Add(block, nbytes, std::move(tag));
@@ -171,7 +170,7 @@ struct UntaggedData {
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = static_cast<int64_t>(ffi::GetDataSize(*tensor));
-    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, false, {}, patience); });
+    Translated([&] { tensor->data = pool->Alloc(nbytes, kAlignment, {}, patience); });
   }
   void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, ffi::GetDataSize(*tensor)); }
 };
@@ -191,7 +190,7 @@ ffi::Tensor Empty(const PoolRef& pool, const ffi::AnyView* arguments, int32_t co
   }
   DLDevice cpu{kDLCPU, 0};
   if (!tag.has_value()) return ffi::Tensor::FromNDAlloc(UntaggedData{pool, patience}, shape, dtype, cpu);
-  return ffi::Tensor::FromNDAlloc(PooledData{pool, *tag, false, patience}, shape, dtype, cpu);
+  return ffi::Tensor::FromNDAlloc(PooledData{pool, *tag, patience}, shape, dtype, cpu);
 }
 
 template <auto body>
@@ -265,7 +264,7 @@ void Record(PoolRef pool, int64_t most) {
   }
 }
 
-// Six int64 for each event, as Recording::Event; the events dropped; then block, tag, block, tag, …
+// Five int64 for each event, as Recording::Event; the events dropped; then block, tag, block, tag, …
 ffi::Array<ffi::Any> Recorded(PoolRef pool) {
   Recording recording = pool->pool.tracker().Recorded();
   std::vector<Recording::Event> events(recording.events.begin(), recording.events.end());

@@ -67,7 +67,7 @@ PoolRef MakePool(Options options) {
 
 void SetPoolLimit(PoolRef pool, int64_t limit) {
   Pool& it = pool->pool;
-  if (limit < 0) limit = std::max(std::min(MemoryBound(), it.capacity() * it.ranges()) & -it.page(), it.page());
+  if (limit < 0) limit = std::max(std::min(MemoryBound(), it.capacity()) & -it.page(), it.page());
   it.SetLimit(limit);
 }
 
@@ -86,10 +86,10 @@ PoolObj::~PoolObj() {
   if (vm_type >= 0) ReleaseVmType(vm_type);
 }
 
-void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience) {
+void* PoolObj::Alloc(int64_t nbytes, int64_t align, std::string_view tag, const Patience* patience) {
   try {
-    if (patience == nullptr) return pool.Alloc(nbytes, align, escapes, tag);
-    return pool.AllocWaiting(nbytes, align, escapes, tag, *patience);
+    if (patience == nullptr) return pool.Alloc(nbytes, align, tag);
+    return pool.AllocWaiting(nbytes, align, tag, *patience);
   } catch (const OverBudget&) {
     throw;
   } catch (const OutOfMemory& error) {
@@ -97,8 +97,8 @@ void* PoolObj::Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_vi
   }
 }
 
-void* PoolObj::Take(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience) {
-  void* block = Alloc(nbytes, align, escapes, tag, patience);
+void* PoolObj::Take(int64_t nbytes, int64_t align, std::string_view tag, const Patience* patience) {
+  void* block = Alloc(nbytes, align, tag, patience);
   if (tag.empty()) return block;
   try {
     pool.Tag(block, nbytes, tag);

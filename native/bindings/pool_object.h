@@ -29,10 +29,10 @@ class PoolObj : public tvm::ffi::Object {
   int vm_type = -1;           // of `VmType`; -1: none.  Changed by it alone
 
   // As Pool::Alloc, or AllocWaiting; OutOfMemory names the tags that hold most.
-  void* Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience = nullptr);
+  void* Alloc(int64_t nbytes, int64_t align, std::string_view tag, const Patience* patience = nullptr);
 
   // The same, and the block keeps its tag.
-  void* Take(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, const Patience* patience = nullptr);
+  void* Take(int64_t nbytes, int64_t align, std::string_view tag, const Patience* patience = nullptr);
 
   // Every block that is known by name or by handle.
   std::vector<Tagged> Holders();
@@ -96,12 +96,11 @@ inline void FreeQuietly(Pool* pool, void* block, int64_t nbytes) {
 struct PooledData {
   PoolRef pool;
   std::string tag;
-  bool escapes = false;
   const Patience* patience = nullptr;  // nullptr: as the pool is told
 
   void AllocData(DLTensor* tensor) {
     int64_t nbytes = tvm::ffi::GetDataSize(*tensor);
-    Translated([&] { tensor->data = pool->Take(nbytes, 64, escapes, tag, patience); });
+    Translated([&] { tensor->data = pool->Take(nbytes, 64, tag, patience); });
   }
   void FreeData(DLTensor* tensor) { FreeQuietly(&pool->pool, tensor->data, tvm::ffi::GetDataSize(*tensor)); }
 };

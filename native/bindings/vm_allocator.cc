@@ -22,13 +22,10 @@ using Unsafe = ffi::details::ObjectUnsafe;
 
 // not thread_local: that costs a call
 __attribute__((tls_model("initial-exec"))) __thread const void* last_served = nullptr;
-__attribute__((tls_model("initial-exec"))) __thread const AllocationHint* current_hint = nullptr;
+__attribute__((tls_model("initial-exec"))) __thread std::string_view current_tag;
 
-void* Take(PoolObj* pool, int64_t nbytes, const AllocationHint* hint) {
-  return Translated([&] {
-    if (hint == nullptr) return pool->Alloc(nbytes, kAlignment, false, "");
-    return pool->Take(nbytes, kAlignment, hint->escapes, hint->tag);
-  });
+void* Take(PoolObj* pool, int64_t nbytes, std::string_view tag) {
+  return Translated([&] { return pool->Take(nbytes, kAlignment, tag); });
 }
 
 // As TVM's, but for who frees the memory: a call less.
@@ -47,9 +44,8 @@ std::atomic<PoolType*> pool_types[kMostTypes];
 
 }  // namespace
 
-const AllocationHint* CurrentHint() { return current_hint; }
-HintScope::HintScope(const AllocationHint* hint) { current_hint = hint; }
-HintScope::~HintScope() { current_hint = nullptr; }
+TagScope::TagScope(std::string_view tag) { current_tag = tag; }
+TagScope::~TagScope() { current_tag = {}; }
 
 const void* LastServed() { return last_served; }
 void ForgetLastServed() { last_served = nullptr; }
@@ -79,7 +75,7 @@ VmBuffer PoolAllocator::Served(size_t nbytes, DLDevice device, TakeFrom take) {
 
 VmBuffer PoolAllocator::Alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType) {
   return Served(nbytes, device, [&](PoolObj* pool) {
-    return Translated([&] { return pool->Alloc(static_cast<int64_t>(nbytes), static_cast<int64_t>(alignment), false, ""); });
+    return Translated([&] { return pool->Alloc(static_cast<int64_t>(nbytes), static_cast<int64_t>(alignment), ""); });
   });
 }
 
@@ -88,7 +84,7 @@ VmBuffer PoolAllocator::Alloc(DLDevice device, ffi::Shape shape, DLDataType dtyp
     throw ffi::Error("ValueError", "the pool holds memory of scope `global` only, not `" + scope + "`", "");
   }
   int64_t nbytes = StorageBytes(shape, dtype);
-  return Served(static_cast<size_t>(nbytes), device, [&](PoolObj* pool) { return Take(pool, nbytes, CurrentHint()); });
+  return Served(static_cast<size_t>(nbytes), device, [&](PoolObj* pool) { return Take(pool, nbytes, current_tag); });
 }
 
 void* PoolAllocator::CreateView(const VmBuffer& buffer, ffi::Shape, DLDataType, const std::string&) {
@@ -115,9 +111,9 @@ bool PoolAllocator::AllowMemoryScope(const std::string& scope) const {
   return scope.empty() || (scope.size() == kScope.size() && std::memcmp(scope.data(), kScope.data(), kScope.size()) == 0);
 }
 
-ffi::ObjectRef PoolAllocator::MakeStorage(int64_t nbytes, const AllocationHint* hint) {
+ffi::ObjectRef PoolAllocator::MakeStorage(int64_t nbytes, std::string_view tag) {
   auto pool = Unsafe::ObjectPtrFromUnowned<PoolObj>(this->pool());  // a callback may have the machine let it go
-  VmBuffer served{Take(pool.get(), nbytes, hint), static_cast<size_t>(nbytes), DLDevice{kDLCPU, 0}, type_};
+  VmBuffer served{Take(pool.get(), nbytes, tag), static_cast<size_t>(nbytes), DLDevice{kDLCPU, 0}, type_};
   Unsafe::MoveObjectPtrToTVMFFIObjectPtr(std::move(pool));
   return Translated(
       [&] {

@@ -18,22 +18,13 @@ namespace symalloc {
 
 constexpr std::string_view kScope = "global";  // the only one that a pool has memory of
 
-// A program's hint for the storage that it allocates.
-struct AllocationHint {
-  std::string_view tag;
-  bool escapes = false;  // its tensors may outlive the call
-};
-
-// The hint for the storage that the calling thread allocates through TVM now; nullptr: none.
-const AllocationHint* CurrentHint();
-
-// Gives a hint for as long as it lives.
-class HintScope {
+// The storage that the calling thread allocates through TVM has this tag for as long as it lives.
+class TagScope {
  public:
-  explicit HintScope(const AllocationHint* hint);
-  HintScope(const HintScope&) = delete;
-  HintScope& operator=(const HintScope&) = delete;
-  ~HintScope();
+  explicit TagScope(std::string_view tag);
+  TagScope(const TagScope&) = delete;
+  TagScope& operator=(const TagScope&) = delete;
+  ~TagScope();
 };
 
 class PoolAllocator;
@@ -68,8 +59,8 @@ class PoolAllocator final : public VmAllocator {
   // Sound while a user or a storage keeps it.
   PoolObj* pool() const { return pool_type_->known.load(std::memory_order_relaxed); }
 
-  // A storage for a machine that keeps the pool; `hint` may be nullptr.  TVM makes the same, by way of `Alloc`.
-  tvm::ffi::ObjectRef MakeStorage(int64_t nbytes, const AllocationHint* hint);
+  // A storage for a machine that keeps the pool.  TVM makes the same, by way of `Alloc`.
+  tvm::ffi::ObjectRef MakeStorage(int64_t nbytes, std::string_view tag);
 
  protected:
   bool AllowMemoryScope(const std::string& scope) const override;

@@ -21,7 +21,7 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-constexpr int32_t kArguments = 5, kWithHint = 7;
+constexpr int32_t kArguments = 5;  // and a tag
 
 // How often a machine began or ceased to keep a pool.
 std::atomic<uint64_t> changes{1};
@@ -108,31 +108,30 @@ struct AllocStorage {
   ffi::Function stock;
 
   void operator()(const ffi::AnyView* args, int32_t count, ffi::Any* result) const {
-    if (count != kWithHint) return Make(args, count, nullptr, result);
+    if (count <= kArguments) return Make(args, count, {}, result);
     ffi::String tag = args[kArguments].cast<ffi::String>();
-    AllocationHint hint{{tag.data(), tag.size()}, args[kArguments + 1].cast<bool>()};
-    Make(args, kArguments, &hint, result);
+    Make(args, kArguments, {tag.data(), tag.size()}, result);
   }
 
-  void Make(const ffi::AnyView* args, int32_t count, const AllocationHint* hint, ffi::Any* result) const {
+  void Make(const ffi::AnyView* args, int32_t count, std::string_view tag, ffi::Any* result) const {
     bool usual = count == kArguments && args[0].type_index() == kTVMFFIOpaquePtr && args[1].type_index() == kTVMFFIShape &&
                  args[2].type_index() == kTVMFFIInt && args[3].type_index() == kTVMFFIDataType && IsScope(args[4]);
-    if (!usual) return MakeByTvm(args, count, hint, result);
+    if (!usual) return MakeByTvm(args, count, tag, result);
     const void* machine = args[0].CopyToTVMFFIAny().v_ptr;
     int64_t device = args[2].CopyToTVMFFIAny().v_int64;
     const Known& known = PlaceOf(machine);
     if (known.machine != machine || known.device != device || known.changes != changes.load(std::memory_order_relaxed)) {
-      MakeByTvm(args, count, hint, result);
+      MakeByTvm(args, count, tag, result);
       return Find(machine, device, *result);
     }
-    if (known.allocator == nullptr) return MakeByTvm(args, count, hint, result);
+    if (known.allocator == nullptr) return MakeByTvm(args, count, tag, result);
     const auto* shape = args[1].as<ffi::ShapeObj>();
     int64_t nbytes = StorageBytes({shape->data, shape->size}, args[3].CopyToTVMFFIAny().v_dtype);
-    *result = known.allocator->MakeStorage(nbytes, hint);
+    *result = known.allocator->MakeStorage(nbytes, tag);
   }
 
-  void MakeByTvm(const ffi::AnyView* args, int32_t count, const AllocationHint* hint, ffi::Any* result) const {
-    HintScope scope(hint);
+  void MakeByTvm(const ffi::AnyView* args, int32_t count, std::string_view tag, ffi::Any* result) const {
+    TagScope scope(tag);
     stock.CallPacked(args, count, result);
   }
 

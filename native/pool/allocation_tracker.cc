@@ -17,7 +17,7 @@ void TagCount::Remove(int64_t nbytes, bool allocated_since) {
   if (allocated_since) left -= nbytes;
 }
 
-void AllocationTracker::Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag) {
+void AllocationTracker::Allocated(const void* block, int64_t nbytes, std::string_view tag) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!noting()) return;
   for (auto& [_, scope] : scopes_) {
@@ -25,7 +25,7 @@ void AllocationTracker::Allocated(const void* block, int64_t nbytes, bool escape
     scope.peak_live = std::max(scope.peak_live, scope.live);
   }
   try {
-    Note(block, nbytes, escapes, tag);
+    Note(block, nbytes, tag);
   } catch (const std::bad_alloc&) {
     Forget(block);
   }
@@ -39,13 +39,13 @@ void AllocationTracker::Forget(const void* block) {
   blocks_.erase(found);
 }
 
-void AllocationTracker::Note(const void* block, int64_t nbytes, bool escapes, std::string_view tag) {
+void AllocationTracker::Note(const void* block, int64_t nbytes, std::string_view tag) {
   Block& noted = blocks_[block] = Block{++numbers_, 0, nbytes, ""};
   if (recording_) {
     noted.recorded = ++recorded_;
     auto open = open_calls_.find(std::this_thread::get_id());
     int64_t call = open == open_calls_.end() || open->second.empty() ? 0 : open->second.back();
-    Record(1, noted.recorded, nbytes, call, escapes);
+    Record(1, noted.recorded, nbytes, call);
   }
   if (!tag.empty()) SetTag(&noted, tag);
   for (auto& [_, scope] : scopes_) scope.tags[noted.tag].Add(nbytes);
@@ -74,7 +74,7 @@ void AllocationTracker::Freed(const void* block, int64_t nbytes) {
   auto found = blocks_.find(block);
   Block gone = found == blocks_.end() ? Block{0, 0, nbytes, ""} : std::move(found->second);
   if (found != blocks_.end()) blocks_.erase(found);
-  if (recording_ && gone.recorded != 0) Record(0, gone.recorded, 0, 0, false);
+  if (recording_ && gone.recorded != 0) Record(0, gone.recorded, 0, 0);
   for (auto& [_, scope] : scopes_) {
     scope.live -= nbytes;
     try {
@@ -114,7 +114,7 @@ int64_t AllocationTracker::BeginCall() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!recording_) return 0;
   open_calls_[std::this_thread::get_id()].push_back(++calls_);
-  Record(2, calls_, 0, 0, false);
+  Record(2, calls_, 0, 0);
   return calls_;
 }
 
@@ -124,7 +124,7 @@ void AllocationTracker::EndCall(int64_t call) {
   auto found = std::find(open.begin(), open.end(), call);
   if (!recording_ || found == open.end()) return;
   open.erase(found);
-  Record(3, call, 0, 0, false);
+  Record(3, call, 0, 0);
 }
 
 int64_t AllocationTracker::OpenScope(int64_t live) {
@@ -162,11 +162,11 @@ void AllocationTracker::Settle() {
   flags_.Set(QuickFlags::kTracking, on);
 }
 
-void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes) {
+void AllocationTracker::Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call) {
   auto since = std::chrono::steady_clock::now() - begun_;
   int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
   try {
-    recording_of_.events.push_back({kind, block, nbytes, call, ns, escapes});
+    recording_of_.events.push_back({kind, block, nbytes, call, ns});
   } catch (const std::bad_alloc&) {
     ++recording_of_.dropped;
     return;

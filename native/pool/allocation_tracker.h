@@ -38,9 +38,9 @@ struct ScopeStatistics {
 };
 
 struct Recording {
-  // {1, block, bytes, call, ns, escapes}: allocated; {0, block, 0, 0, ns, 0}: freed; {2 or 3, call, 0, 0, ns, 0}:
-  // a call begins, ends.  Blocks and calls are numbered from 1; ns since the recording began.
-  using Event = std::array<int64_t, 6>;
+  // {1, block, bytes, call, ns}: allocated; {0, block, 0, 0, ns}: freed; {2 or 3, call, 0, 0, ns}: a call begins, ends.
+  // Blocks and calls are numbered from 1; ns since the recording began.
+  using Event = std::array<int64_t, 5>;
   std::deque<Event> events;
   std::deque<std::pair<int64_t, std::string>> tags;  // by block
   int64_t dropped = 0;  // events from before the first
@@ -71,7 +71,7 @@ class AllocationTracker {
   // What there is no memory to note is missing in scopes, and counts as dropped in recordings.
 
   // Called once the block is there.
-  void Allocated(const void* block, int64_t nbytes, bool escapes, std::string_view tag);
+  void Allocated(const void* block, int64_t nbytes, std::string_view tag);
 
   // Gives a live block a tag, in place of any that it has; "" takes it away.
   void Tag(const void* block, int64_t nbytes, std::string_view tag);
@@ -109,9 +109,9 @@ class AllocationTracker {
 
   bool noting() const { return recording_ || !scopes_.empty(); }
   void Settle();
-  void Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call, bool escapes);
+  void Record(int64_t kind, int64_t block, int64_t nbytes, int64_t call);
   void SetTag(Block* block, std::string_view tag);
-  void Note(const void* block, int64_t nbytes, bool escapes, std::string_view tag);
+  void Note(const void* block, int64_t nbytes, std::string_view tag);
   void Forget(const void* block);
 
   QuickFlags& flags_;

@@ -19,7 +19,6 @@ struct Options {
   int64_t bin_largest = kBinLargest;
   int64_t bin_capacity = 2 << 20;  // bytes that a thread caches in bins; twice as many in large blocks
   int64_t capacity = 0;  // bytes of address space of a range; 0: as `RangeCapacity` says
-  bool separate_escaping = false;
   bool huge = true;
   bool guard = false;
   int64_t wait = 0;  // ns that an allocation waits for memory, where it does not say itself

@@ -23,7 +23,7 @@ Pool::Pool(const Options& options, std::mutex* held_too)
       guard_(options.guard ? std::make_unique<Guard>() : nullptr),
       tracker_(&quick_.flags),
       held_at_fork_{tracker_.mutex(), &mutex_},
-      ranges_(options, &quick_.free_most),
+      range_(options, &quick_.free_most),
       decay_(options.guard ? 0 : options.decay),
       caches_(&quick_.flags, &home_cache_),
       watermarks_(&quick_.flags) {
@@ -32,11 +32,8 @@ Pool::Pool(const Options& options, std::mutex* held_too)
   quick_.alloc_most = quick_.caches ? home_cache_.bin_largest & -kGrain : 0;
   quick_.free_most = static_cast<uint32_t>(quick_.alloc_most);
   if (!HasHeavyBarrier()) quick_.flags.Set(QuickFlags::kHeavy, true);
-  quick_.separate_escaping = options.separate_escaping;
-  quick_.grains = static_cast<uint64_t>(ranges_.capacity()) / kGrain;
-  quick_.bases[0] = reinterpret_cast<uint64_t>(ranges_.base(0));
-  // no address lies in a range that is not there
-  quick_.bases[1] = options.separate_escaping ? reinterpret_cast<uint64_t>(ranges_.base(1)) : uint64_t{1} << 63;
+  quick_.grains = static_cast<uint64_t>(range_.capacity()) / kGrain;
+  quick_.base = reinterpret_cast<uint64_t>(range_.base());
   if (held_too != nullptr) held_at_fork_.push_back(held_too);
   if (guard_ != nullptr) held_at_fork_.push_back(guard_->mutex());
   PoolRegistry::Global().Add(quick_.id, this);
@@ -50,10 +47,10 @@ Pool::~Pool() {
 
 void* Pool::AllocUncached(Request asked) {
   auto [nbytes, align] = std::pair(asked.nbytes, asked.align);
-  if (nbytes < 0 || nbytes > ranges_.capacity()) {
+  if (nbytes < 0 || nbytes > range_.capacity()) {
     throw OutOfMemory(std::to_string(nbytes) + " bytes are more than the address space of a range");
   }
-  if (align > ranges_.most_aligned()) {
+  if (align > range_.most_aligned()) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
   asked.align = std::max(align, kGrain);
@@ -62,30 +59,30 @@ void* Pool::AllocUncached(Request asked) {
   return block;
 }
 
-void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which) {
+void Pool::FreeUncached(ThreadCache* cache, void* block, int64_t nbytes) {
   Lock lock(mutex_);
-  auto [slack, is_kept] = KnownOf(block, Rounded(nbytes), which);
+  auto [slack, is_kept] = KnownOf(block, Rounded(nbytes));
   int64_t size = Rounded(nbytes) + slack;
   if (is_kept) throw BadFree("what is freed is free already: a thread caches it");
   if (closed_ || queue_.any() || cache == nullptr || large_block_capacity_ == 0) {
     ReleaseLocked(block, size);
     WakeLocked();
-  } else if (ranges_.near_fits(which) && NearFitCache::Takes(size)) {
-    KeepNearLocked(cache, which, block, size);
-  } else if (!cache->GoesToBin(which, block, size)) {
-    KeepLocked(cache, which, block, size);
+  } else if (range_.near_fits() && NearFitCache::Takes(size)) {
+    KeepNearLocked(cache, block, size);
+  } else if (!cache->GoesToBin(block, size)) {
+    KeepLocked(cache, block, size);
   } else {
-    SizeBins& bins = cache->bins[which];
+    SizeBins& bins = cache->bins;
     if (!bins.HasRoom(size)) {
       bins.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
     }
     if (!bins.Put(block, size) && !(bins.Grow() && bins.Put(block, size))) ReleaseLocked(block, size);
   }
-  ForgetSlack(cache, block, slack, which);
+  ForgetSlack(cache, block, slack);
   caches_.CountFree(cache, nbytes);
   if (closed_) ReleaseDeferredLocked();
   if (closed_ && used_ == 0) {
-    GiveBackFree(&lock, true, ranges_.reserved());
+    GiveBackFree(&lock, true, range_.reserved());
     AwaitDepartures(&lock);
   }
   if (decay_.on()) DecayThread::Global().Ensure();
@@ -98,8 +95,8 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     RequireOpenLocked();
-    if (ranges_.limit >= 0 && used_ + backed > ranges_.limit) {
-      throw OutOfMemory(OutOfMemoryReport{backed, ranges_.limit, used_, 0, used_, backed, 0}.Text());
+    if (range_.limit >= 0 && used_ + backed > range_.limit) {
+      throw OutOfMemory(OutOfMemoryReport{backed, range_.limit, used_, 0, used_, backed, 0}.Text());
     }
     NoteUsed(backed);
   }
@@ -143,7 +140,7 @@ int64_t Pool::Trim(const GoOn& go_on) {
     FlushOthersLocked(mine);
     ReleaseDeferredLocked();
     WakeLocked();
-    given = GiveBackFree(&lock, true, ranges_.reserved(), go_on);
+    given = GiveBackFree(&lock, true, range_.reserved(), go_on);
     NoteFree();
     AwaitDepartures(&lock);
   }
@@ -158,7 +155,7 @@ void Pool::Close() {
   FlushOthersLocked(nullptr);
   ReleaseDeferredLocked();
   queue_.WakeAll();
-  GiveBackFree(&lock, true, ranges_.reserved());
+  GiveBackFree(&lock, true, range_.reserved());
   AwaitDepartures(&lock);
 }
 
@@ -167,8 +164,8 @@ int64_t Pool::DecayAt(double now, const GoOn& go_on) {
   if (!decay_.on() || !decay_.Ended(now)) return 0;
   caches_.FlushIdle([this](ThreadCache* cache) { FlushLocked(cache); });
   WakeLocked();
-  int64_t given = GiveBackFree(&lock, true, decay_.Needless(ranges_.free_pages()), go_on);
-  decay_.Begin(now, ranges_.free_pages());
+  int64_t given = GiveBackFree(&lock, true, decay_.Needless(range_.free_pages()), go_on);
+  decay_.Begin(now, range_.free_pages());
   return given;
 }
 
@@ -176,11 +173,11 @@ int64_t Pool::DecayAt(double now, const GoOn& go_on) {
 // `yields`: to allocations that wait.
 int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go_on) {
   PageRecycler recycler;
-  PagedRanges::Trimming trimming;
+  PagedRange::Trimming trimming;
   for (int64_t given = 0;;) {
     while (yields && waiting_ > 0) departed_.wait(*lock);
     trimming.aligned = most - given >= 2 * kPart;
-    int64_t part = given < most ? ranges_.TrimPart(std::min(kPart, most - given), &trimming, &recycler) : 0;
+    int64_t part = given < most ? range_.GiveBack(std::min(kPart, most - given), &recycler, &trimming) : 0;
     Settle(lock, &recycler);
     given += part;
     if (part == 0) return given;
@@ -195,7 +192,8 @@ int64_t Pool::GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go
 // Gives the free pages of the system back, in the same way.
 void Pool::GiveBackUnits(Lock* lock) {
   PageRecycler recycler;
-  for (PagedRanges::UnitTrimming trimming; ranges_.TrimUnits(kPart, &trimming, &recycler);) {
+  for (int64_t below = INT64_MAX; below > 0;) {
+    range_.GiveBackUnits(kPart, &below, &recycler);
     Settle(lock, &recycler);
     lock->unlock();  // where nothing was found, too
     lock->lock();
@@ -204,30 +202,30 @@ void Pool::GiveBackUnits(Lock* lock) {
 
 // Does what `recycler` has to do, without the mutex meanwhile.
 void Pool::Settle(Lock* lock, PageRecycler* recycler) {
-  if (!ranges_.limbo.empty()) recycler->ForgoPages();  // another thread gives pages back: the kernel would make both wait
+  if (!range_.limbo.empty()) recycler->ForgoPages();  // another thread gives pages back: the kernel would make both wait
   if (recycler->wants()) {
     lock->unlock();
     recycler->Ask();
     lock->lock();
   }
   if (recycler->empty()) return;
-  ranges_.limbo.Add(recycler);
+  range_.limbo.Add(recycler);
   while (!recycler->empty()) {
     PageRecycler::Part part = recycler->Next(kPart);
     lock->unlock();
     recycler->Settle(part);
     lock->lock();
-    ranges_.limbo.Drop(recycler, part);
+    range_.limbo.Drop(recycler, part);
     ++departures_;
     departed_.notify_all();
   }
-  ranges_.limbo.Remove(recycler);
+  range_.limbo.Remove(recycler);
 }
 
 // Until something has left limbo.
 void Pool::AwaitDeparture(Lock* lock) {
   uint64_t before = departures_;
-  while (!ranges_.limbo.empty() && departures_ == before) departed_.wait(*lock);
+  while (!range_.limbo.empty() && departures_ == before) departed_.wait(*lock);
 }
 
 void Pool::RequireOpenLocked() const {
@@ -239,12 +237,12 @@ void Pool::ThrowClosed() const { throw PoolUsage("the pool is closed: whoever co
 // Until nothing is in limbo.
 void Pool::AwaitDepartures(Lock* lock) {
   ++waiting_;
-  while (!ranges_.limbo.empty()) departed_.wait(*lock);
+  while (!range_.limbo.empty()) departed_.wait(*lock);
   --waiting_;
   departed_.notify_all();
 }
 
-void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) {
+void* Pool::Place(ThreadCache* cache, int64_t nbytes, int64_t align) {
   Lock lock(mutex_);
   struct Waiting {
     ~Waiting() {
@@ -261,12 +259,12 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
     PageRecycler recycler;
     char* block = nullptr;
     try {
-      block = TakeLocked(&lock, cache, which, size, align, &recycler);
+      block = TakeLocked(&lock, cache, size, align, &recycler);
       CountTaken(cache, nbytes, size);
     } catch (const OutOfMemory&) {
       NoteFree();
       throw;
-    } catch (const PagedRanges::Awaited&) {
+    } catch (const PagedRange::Awaited&) {
       if (waiting.pool == nullptr) ++waiting_;
       waiting.pool = this;
     }
@@ -276,53 +274,52 @@ void* Pool::Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align) 
   }
 }
 
-char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align,
-                       PageRecycler* recycler) {
-  auto flush_large_blocks = [&] {
-    cache->large_blocks[which].Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int64_t size, int64_t align, PageRecycler* recycler) {
+  auto flush_large_block = [&] {
+    cache->large_block.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
   };
-  if (cache != nullptr && cache->large_blocks[which].size() > large_block_capacity_) flush_large_blocks();
-  char* block = ranges_.TakeWithinLimits(which, size, align, InUse(cache), recycler);
+  if (cache != nullptr && cache->large_block.size() > large_block_capacity_) flush_large_block();
+  char* block = range_.TakeWithinLimits(size, align, InUse(cache), recycler);
   if (block != nullptr) return block;
-  if (cache != nullptr) flush_large_blocks();
-  block = ranges_.TakeBacked(which, size, align, recycler);
+  if (cache != nullptr) flush_large_block();
+  block = range_.TakeBacked(size, align, recycler);
   if (block != nullptr) return block;
   FlushLocked(cache);
-  block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), recycler);
+  block = range_.TakeMakingRoom(size, align, InUse(cache), recycler);
   if (block == nullptr && FlushOthersLocked(cache)) {
-    block = ranges_.TakeMakingRoom(which, size, align, InUse(cache), recycler);
+    block = range_.TakeMakingRoom(size, align, InUse(cache), recycler);
   }
-  return block == nullptr ? TakeTightest(lock, cache, which, size, align, recycler) : block;
+  return block == nullptr ? TakeTightest(lock, cache, size, align, recycler) : block;
 }
 
 void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
   NoteFree();
   NoteUsed(size);
   int64_t in_use = InUse(cache);
-  ranges_.peak_used = std::max(ranges_.peak_used, in_use);
+  range_.peak_used = std::max(range_.peak_used, in_use);
   peaks_.Note({in_use, ReservedLocked()});
   caches_.CountAlloc(cache, nbytes);
 }
 
 // Whatever can be given back is.
-char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler) {
-  ranges_.RequirePlace(which, size, align);
+char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int64_t size, int64_t align, PageRecycler* recycler) {
+  range_.RequirePlace(size, align);
   FreeSlackLocked();
   Settle(lock, recycler);
-  GiveBackFree(lock, false, ranges_.reserved());
+  GiveBackFree(lock, false, range_.reserved());
   FlushLocked(cache);
   FlushOthersLocked(cache);
-  if (!ranges_.limbo.empty()) throw PagedRanges::Awaited();
-  PagedRanges::Place best = ranges_.Tightest(which, size, align);
-  if (!ranges_.Fits(best) && ranges_.has_units()) {
+  if (!range_.limbo.empty()) throw PagedRange::Awaited();
+  PagedRange::Place best = range_.Tightest(size, align);
+  if (!range_.Fits(best) && range_.has_units()) {
     GiveBackUnits(lock);
-    if (!ranges_.limbo.empty()) throw PagedRanges::Awaited();
-    best = ranges_.TightestOfUnits(which, size, align);
+    if (!range_.limbo.empty()) throw PagedRange::Awaited();
+    best = range_.TightestOfUnits(size, align);
   }
-  if (ranges_.Fits(best)) return ranges_.TakeAt(which, best, size, recycler);
+  if (range_.Fits(best)) return range_.TakeAt(best, size, recycler);
   int64_t in_bins = caches_.held();
-  throw OutOfMemory(OutOfMemoryReport{size, ranges_.limit, used_ - in_bins, in_bins, ranges_.reserved(), best.missing,
-                                      ranges_.LargestBacked(which)}
+  throw OutOfMemory(OutOfMemoryReport{size, range_.limit, used_ - in_bins, in_bins, range_.reserved(), best.missing,
+                                      range_.LargestBacked()}
                         .Text());
 }
 
@@ -339,7 +336,7 @@ Statistics Pool::statistics() {
   s.peak_used = peaks_.peak().used;
   s.peak_reserved = peaks_.peak().reserved;
   s.refused = refused_;
-  ranges_.CountPaging(&s);
+  range_.CountPaging(&s);
   return s;
 }
 
@@ -377,7 +374,7 @@ void Pool::Tag(void* block, int64_t nbytes, std::string_view tag) {
 
 std::vector<int64_t> Pool::Layout() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return ranges_.Layout();
+  return range_.Layout();
 }
 
 }  // namespace symalloc

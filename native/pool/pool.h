@@ -1,4 +1,4 @@
-// The pool: what its threads cache in front of its ranges, its limits, and those who watch it.
+// The pool: what its threads cache in front of its range, its limits, and those who watch it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 #include "pool/decay_thread.h"
 #include "pool/guard.h"
 #include "pool/options.h"
-#include "pool/paged_ranges.h"
+#include "pool/paged_range.h"
 #include "pool/peaks.h"
 #include "pool/sessions.h"
 #include "pool/thread_caches.h"
@@ -60,11 +60,11 @@ class Pool {
 
   // `nbytes` bytes at a multiple of `align`, a power of two; throws OutOfMemory, and in guard mode Overrun
   // for damage that was kept.  `tag` reaches recordings and scopes; `Tag` makes it stay.
-  void* Alloc(int64_t nbytes, int64_t align, bool escapes, std::string_view tag = {});
+  void* Alloc(int64_t nbytes, int64_t align, std::string_view tag = {});
 
   // The same, but waits for memory as long as it is told to, others in front of it, before it throws OutOfMemory, and
   // PoolUsage where the pool is closed meanwhile.  Where a callback for want of memory helps, nobody waits.
-  void* AllocWaiting(int64_t nbytes, int64_t align, bool escapes, std::string_view tag, Patience patience);
+  void* AllocWaiting(int64_t nbytes, int64_t align, std::string_view tag, Patience patience);
 
   // Ends all waits `until_closed`, as though the pool were closed.
   void EndWaits();
@@ -126,19 +126,19 @@ class Pool {
   // Forgets all callbacks.
   void ClearCallbacks();
 
-  // For each range: the number of its free intervals and of its runs of backed pages, then start and end of each.
+  // The number of free intervals and of runs of backed pages, then start and end of each.
   std::vector<int64_t> Layout();
 
   // True where `block` lies in the address space of this pool.
-  bool owns(const void* block) const { return RangeOf(block) >= 0; }
+  bool owns(const void* block) const {
+    return (reinterpret_cast<uint64_t>(block) - quick_.base) / kGrain < quick_.grains;
+  }
 
-  // range * capacity + offset: an address of the reference.
-  int64_t Address(const void* block) const { return ranges_.Address(block); }
+  // The offset of a block in the address space: an address of the reference.
+  int64_t Address(const void* block) const { return range_.Offset(block); }
 
-  // Bytes of address space of a range.
-  int64_t capacity() const { return ranges_.capacity(); }
-
-  int64_t ranges() const { return quick_.separate_escaping ? 2 : 1; }
+  // Bytes of address space.
+  int64_t capacity() const { return range_.capacity(); }
 
   int64_t page() const { return page_; }
 
@@ -153,7 +153,6 @@ class Pool {
 
   struct Request {
     int64_t nbytes, align;
-    int which;  // range
     std::string_view tag;
     Patience patience;
     ChargeRef charge;  // nullptr: to no session
@@ -176,19 +175,19 @@ class Pool {
   std::string DropGuarded(void* block, int64_t nbytes);
   void* TakeQuickly(ThreadCache* cache, int64_t nbytes);
   bool PutQuickly(ThreadCache* cache, void* block, int64_t nbytes);
-  void* TakeCached(ThreadCache* cache, int64_t nbytes, int which);
-  bool PutCached(ThreadCache* cache, void* block, int64_t nbytes, int which);
+  void* TakeCached(ThreadCache* cache, int64_t nbytes);
+  bool PutCached(ThreadCache* cache, void* block, int64_t nbytes);
   // True where a thread may cache such a block.
   bool Cacheable(int64_t nbytes, int64_t align) const {
     return quick_.caches && static_cast<uint64_t>(nbytes) <= quick_.grains * kGrain && align <= kGrain;
   }
   // Out of line and called last, so that the quick way saves no registers.
-  [[gnu::noinline]] void* AllocCached(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
+  [[gnu::noinline]] void* AllocCached(int64_t nbytes, int64_t align, std::string_view tag);
   [[gnu::noinline]] void FreeCached(void* block, int64_t nbytes);
-  [[gnu::noinline]] void* AllocSlowly(int64_t nbytes, int64_t align, bool escapes, std::string_view tag);
+  [[gnu::noinline]] void* AllocSlowly(int64_t nbytes, int64_t align, std::string_view tag);
   [[gnu::noinline]] void FreeSlowly(void* block, int64_t nbytes);
   void* AllocUncached(Request asked);
-  void FreeUncached(ThreadCache* cache, void* block, int64_t nbytes, int which);
+  void FreeUncached(ThreadCache* cache, void* block, int64_t nbytes);
   ThreadCache* cache() {
     ThreadCache* found = QuickCache();
     return __builtin_expect(found != nullptr, 1) ? found : FindCache();
@@ -200,37 +199,29 @@ class Pool {
     const KnownCache& slot = known_caches.At(quick_.id);
     return slot.pool_id == quick_.id ? slot.cache : nullptr;
   }
-  // The range that `block` lies in, or -1.
-  int RangeOf(const void* block) const {
-    for (int i : {0, 1}) {
-      if ((reinterpret_cast<uint64_t>(block) - quick_.bases[i]) / kGrain < quick_.grains) return i;
-    }
-    return -1;
-  }
-  // True where `block` is an address of the first range that blocks may have.
-  bool InFirst(const void* block) const {
-    uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.bases[0];
+  // True where `block` is an address that blocks may have.
+  bool MayBeBlock(const void* block) const {
+    uint64_t offset = reinterpret_cast<uint64_t>(block) - quick_.base;
     return (offset / kGrain | offset << (64 - kGrainBits)) < quick_.grains;  // more where it is no multiple
   }
-  // What is known of a block that was to have `size` bytes, of a range; nothing moves before `ForgetSlack`.
-  SlackTable::Known KnownOf(const void* block, int64_t size, int which) {
-    if (size < SlackTable::kLeast || !ranges_.had_near_fits()) return {0, false};
-    return ranges_.slack(which).Of(static_cast<const char*>(block) - ranges_.base(which));
+  // What is known of a block that was to have `size` bytes; nothing moves before `ForgetSlack`.
+  SlackTable::Known KnownOf(const void* block, int64_t size) {
+    if (size < SlackTable::kLeast || !range_.had_near_fits()) return {0, false};
+    return range_.slack().Of(range_.Offset(block));
   }
-  void NoteSlack(ThreadCache* cache, const Piece& piece, int64_t slack, int which);
-  void ForgetSlack(ThreadCache* cache, const void* block, int64_t slack, int which);
+  void NoteSlack(ThreadCache* cache, const Piece& piece, int64_t slack);
+  void ForgetSlack(ThreadCache* cache, const void* block, int64_t slack);
   ThreadCache* FindCache();
   ThreadCache* AddCache();
   void Retire(ThreadCache* cache);
-  void* Place(ThreadCache* cache, int which, int64_t nbytes, int64_t align);
-  char* TakeLocked(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align, PageRecycler* recycler);
-  char* TakeTightest(Lock* lock, ThreadCache* cache, int which, int64_t size, int64_t align,
-                     PageRecycler* recycler);
+  void* Place(ThreadCache* cache, int64_t nbytes, int64_t align);
+  char* TakeLocked(Lock* lock, ThreadCache* cache, int64_t size, int64_t align, PageRecycler* recycler);
+  char* TakeTightest(Lock* lock, ThreadCache* cache, int64_t size, int64_t align, PageRecycler* recycler);
   void CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size);
   int64_t GiveBackFree(Lock* lock, bool yields, int64_t most, const GoOn& go_on = nullptr);
   void NoteFree() {
     if (!decay_.on()) return;
-    decay_.Note(ranges_.free_pages());
+    decay_.Note(range_.free_pages());
     DecayThread::Global().Ensure();
   }
   void GiveBackUnits(Lock* lock);
@@ -262,15 +253,15 @@ class Pool {
     return used_ - caches_.slack() - (cache == nullptr ? 0 : cache->held());
   }
   int64_t ReservedLocked() const {
-    return guard_ == nullptr ? ranges_.reserved() + ranges_.limbo.bytes() : used_;
+    return guard_ == nullptr ? range_.reserved() + range_.limbo.bytes() : used_;
   }
   Peak NowLocked() const { return {used_, ReservedLocked()}; }
   void ReleaseLocked(void* block, int64_t size);
   void ReleaseDeferredLocked();
   void FlushLocked(ThreadCache* cache);
   bool FlushOthersLocked(const ThreadCache* mine);
-  void KeepLocked(ThreadCache* cache, int which, void* block, int64_t size);
-  void KeepNearLocked(ThreadCache* cache, int which, void* block, int64_t size);
+  void KeepLocked(ThreadCache* cache, void* block, int64_t size);
+  void KeepNearLocked(ThreadCache* cache, void* block, int64_t size);
   void FreeSlackLocked();
   void LetGoLocked(const ThreadCache* cache);
 
@@ -278,11 +269,10 @@ class Pool {
   struct alignas(64) Quick {
     uint64_t id;                            // never used twice in a process
     std::atomic<ThreadId> home{kNoThread};  // the first thread that used the pool, while there is one
-    uint64_t bases[2], grains;              // of the ranges
+    uint64_t base, grains;                  // of the range
     uint64_t alloc_most;                    // bytes of a block that may come the quickest way
-    std::atomic<uint32_t> free_most{0};     // bytes of a block that may go the quickest way: see PagedRanges
+    std::atomic<uint32_t> free_most{0};     // bytes of a block that may go the quickest way: see PagedRange
     QuickFlags flags;
-    bool separate_escaping;
     bool caches;  // false in guard mode, and where nothing is to be cached
   };
 
@@ -300,7 +290,7 @@ class Pool {
   std::vector<std::mutex*> held_at_fork_;
 
   std::mutex mutex_;  // guards all below
-  PagedRanges ranges_;
+  PagedRange range_;
   Decay decay_;
   ThreadCaches caches_;
   Watermarks watermarks_;
@@ -318,12 +308,12 @@ class Pool {
   std::condition_variable departed_;  // something has left limbo, or waits for it no more
 };
 
-[[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes, int which) {
+[[gnu::always_inline]] inline void* Pool::TakeCached(ThreadCache* cache, int64_t nbytes) {
   if (cache == nullptr || !cache->section.Enter(quick_.flags)) return nullptr;
   int64_t size = Rounded(nbytes);
-  Piece piece = cache->Take(which, size, ranges_.near_fits(which));
+  Piece piece = cache->Take(size, range_.near_fits());
   if (piece.block != nullptr) {
-    if (__builtin_expect(piece.nbytes > size, 0)) NoteSlack(cache, piece, piece.nbytes - size, which);
+    if (__builtin_expect(piece.nbytes > size, 0)) NoteSlack(cache, piece, piece.nbytes - size);
     cache->CountAlloc(nbytes);
   }
   cache->section.Leave();

@@ -35,13 +35,13 @@ thread_local const Asking* Asking::innermost = nullptr;
 
 void Pool::SetLimit(int64_t limit) {
   std::lock_guard<std::mutex> lock(mutex_);
-  ranges_.limit = limit;
+  range_.limit = limit;
   WakeLocked();
 }
 
 int64_t Pool::limit() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return ranges_.limit;
+  return range_.limit;
 }
 
 int64_t Pool::AddWatermark(Watermark watermark) {

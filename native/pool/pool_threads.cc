@@ -121,7 +121,7 @@ void Pool::Retire(ThreadCache* cache) {
 // Without memory for the free list the block waits until there is some.
 void Pool::ReleaseLocked(void* block, int64_t size) {
   try {
-    ranges_.Free(block, size);
+    range_.Free(block, size);
   } catch (const std::bad_alloc&) {
     deferred_ = new (block) Deferred{deferred_, size};
     return;
@@ -139,36 +139,36 @@ void Pool::ReleaseDeferredLocked() {
 
 // Keeps a block in place of the large blocks that are kept.  One thread may keep as much as the pool ever used: what the
 // largest programs free last serves next, and no more than one such piece is idle.
-void Pool::KeepLocked(ThreadCache* cache, int which, void* block, int64_t size) {
-  bool choosy = ranges_.Crowded(which);
+void Pool::KeepLocked(ThreadCache* cache, void* block, int64_t size) {
+  bool choosy = range_.Crowded();
   int64_t most = large_block_capacity_;
   if (size > most && (most_holder_ == nullptr || most_holder_ == cache)) {
     most_holder_ = cache;
-    most = std::max(most, ranges_.peak_used);
+    most = std::max(most, range_.peak_used);
   }
-  LargeBlockCache& large = cache->large_blocks[which];
+  LargeBlockCache& large = cache->large_block;
   large.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
-  ranges_.CheckAllocated(block, size);
+  range_.CheckAllocated(block, size);
   large.Allow(most, choosy);
   if (!large.Join(block, size)) ReleaseLocked(block, size);
 }
 
 // Keeps a block for blocks of nearly its size, in place of others.
-void Pool::KeepNearLocked(ThreadCache* cache, int which, void* block, int64_t size) {
-  NearFitCache& near_fits = cache->near_fits[which];
-  ranges_.CheckAllocated(block, size);
-  near_fits.MakeRoom(size, std::max(large_block_capacity_, ranges_.peak_used / kNearShare), &ranges_.slack(which),
-                     ranges_.base(which), [this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
+void Pool::KeepNearLocked(ThreadCache* cache, void* block, int64_t size) {
+  NearFitCache& near_fits = cache->near_fits;
+  range_.CheckAllocated(block, size);
+  near_fits.MakeRoom(size, std::max(large_block_capacity_, range_.peak_used / kNearShare), &range_.slack(),
+                     range_.base(), [this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
   if (!near_fits.HasRoom(size)) return ReleaseLocked(block, size);
   near_fits.Put(block, size);
 }
 
 // Memory is so scarce that no block may have more than it asked for, now or later.
 void Pool::FreeSlackLocked() {
-  if (ranges_.scarce() && caches_.slack() == 0) return;
-  ranges_.EndNearFits();
+  if (range_.scarce() && caches_.slack() == 0) return;
+  range_.EndNearFits();
   caches_.WhileClosed([this] {
-    ranges_.FreeSlack([this](int64_t freed) {
+    range_.FreeSlack([this](int64_t freed) {
       caches_.CountSlackFreed(nullptr, freed);
       NoteUsed(-freed);
     });
@@ -204,7 +204,7 @@ void Pool::UnlockAll() {
 
 // In a forked process, which has none of the threads that give pages back, or wait for that or for memory.
 void Pool::Inherit() {
-  ranges_.limbo.Inherit();
+  range_.limbo.Inherit();
   queue_.Forget();
   sessions_.Inherit(quick_.id);
   tracker_.SetCharging(sessions_.any());

@@ -134,7 +134,7 @@ void* Pool::TryAlloc(const Request& asked) {
   void* block = nullptr;
   try {
     bool cacheable = Cacheable(asked.nbytes, asked.align);
-    if (cacheable) block = TakeCached(cache(), asked.nbytes, asked.which);
+    if (cacheable) block = TakeCached(cache(), asked.nbytes);
     if (block == nullptr) block = TryUncharged(asked);
     std::lock_guard<std::mutex> lock(mutex_);
     sessions_.Add(block, asked.charge, asked.nbytes, asked.tag);
@@ -159,7 +159,7 @@ std::string Pool::Discharge(const Request& asked) {
 
 void* Pool::TryUncharged(const Request& asked) {
   if (guard_ != nullptr) return AllocGuarded(asked.nbytes, asked.align);
-  return Place(cache(), asked.which, asked.nbytes, asked.align);
+  return Place(cache(), asked.nbytes, asked.align);
 }
 
 // Frees a block that nobody has got.
@@ -167,14 +167,14 @@ void Pool::TakeBack(void* block, int64_t nbytes) {
   if (guard_ != nullptr) {
     DropGuarded(block, nbytes);
   } else {
-    FreeUncached(cache(), block, nbytes, ranges_.RangeOf(block));
+    FreeUncached(cache(), block, nbytes);
   }
 }
 
 void Pool::WakeLocked() {
   if (!queue_.any()) return;
   queue_.Wake([this](const Waiter& waiter) {
-    if (ranges_.limit >= 0 && used_ + waiter.size > ranges_.limit) return false;
+    if (range_.limit >= 0 && used_ + waiter.size > range_.limit) return false;
     return waiter.charge == nullptr || Sessions::Lacking(*waiter.charge, waiter.nbytes) == nullptr;
   });
 }

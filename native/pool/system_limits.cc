@@ -101,8 +101,7 @@ int64_t AddressesLeft() {
 void CountAddresses(int64_t nbytes) { reserved_by_pools += nbytes; }
 
 int64_t RangeCapacity(const Options& options) {
-  int64_t ranges = options.separate_escaping ? 2 : 1;
-  int64_t left = AddressesLeft() / ranges;
+  int64_t left = AddressesLeft();
   int64_t most = left / 8 * 3;
   int64_t wanted = options.capacity;
   if (wanted == 0) {

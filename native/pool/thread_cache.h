@@ -234,9 +234,6 @@ class SizeBins {
 // One piece of free memory.  Large blocks from it take neither the lock nor the free list.
 class LargeBlockCache {
  public:
-  // `front` outlives this: where the piece begins; nullptr: there is none.
-  explicit LargeBlockCache(char** front) : start_(*front) {}
-
   // The front of the piece, where it is large enough, and, for a cache that is choosy, hardly larger than the block;
   // nullptr: it is not.
   void* Take(int64_t nbytes) {
@@ -274,7 +271,7 @@ class LargeBlockCache {
     choosy_ = choosy;
   }
 
-  // True where a block ends where the piece begins.
+  // True where a block ends where the piece begins; of no block where there is none.
   bool Touches(const void* block, int64_t nbytes) const {
     return static_cast<const char*>(block) + nbytes == start_;
   }
@@ -287,7 +284,7 @@ class LargeBlockCache {
 
   void SetSize(int64_t size) { size_.store(size, std::memory_order_relaxed); }
 
-  char*& start_;
+  char* start_ = nullptr;  // of the piece; nullptr: there is none
   int64_t most_ = 0;  // bytes
   bool choosy_ = false;
   std::atomic<int64_t> size_{0};  // written by one thread at a time
@@ -298,17 +295,15 @@ class LargeBlockCache {
 // What every small block changes lies in one cache line, up to what the first bins have at hand.
 struct alignas(64) ThreadCache {
   ThreadCache(int64_t bin_largest, int64_t bin_capacity)
-      : bins{SizeBins(bin_capacity), SizeBins(bin_capacity)}, bin_largest(bin_largest), bin_capacity(bin_capacity) {}
+      : bins(bin_capacity), bin_largest(bin_largest), bin_capacity(bin_capacity) {}
 
   std::atomic<int64_t> allocs{0}, frees{0};
   SplitCounter live;  // bytes asked for; below 0 where it frees what others allocate
   Section section;
-  SizeBins bins[2];
+  SizeBins bins;
   const int64_t bin_largest, bin_capacity;  // bytes
-  char* front = nullptr;  // of the large piece of the first range
-  char* other_front = nullptr;
-  LargeBlockCache large_blocks[2] = {LargeBlockCache(&front), LargeBlockCache(&other_front)};
-  NearFitCache near_fits[2];
+  LargeBlockCache large_block;
+  NearFitCache near_fits;
   SplitCounter slack;  // bytes of blocks; below 0 as `live`
   int64_t seen = -1;  // allocs and frees when a period began; of the holder of the mutex
 
@@ -321,42 +316,38 @@ struct alignas(64) ThreadCache {
   }
 
   // Bytes that wait here.
-  int64_t held() const {
-    int64_t held = 0;
-    for (int i : {0, 1}) held += bins[i].held() + large_blocks[i].size() + near_fits[i].held();
-    return held;
-  }
+  int64_t held() const { return bins.held() + large_block.size() + near_fits.held(); }
 
   // Removes a block of `nbytes` bytes, or, with `near`, one that is larger by at most an eighth; nullptr: there is none.
-  Piece Take(int which, int64_t nbytes, bool near) {
+  Piece Take(int64_t nbytes, bool near) {
     if (nbytes <= bin_largest) {
-      void* block = bins[which].Take(nbytes);
+      void* block = bins.Take(nbytes);
       if (block != nullptr) return {block, nbytes};
     }
     if (NearFitCache::Takes(nbytes)) {
-      Piece piece = near_fits[which].Take(nbytes, near ? (nbytes + nbytes / kNear) & -kGrain : nbytes);
+      Piece piece = near_fits.Take(nbytes, near ? (nbytes + nbytes / kNear) & -kGrain : nbytes);
       if (piece.block != nullptr) return piece;
     }
-    if (nbytes <= bin_largest && !ServesMedium(which, nbytes)) return {nullptr, nbytes};
-    return {large_blocks[which].Take(nbytes), nbytes};
+    if (nbytes <= bin_largest && !ServesMedium(nbytes)) return {nullptr, nbytes};
+    return {large_block.Take(nbytes), nbytes};
   }
 
   // Calls release(block, nbytes) for everything and forgets it.
   template <typename Release>
   void Flush(Release release) {
-    for (SizeBins& each : bins) each.Flush(release);
-    for (LargeBlockCache& each : large_blocks) each.Flush(release);
-    for (NearFitCache& each : near_fits) each.Flush(release);
+    bins.Flush(release);
+    large_block.Flush(release);
+    near_fits.Flush(release);
   }
 
   // True where a block goes to a bin: it is small, or does not touch the large piece, which it may have come from.
-  bool GoesToBin(int which, const void* block, int64_t nbytes) const {
-    return nbytes <= bin_largest && (nbytes < kMedium || !large_blocks[which].Touches(block, nbytes));
+  bool GoesToBin(const void* block, int64_t nbytes) const {
+    return nbytes <= bin_largest && (nbytes < kMedium || !large_block.Touches(block, nbytes));
   }
 
-  // The same of the first range, without a look at whether there is a piece, for what is small enough.
+  // The same, for what is at most `bin_largest`, with one look for most.
   bool SurelyGoesToBin(const void* block, int64_t nbytes) const {
-    return __builtin_expect(nbytes <= kMedium - kGrain, 1) || static_cast<const char*>(block) + Rounded(nbytes) != front;
+    return __builtin_expect(nbytes <= kMedium - kGrain, 1) || !large_block.Touches(block, Rounded(nbytes));
   }
 
   void CountAlloc(int64_t nbytes) {
@@ -373,8 +364,8 @@ struct alignas(64) ThreadCache {
   static constexpr int64_t kMedium = NearFitCache::kLeast;  // bytes
 
   // True where a block may come from the large piece, which would go if the range had to serve it.
-  bool ServesMedium(int which, int64_t nbytes) const {
-    return nbytes >= kMedium && large_blocks[which].size() > 2 * bin_capacity;
+  bool ServesMedium(int64_t nbytes) const {
+    return nbytes >= kMedium && large_block.size() > 2 * bin_capacity;
   }
 };
 

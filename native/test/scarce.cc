@@ -46,7 +46,6 @@ Options RandomOptions(std::mt19937_64* random) {
   Options options;
   options.limit = (*random)() % 3 ? 64 * kMiB : 1024 * kMiB;
   if ((*random)() % 3 == 0) options.bin_capacity = 0;
-  options.separate_escaping = (*random)() % 2;
   options.guard = (*random)() % 6 == 0;
   if ((*random)() % 3 == 0) options.soft_numerator = -1, options.soft_denominator = 1;
   return options;
@@ -92,7 +91,7 @@ class Program {
 
   void Allocate() {
     int64_t nbytes = 1 + static_cast<int64_t>(random_() % (2 << random_() % 22));
-    void* block = pool_.Alloc(nbytes, 64, random_() % 4 == 0, random_() % 3 ? "" : kTag);
+    void* block = pool_.Alloc(nbytes, 64, random_() % 3 ? "" : kTag);
     fails_in = -1;
     blocks_[block] = {nbytes, within_};
     Count(blocks_[block], 1);

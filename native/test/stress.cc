@@ -76,10 +76,9 @@ Block* Make(Pool* pool, std::mt19937_64* random) {
   if (medium) nbytes = 16 * kKiB + static_cast<int64_t>((*random)() % (240 * kKiB));
   int64_t align = (*random)() % 8 ? 64 : 4096;
   try {
-    bool escapes = (*random)() & 1;
     symalloc::Patience patience{(*random)() % 32 ? 0 : 100'000, false};
-    void* data = patience.ns == 0 ? pool->Alloc(nbytes, align, escapes)
-                                  : pool->AllocWaiting(nbytes, align, escapes, {}, patience);
+    void* data = patience.ns == 0 ? pool->Alloc(nbytes, align)
+                                  : pool->AllocWaiting(nbytes, align, {}, patience);
     if (reinterpret_cast<uint64_t>(data) % align != 0) ++faults;
     auto* block = new Block{static_cast<char*>(data), nbytes, next_stamp.fetch_add(1)};
     Stamp(*block);
@@ -157,7 +156,7 @@ void Fork(Pool* pool) {
     alarm(60);  // ends it where it hangs
     pool->ClearCallbacks();
     pool->SetLimit(-1);
-    for (int64_t nbytes : {100, 100'000, 3'000'000}) pool->Free(pool->Alloc(nbytes, 64, false), nbytes);
+    for (int64_t nbytes : {100, 100'000, 3'000'000}) pool->Free(pool->Alloc(nbytes, 64), nbytes);
     pool->Trim();
     _exit(0);
   }
@@ -169,7 +168,7 @@ void Fork(Pool* pool) {
 void FreeTwice(Pool* pool) {
   constexpr int64_t kLarge = 1 << 20;
   std::vector<void*> blocks;
-  for (int i = 0; i < 3; ++i) blocks.push_back(pool->Alloc(kLarge, 64, false));
+  for (int i = 0; i < 3; ++i) blocks.push_back(pool->Alloc(kLarge, 64));
   for (int freed : {0, 2}) {
     pool->Free(blocks[freed], kLarge);
     try {
@@ -238,7 +237,6 @@ int main(int count, char** arguments) {
   int64_t operations = Number(count, arguments, 2, 100'000);
   int64_t seed = Number(count, arguments, 3, 1);
   Options options;
-  options.separate_escaping = true;
   options.limit = threads * (int64_t{3} << 20);
   bool exact = Run(options, threads, operations, seed, false, false);
   options.decay = kDecay;

@@ -41,8 +41,8 @@ void* Allocate(Pool* pool, int64_t nbytes, int64_t i, std::mt19937* random) {
   const char* tag = i % 3 ? "a" : "";
   std::optional<Within> within;
   if (i / 500 % 2) within.emplace(pool, i % 2 ? inner : outer);
-  if ((*random)() % 8) return pool->Alloc(nbytes, 64, false, tag);
-  return pool->AllocWaiting(nbytes, 64, false, tag, symalloc::Patience{200'000, true});
+  if ((*random)() % 8) return pool->Alloc(nbytes, 64, tag);
+  return pool->AllocWaiting(nbytes, 64, tag, symalloc::Patience{200'000, true});
 }
 
 void Work(Pool* pool, int64_t operations, unsigned seed) {
@@ -68,7 +68,7 @@ void Work(Pool* pool, int64_t operations, unsigned seed) {
 
 void Touch(Pool* pool) {
   try {
-    pool->Free(pool->Alloc(100, 64, false), 100);
+    pool->Free(pool->Alloc(100, 64), 100);
   } catch (const OutOfMemory&) {
     ++refused;
   }

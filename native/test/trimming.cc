@@ -49,7 +49,7 @@ void ForPages(const Block& block, Visit visit) {
 }
 
 Block Made(Pool* pool, int64_t nbytes, uint64_t stamp) {
-  Block block{static_cast<uint64_t*>(pool->Alloc(nbytes, 64, stamp & 1)), nbytes, stamp};
+  Block block{static_cast<uint64_t*>(pool->Alloc(nbytes, 64)), nbytes, stamp};
   ForPages(block, [&](uint64_t& word) { word = stamp; });
   return block;
 }
@@ -187,12 +187,10 @@ int main(int count, char** arguments) {
   for (bool huge : {true, false}) {
     Options options;
     options.huge = huge;
-    options.separate_escaping = huge;
     Trimmed(options, operations);
     options.decay = 0.001;
     Trimmed(options, operations);
     options.bin_capacity = huge ? options.bin_capacity : 0;
-    options.separate_escaping = false;
     Filled(options, operations / 10);
     Closed(options);
   }

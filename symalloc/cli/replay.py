@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +32,8 @@ read.
     "policies",
     multiple=True,
     metavar="NAME",
-    help="pool (symalloc's), pool-separate (the same, with a second range for blocks that outlive "
-    "their call), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), or "
-    "buddy; may be repeated. The default is all.",
+    help="pool (symalloc's), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), "
+    "or buddy; may be repeated. The default is all.",
 )
 @replay_options
 @click.option(
@@ -66,8 +64,7 @@ def replay_command(
     read = [read_trace(path) for path in traces]
     results = [replay(trace, name, options) for trace in read for name in names]
     if files:
-        chosen = replace(options, separate_escaping=names == ["pool-separate"])
-        timeline = timeline_of(read[0], chosen)
+        timeline = timeline_of(read[0], options)
         for make, file in files:
             write_file(file, make(timeline))
     click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)

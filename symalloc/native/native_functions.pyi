@@ -39,7 +39,7 @@ class BoundAlloc(Protocol):
     @overload
     def __call__(self, nbytes: int, /) -> int: ...
     @overload
-    def __call__(self, nbytes: int, align: int, escapes: bool, tag: str, /) -> int: ...
+    def __call__(self, nbytes: int, align: int, tag: str, /) -> int: ...
 
 class BoundFree(Protocol):
     """`free` of one pool; raises BadFreeError."""
@@ -72,7 +72,6 @@ class _PoolFunctions:
         bin_largest: int,
         bin_capacity: int,
         capacity: int,
-        separate_escaping: bool,
         huge: bool,
         guard: bool,
         wait: int,
@@ -83,7 +82,7 @@ class _PoolFunctions:
     def bind_free(self, pool: PoolObject, /) -> BoundFree: ...
     def bind_empty(self, pool: PoolObject, /) -> BoundEmpty: ...
     def alloc_waiting(
-        self, pool: PoolObject, wait: int, nbytes: int, align: int, escapes: bool, tag: str, /
+        self, pool: PoolObject, wait: int, nbytes: int, align: int, tag: str, /
     ) -> int:
         """As BoundAlloc, having waited for memory up to `wait` ns."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
 from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
@@ -127,8 +127,10 @@ class InstrumentedPool(NativePool):
 
     def snapshot(self) -> PoolSnapshot:
         """The layout of the pool, now.  It takes time in proportion to the number of blocks."""
+        free, backed = free_and_backed(pool_functions.layout(self.object))
         return PoolSnapshot(
-            ranges=tuple(range_layouts(pool_functions.layout(self.object))),
+            free=free,
+            backed=backed,
             blocks=live_blocks(pool_functions.holders(self.object)),
             statistics=self.statistics(),
         )
@@ -155,7 +157,7 @@ class InstrumentedPool(NativePool):
         """Stop recording; the trace, with times and tags.  Blocks that were live before are not in it, and
         neither is what was dropped: `meta["dropped"]` says how many events, where there are any.
 
-        Blocks that were allocated in a `call` and outlive it escape, and those that were said to.
+        Blocks that were allocated in a `call` and outlive it escape.
         """
         pool_functions.record(self.object, 0)
         return recorded_trace(*pool_functions.recorded(self.object))
@@ -442,20 +444,19 @@ class LiveBlock:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeLayout:
-    """The free intervals and the runs of backed pages of one range, [start, end) in bytes, lowest first."""
-
-    free: tuple[tuple[int, int], ...]
-    backed: tuple[tuple[int, int], ...]
+Intervals: TypeAlias = tuple[tuple[int, int], ...]
+"""[start, end) in bytes of the address space, lowest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSnapshot:
-    """A pool at one moment.  Other threads may have moved on between the parts."""
+    """A pool at one moment: what is free, and what pages are backed.  Other threads may have moved on between
+    the parts.
+    """
 
     statistics: PoolStatistics
-    ranges: tuple[RangeLayout, ...]
+    free: Intervals
+    backed: Intervals
     blocks: tuple[LiveBlock, ...]
 
 
@@ -468,17 +469,11 @@ def live_blocks(holders: Sequence[str | int]) -> tuple[LiveBlock, ...]:
     )
 
 
-def range_layouts(layout: bytes) -> Iterator[RangeLayout]:
+def free_and_backed(layout: bytes) -> tuple[Intervals, Intervals]:
     """Decode the answer of the native function `layout`."""
     numbers = array("q", bytes(layout))
-    at = 0
-    while at < len(numbers):
-        intervals, runs = numbers[at : at + 2]
-        middle, end = at + 2 + 2 * intervals, at + 2 + 2 * intervals + 2 * runs
-        yield RangeLayout(
-            free=tuple(sorted(_pairs(numbers[at + 2 : middle]))), backed=tuple(_pairs(numbers[middle:end]))
-        )
-        at = end
+    middle = 2 + 2 * numbers[0]
+    return tuple(sorted(_pairs(numbers[2:middle]))), tuple(_pairs(numbers[middle:]))
 
 
 def _pairs(numbers: array[int]) -> Iterator[tuple[int, int]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class PoolStatistics:
     """A pool at one moment; sizes in bytes.
 
-    `live` bytes were asked for and not freed; `used` were handed out by the ranges, rounded up, to callers
+    `live` bytes were asked for and not freed; `used` were handed out by the range, rounded up, to callers
     or to the caches of `threads` threads; `peak_used` is the most of that at a time, less what waited in
     caches; `reserved` bytes are backed by pages.  `committed` and `decommitted` are the bytes of `commits`
     and `decommits` operations.  `refused` counts allocations that failed.
@@ -70,7 +70,6 @@ class OptionFields(TypedDict, total=False):
     soft_limit: Fraction | float | str | None
     limit: float | str | None
     page: float | str
-    separate_escaping: bool
     bin_largest: float | str
     bin_capacity: float | str
     capacity: float | str | None
@@ -131,7 +130,6 @@ class NativePool:
         self,
         nbytes: int,
         align: int = ALIGNMENT,
-        escapes: bool = False,
         tag: str = "",
         timeout: float | None = None,
     ) -> BlockHandle:
@@ -152,13 +150,12 @@ class NativePool:
                 ns = int(read_seconds(timeout, "timeout") * 10**9)
                 _require_tag(tag)
                 self._require_open()
-                number = pool_functions.alloc_waiting(self.object, ns, nbytes, align, escapes, tag)
-            elif align == ALIGNMENT and escapes is False and tag is _NO_TAG:
+                number = pool_functions.alloc_waiting(self.object, ns, nbytes, align, tag)
+            elif align == ALIGNMENT and tag is _NO_TAG:
                 number = self._alloc(nbytes)
             else:
-                read_flag(escapes, "escapes")
                 _require_tag(tag)
-                number = self._alloc(nbytes, align, escapes, tag)
+                number = self._alloc(nbytes, align, tag)
         except (TypeError, ValueError) as error:
             raise _as_usage(error) from None
         handle = BlockHandle(number)
@@ -187,9 +184,7 @@ class NativePool:
             raise _no_handle(handle) from None
 
     def address(self, handle: int) -> int:
-        """The place of the block among the ranges: range * capacity + offset.  What escapes is in
-        range 1, where that is placed by itself.  Raises BadFreeError.
-        """
+        """The offset of the block in the pool's address space; raises BadFreeError."""
         try:
             return pool_functions.address(self.object, handle)
         except (TypeError, UnicodeError):
@@ -353,7 +348,6 @@ def _create(options: PoolOptions, huge: bool, guard: bool, wait: int) -> PoolObj
         options.bin_largest,
         options.bin_capacity,
         options.capacity or 0,
-        options.separate_escaping,
         huge,
         guard,
         wait,

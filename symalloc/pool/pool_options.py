@@ -9,14 +9,13 @@ from math import isfinite
 
 from symalloc.arguments import AMOUNT, MOST_BYTES, require_bytes, shown
 from symalloc.errors import UsageError
-from symalloc.options import FLAG, Kind, option, read_fields
+from symalloc.options import Kind, option, read_fields
 from symalloc.pool.pool_errors import PoolUsageError
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
 KIB = 2**10
 
 RATIOS_BELOW = 100
-RANGE_CAPACITY = 2**40  # bytes
 MOST = MOST_BYTES
 LEAST_PAGE, MOST_PAGE = 4 * KIB, 2**30
 MOST_CACHED = 2**60
@@ -75,17 +74,16 @@ class PoolOptions:
     page: int = option(
         "64KiB", _bytes(LEAST_PAGE, MOST_PAGE), "The unit in which memory is taken and given back."
     )
-    separate_escaping: bool = option(False, FLAG, "A second range for blocks that outlive their call.")
     bin_largest: int = option(
         MOST_BINNED, _bytes(0, MOST_BINNED), "The largest block that a thread caches in bins."
     )
     bin_capacity: int = option(
         "2MiB",
         _bytes(0, MOST_CACHED),
-        "The bytes of each range that a thread caches in bins; twice as many in its large-block cache.",
+        "The bytes that a thread caches in bins; twice as many in its large-block cache.",
     )
     capacity: int | None = option(
-        None, _bytes(1, MOST_CAPACITY), "The address space of one range; by default enough."
+        None, _bytes(1, MOST_CAPACITY), "The address space; by default enough."
     )
     decay: float | None = option(
         None,
@@ -104,11 +102,6 @@ class PoolOptions:
             raise PoolUsageError(
                 f"the capacity of a range must be whole pages of {self.page} bytes, not {self.capacity}"
             )
-
-    @property
-    def range_capacity(self) -> int:
-        """Bytes of address space of one range, where no system bounds it."""
-        return RANGE_CAPACITY if self.capacity is None else self.capacity
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.block_handle import BlockHandle
-from symalloc.pool.instrumented_pool import range_layouts
+from symalloc.pool.instrumented_pool import Intervals, free_and_backed
 from symalloc.pool.native_pool import NativePool, PoolStatistics
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import MOST, PoolOptions, round_up
@@ -35,7 +35,7 @@ class ExactSize:
         """The bytes that a request takes."""
         return max(round_up(nbytes, 4096), 4096)
 
-    def alloc(self, nbytes: int, *, escapes: bool = False) -> int:
+    def alloc(self, nbytes: int) -> int:
         """The address of a block."""
         size = self.rounded(nbytes)
         waiting = self._waiting[size]
@@ -86,7 +86,7 @@ class BestFit:
         self._free: dict[bool, list[_SegmentPart]] = {True: [], False: []}
         self._live: dict[int, _SegmentPart] = {}
 
-    def alloc(self, nbytes: int, *, escapes: bool = False) -> int:
+    def alloc(self, nbytes: int) -> int:
         """The address of a block."""
         size = max(round_up(nbytes, 512), 512)
         small = size <= MIB
@@ -142,7 +142,7 @@ class Buddy:
         self._exponents: dict[int, int] = {}
         self._top = 0  # from here on nothing has been handed out yet
 
-    def alloc(self, nbytes: int, *, escapes: bool = False) -> int:
+    def alloc(self, nbytes: int) -> int:
         """The address of a block, a multiple of its size."""
         exponent = max(nbytes - 1, 4095).bit_length()
         address = self._lowest(exponent)
@@ -187,7 +187,7 @@ class Allocator(Protocol):
     def reserved(self) -> int:
         """Bytes that it holds of the operating system now."""
 
-    def alloc(self, nbytes: int, *, escapes: bool = False) -> int:
+    def alloc(self, nbytes: int) -> int:
         """The block that is made, as `free` takes it; raises OutOfMemoryError."""
 
     def free(self, block: int) -> None:
@@ -204,7 +204,6 @@ def replay_pool(options: PoolOptions) -> NativePool:
 
 POLICIES: Mapping[str, Callable[[PoolOptions], Allocator]] = {
     "pool": replay_pool,
-    "pool-separate": lambda options: replay_pool(replace(options, separate_escaping=True)),
     "exact-size": lambda _: ExactSize(),
     "power-of-two": lambda _: PowerOfTwo(),
     "best-fit": lambda _: BestFit(),
@@ -269,7 +268,7 @@ def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
     for index, event in enumerate(trace.events):
         if isinstance(event, Alloc):
             try:
-                address = allocator.alloc(event.nbytes, escapes=event.block in trace.escape)
+                address = allocator.alloc(event.nbytes)
             except OutOfMemoryError as error:
                 failed = f"event {index}: {str(error).splitlines()[0]}"
                 break
@@ -380,7 +379,7 @@ class _TimelineBuilder:
         self.handles: dict[int, BlockHandle] = {}
         self.blocks: dict[int, Lifespan] = {}
         self.calls: dict[int, Lifespan] = {}
-        self.backed: list[tuple[int, int]] = []  # runs of pages, by their addresses
+        self.backed: Intervals = ()  # runs of pages
         self.counted = (0, 0)
 
     def timeline(self) -> PoolTimeline:
@@ -415,7 +414,7 @@ class _TimelineBuilder:
                 self.calls[call].end = time
                 return None
             case Alloc(block=block, nbytes=nbytes, call=call):
-                handle = self.handles[block] = self.pool.alloc(nbytes, escapes=block in self.trace.escape)
+                handle = self.handles[block] = self.pool.alloc(nbytes)
                 self.blocks[block] = Lifespan(
                     number=block, begin=time, address=self.pool.address(handle), nbytes=nbytes, call=call
                 )
@@ -438,15 +437,8 @@ class _TimelineBuilder:
         if self.counted == (now.commits, now.decommits):
             return
         self.counted = (now.commits, now.decommits)
-        capacity = self.pool.options.range_capacity
-        before, self.backed = (
-            self.backed,
-            [
-                (which * capacity + start, which * capacity + end)
-                for which, layout in enumerate(range_layouts(pool_functions.layout(self.pool.object)))
-                for start, end in layout.backed
-            ],
-        )
+        before = self.backed
+        _, self.backed = free_and_backed(pool_functions.layout(self.pool.object))
         yield from (PageRun(start=a, end=b, backed=False) for a, b in _without(before, self.backed))
         yield from (PageRun(start=a, end=b, backed=True) for a, b in _without(self.backed, before))
 

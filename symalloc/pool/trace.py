@@ -244,7 +244,7 @@ class _Pairing:
 # -- recordings: the last events of a pool, as a trace -----------------------------------------------------
 
 
-FIELDS = 6  # kind, block or call, bytes, call, nanoseconds, whether it escapes
+FIELDS = 5  # kind, block or call, bytes, call, nanoseconds
 MOST_EVENTS = 2**22  # that are kept where nobody says how many: 48 bytes each
 ALL_EVENTS = 2**40
 _Row = tuple[int, ...]
@@ -297,7 +297,7 @@ def dropped_events(trace: Trace) -> int:
 
 
 def recorded_trace(events: bytes | int | str, dropped: bytes | int | str, *tags: bytes | int | str) -> Trace:
-    """The trace of `events`, six int64 each, and of tags: block, tag, block, tag, …; the last tag counts.
+    """The trace of `events`, five int64 each, and of tags: block, tag, block, tag, …; the last tag counts.
 
     `dropped` is the number of events before them.  Frees of blocks that were allocated there, and ends of
     calls that began there, are left out and counted, too: `meta["dropped"]`, where there are any.
@@ -334,15 +334,13 @@ def _begun(rows: Sequence[_Row]) -> Iterator[_Row]:
 
 
 def _escaping(rows: Sequence[_Row]) -> Iterator[int]:
-    """Blocks that were said to escape, and those that are live when the call ends that allocated them."""
+    """Blocks that are live when the call ends that allocated them."""
     held: dict[int, set[int]] = {}  # by call
     of: dict[int, int] = {}
-    for kind, number, _, call, _, escapes in rows:
+    for kind, number, _, call, _ in rows:
         if kind == 1:
             of[number] = call
             held.setdefault(call, set()).add(number)
-            if escapes:
-                yield number
         elif kind == 0:
             held.get(of[number], set()).discard(number)
         elif kind == 3:

@@ -17,7 +17,6 @@ class Step:
 
     nbytes: int
     align: int
-    escapes: bool
     frees: int
     pick: int
 
@@ -28,7 +27,6 @@ STEPS = st.lists(
         Step,
         nbytes=SIZES,
         align=st.sampled_from((1, 64, 64, 64, 256, 4096)),
-        escapes=st.booleans(),
         frees=st.sampled_from((0, 0, 1, 1, 2, 5)),
         pick=st.integers(0, 1000),
     ),
@@ -44,6 +42,4 @@ def as_trace(steps: list[Step]) -> Trace:
         events.append(Alloc(block=block, nbytes=step.nbytes))
         live.append(block)
         events += [Free(block=live.pop(step.pick % len(live))) for _ in range(min(step.frees, len(live)))]
-    return Trace(
-        name="random", events=tuple(events), escape=frozenset(b for b, s in enumerate(steps) if s.escapes)
-    )
+    return Trace(name="random", events=tuple(events))

@@ -280,9 +280,8 @@ def test_a_snapshot_shows_where_everything_lies() -> None:
     first, second, third = (pool.alloc(n, tag=t) for n, t in ((8192, "a"), (4096, ""), (8192, "c")))
     pool.free(second)
     snapshot = pool.snapshot()
-    (layout,) = snapshot.ranges
-    assert layout.backed == ((0, 20480),)
-    assert layout.free == ((8192, 12288), (20480, pool.options.capacity))
+    assert snapshot.backed == ((0, 20480),)
+    assert snapshot.free == ((8192, 12288), (20480, pool.options.capacity))
     assert {(b.tag, b.nbytes) for b in snapshot.blocks} == {("a", 8192), ("c", 8192)}
     assert {b.pointer for b in snapshot.blocks} == {pool.pointer(first), pool.pointer(third)}
     assert snapshot.statistics.live == 16384
@@ -295,7 +294,7 @@ def test_a_recording_has_calls_escapes_tags_and_times(tmp_path: Path) -> None:
         inside = pool.alloc(100, tag="temp")
         result = pool.empty((5,), "float32", tag="result float32[5]")
         pool.free(inside)
-    outside = pool.alloc(7, escapes=True)
+    outside = pool.alloc(7)
     with pool.call():
         pool.free(pool.alloc(8))
     del result
@@ -314,7 +313,7 @@ def test_a_recording_has_calls_escapes_tags_and_times(tmp_path: Path) -> None:
         CallEnd(call=2),
         Free(block=2),
     )
-    assert trace.escape == {2, 3}
+    assert trace.escape == {2}
     assert trace.tags == {1: "temp", 2: "result float32[5]"}
     assert len(trace.times) == len(trace.events)
     path = tmp_path / "trace.json"

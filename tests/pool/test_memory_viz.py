@@ -15,7 +15,7 @@ from symalloc.pool.trace import Alloc, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
 from tests.pool.workloads import WORKLOADS, make_trace
 
-TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096, separate_escaping=True)
+TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096)
 # what the viewer's own unpickler understands
 OPCODES = """
     PROTO STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE
@@ -76,7 +76,7 @@ def _viewed(snapshot: Any) -> int:
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_the_viewer_can_go_back_to_the_beginning(workload: str) -> None:
     trace = make_trace(workload, 3)
-    short = Trace(name=trace.name, events=trace.events[:1500], escape=trace.escape)
+    short = Trace(name=trace.name, events=trace.events[:1500])
     timeline = timeline_of(short, TIGHT)
     data = memory_viz_pickle(timeline)
     snapshot = pickle.loads(data)

@@ -36,16 +36,16 @@ class _Both:
         self.reference = ReferencePool(self.native.options)
         self.live: list[tuple[int, int]] = []
 
-    def alloc(self, nbytes: int, align: int = 64, *, escapes: bool = False) -> bool:
+    def alloc(self, nbytes: int, align: int = 64) -> bool:
         """Return whether there was room."""
         try:
-            address = self.reference.alloc(nbytes, align=align, escapes=escapes)
+            address = self.reference.alloc(nbytes, align=align)
         except OutOfMemoryError as error:
             with pytest.raises(OutOfMemoryError) as refused:
-                self.native.alloc(nbytes, align=align, escapes=escapes)
+                self.native.alloc(nbytes, align=align)
             assert str(refused.value) == str(error)
             return False
-        handle = self.native.alloc(nbytes, align=align, escapes=escapes)
+        handle = self.native.alloc(nbytes, align=align)
         assert self.native.address(handle) == address
         self.live.append((address, handle))
         return True
@@ -57,7 +57,7 @@ class _Both:
 
     def step(self, step: Step) -> None:
         """An allocation, and frees."""
-        self.alloc(step.nbytes, step.align, escapes=step.escapes)
+        self.alloc(step.nbytes, step.align)
         for _ in range(min(step.frees, len(self.live))):
             self.free(step.pick % len(self.live))
 
@@ -82,17 +82,14 @@ def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[
 @given(
     steps=STEPS,
     waits=st.lists(st.sampled_from((0.0, 0.3, 1.0, 2.5)), min_size=80, max_size=80),
-    separate=st.booleans(),
     soft=st.sampled_from((None, 1.1)),
     limit=st.sampled_from((None, 6 * MIB)),
 )
 def test_decays_are_those_of_the_reference(
-    steps: list[Step], waits: list[float], separate: bool, soft: Any, limit: int | None
+    steps: list[Step], waits: list[float], soft: Any, limit: int | None
 ) -> None:
     both = _Both(
-        PoolOptions(
-            separate_escaping=separate, soft_limit=soft, limit=limit, decay=NEVER, bin_capacity=256 * KIB
-        )
+        PoolOptions(soft_limit=soft, limit=limit, decay=NEVER, bin_capacity=256 * KIB)
     )
     now = 0.0
     for step, wait in zip(steps, waits, strict=False):
@@ -140,17 +137,16 @@ def test_tensors_that_make_no_sense(shape: Any, dtype: Any, error: type[Exceptio
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("limited", (False, True))
-@pytest.mark.parametrize("separate_escaping", (False, True))
-def test_whole_traces_are_placed_alike(workload: str, separate_escaping: bool, limited: bool) -> None:
+def test_whole_traces_are_placed_alike(workload: str, limited: bool) -> None:
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
     limit = trace.peak_live * 9 // 10 if limited else None
-    both = _Both(PoolOptions(separate_escaping=separate_escaping, soft_limit=Fraction(21, 20), limit=limit))
+    both = _Both(PoolOptions(soft_limit=Fraction(21, 20), limit=limit))
     blocks: dict[int, tuple[int, int]] = {}
     refused = 0
     for index, event in enumerate(trace.events):
         match event:
-            case Alloc(block=block, nbytes=nbytes) if both.alloc(nbytes, escapes=block in trace.escape):
+            case Alloc(block=block, nbytes=nbytes) if both.alloc(nbytes):
                 blocks[block] = both.live[-1]
             case Alloc():
                 refused += 1
@@ -177,16 +173,15 @@ def test_replaced_blocks_are_placed_alike(seed: int) -> None:
     options = PoolOptions(
         bin_capacity=source.choice((64 * KIB, 2 * MIB, 8 * MIB)),
         limit=source.choice((None, count * 150 * KIB)),
-        separate_escaping=source.random() < 0.3,
     )
     both = _Both(options)
     nearest = source.choice((0, 0, 50))  # so many are looked at for the lowest
     for step in range(5 * count):
-        nbytes, escapes = source.randint(*source.choice(ranges)), source.random() < 0.1
+        nbytes = source.randint(*source.choice(ranges))
         if len(both.live) > count or (both.live and step % 1500 > 1200):
             some = range(min(nearest, len(both.live)))
             both.free(min(some, default=source.randrange(len(both.live)), key=both.live.__getitem__))
-        both.alloc(nbytes, escapes=escapes)
+        both.alloc(nbytes)
     both.compare()
 
 
@@ -198,7 +193,6 @@ def _options(source: Random) -> PoolOptions:
         ),
         limit=source.choice((None, None, page * source.randint(1, 64), page + source.randint(0, 64 * MIB))),
         page=page,
-        separate_escaping=source.random() < 0.3,
         bin_largest=source.choice((0, 63, 64, 4 * KIB, 48 * KIB, 64 * KIB)),
         bin_capacity=source.choice((0, 1, 64 * KIB, 100_000, 2 * MIB, 64 * MIB, 2**40)),
         capacity=source.choice((None, 64 * MIB, 256 * MIB)),
@@ -221,7 +215,7 @@ def test_programs_under_any_options_are_placed_alike(seed: int) -> None:
     both, sizes = _Both(_options(source)), _sizes(source)
     kept = source.choice((5, 50, 200))
     for step in range(600):
-        both.alloc(source.choice(sizes), source.choice((1, 64, 64, 256)), escapes=source.random() < 0.3)
+        both.alloc(source.choice(sizes), source.choice((1, 64, 64, 256)))
         while len(both.live) > kept or (both.live and source.random() < 0.4):
             both.free(source.randrange(len(both.live)))
         if step % 100 == 99:
@@ -251,7 +245,7 @@ def test_ranges_of_many_holes_are_placed_alike(sizes: tuple[int, ...]) -> None:
     (
         PoolOptions(),
         PoolOptions(bin_largest=4 * KIB, bin_capacity=64 * KIB, page=4 * KIB),
-        PoolOptions(separate_escaping=True, soft_limit=Fraction(1)),
+        PoolOptions(soft_limit=Fraction(1)),
         PoolOptions(limit=83 * MIB, soft_limit=None),
     ),
 )
@@ -261,7 +255,7 @@ def test_blocks_with_slack_are_placed_alike(options: PoolOptions) -> None:
     both, slack = _Both(options), 0
     for step in range(tries(1500, 15000)):
         nbytes, align = source.randint(1, 280 * KIB), source.choice((64, 64, 64, 256))
-        both.alloc(nbytes, align, escapes=source.random() < 0.1)
+        both.alloc(nbytes, align)
         while len(both.live) > (600 if step % 1000 < 650 else 300):
             both.free(source.randrange(len(both.live)))
         slack = max(slack, both.reference.slack)

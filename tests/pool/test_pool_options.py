@@ -132,7 +132,6 @@ SENSELESS = (
     ("capacity", 0, "from 1"),
     ("capacity", 2**62, "from 1"),
     ("capacity", 2**20 + 1, "whole pages"),
-    ("separate_escaping", 2, "True or False"),
 )
 
 

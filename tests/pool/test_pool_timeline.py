@@ -12,7 +12,7 @@ from tests.pool.steps import STEPS, Step, as_trace
 from tests.pool.workloads import WORKLOADS, make_trace
 
 MIB = 2**20
-TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096, separate_escaping=True)
+TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096)
 
 
 @settings(max_examples=40)
@@ -29,7 +29,7 @@ def test_figures_are_those_of_the_replay(steps: list[Step]) -> None:
 def test_pages_taken_and_given_back_add_up() -> None:
     for workload in WORKLOADS:
         timeline = timeline_of(
-            make_trace(workload, 3), PoolOptions(soft_limit=Fraction(21, 20), separate_escaping=True)
+            make_trace(workload, 3), PoolOptions(soft_limit=Fraction(21, 20))
         )
         backed: set[int] = set()
         for moment in timeline.moments:

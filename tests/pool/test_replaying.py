@@ -43,8 +43,7 @@ def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -
 def test_the_pool_reserves_less_than_the_others() -> None:
     traces = [make_trace(w, 5) for w in ("decode", "images-batched", "llm-batched", "mixed")]
     means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in checked_policies([])}
-    ours = max(means.pop("pool"), means.pop("pool-separate"))
-    assert ours < min(means.values())
+    assert means.pop("pool") < min(means.values())
 
 
 def test_running_out_of_memory_is_reported_and_ends_the_replay() -> None:

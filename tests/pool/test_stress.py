@@ -129,7 +129,7 @@ def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
 
 @pytest.mark.usefixtures("native")
 def test_python_threads_lose_nothing() -> None:
-    pool = InstrumentedPool(PoolOptions(limit=3 << 20, separate_escaping=True))
+    pool = InstrumentedPool(PoolOptions(limit=3 << 20))
     others: SimpleQueue[tuple[int, int, int]] = SimpleQueue()
     workers = [_Worker(pool, others, seed) for seed in range(THREADS)]
     at_once(*(worker.run for worker in workers))

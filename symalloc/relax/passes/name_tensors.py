@@ -35,7 +35,7 @@ _LITERAL = re.compile(r"T\.int64\((-?\d+)\)")
 @tvm.transform.module_pass(opt_level=0, name="NameTensors")
 class NameTensors:
     """Tells the pool `function.variable` of each tensor of `R.memory.alloc_tensor` and `R.vm.alloc_tensor`,
-    and of each storage besides whether its tensors may outlive the call.
+    and of each storage.
 
     Stands anywhere in front of VMShapeLower.  What later passes allocate has no name; nor have the storages
     of a pure function in front of RemovePurityChecking.
@@ -65,7 +65,6 @@ class _Namer(BindingRewriter):
         self.tensors: dict[Operand, list[AllocTensor]] = {}
         for _, tensor in analysis.cfg.of_type(AllocTensor):
             self.tensors.setdefault(tensor.storage, []).append(tensor)
-        self.escaping = {analysis.points_to.regions[root].var for root in analysis.escapes}
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """`binding`, or what stands for an allocation."""
@@ -78,9 +77,7 @@ class _Namer(BindingRewriter):
 
     def storage(self, binding: BindingNode, call: CallNode) -> relax.VarBinding:
         """The allocation of a storage with its name; a call that brings the machine counts as impure."""
-        escapes = self.instructions[binding.__chandle__()].var in self.escaping
-        told = [StringImm(self.tag(binding)), relax.prim_value(int(escapes))]
-        arguments = relax.Tuple([*_builtin_arguments(call), *told])
+        arguments = relax.Tuple([*_builtin_arguments(call), StringImm(self.tag(binding))])
         named = Call(WITH_MACHINE, [NAMED_STORAGE, arguments], ty_args=[binding.var.ty])
         return relax.VarBinding(binding.var, named)
 

@@ -1,4 +1,4 @@
-"""One address range of the reference pool: its free intervals, its pages, and what its thread caches.
+"""The address range of the reference pool: its free intervals, its pages, and what its thread caches.
 
 The pool decides how much is given back and where memory comes from; the range knows where it lies.
 """
@@ -13,17 +13,18 @@ from tests.pool.reference.free_list import FreeList
 from tests.pool.reference.page_table import PageTable
 from tests.pool.reference.thread_cache import ThreadCache
 
+CAPACITY = 2**40  # bytes, where no option says
 CROWD = 128  # free intervals; beyond it, a place is chosen with care
 
 
 class AddressRange:
-    """The free list and the page table of one address range, and what its thread caches of it."""
+    """The free list and the page table of the range, and what its thread caches of it."""
 
     __slots__ = ("cache", "capacity", "free_list", "page", "pages")
 
     def __init__(self, options: PoolOptions) -> None:
-        self.free_list = FreeList(options.range_capacity)
-        self.page, self.capacity = options.page, options.range_capacity
+        self.page, self.capacity = options.page, options.capacity or CAPACITY
+        self.free_list = FreeList(self.capacity)
         self.pages = PageTable(min(options.page, PAGESIZE))
         self.cache = ThreadCache(bin_largest=options.bin_largest, bin_capacity=options.bin_capacity)
 

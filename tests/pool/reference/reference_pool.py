@@ -1,6 +1,6 @@
 """The reference pool: the native core must agree with it, address for address.
 
-A pool owns address ranges that are far larger than what is used of them; only pages in use cost memory.
+A pool owns an address range that is far larger than what is used of it; only pages in use cost memory.
 
 1. A block comes from the cache of its thread where that holds one that suits (`thread_cache.py`).  It may
    be a little larger: the rest is the block's slack, until it is freed.
@@ -20,8 +20,7 @@ A pool owns address ranges that are far larger than what is used of them; only p
    limit, the same is tried with the system's pages in place of the pool's.  Where that does, too, the
    allocation fails, and nothing has changed but that free memory was given back.
 
-The policy knows the past only.  It may be told whether a block outlives its call (`escapes`); then such
-blocks and the others lie in ranges of their own (`separate_escaping`).
+The policy knows the past only.
 """
 
 from __future__ import annotations
@@ -44,18 +43,15 @@ EXCESS = 64  # the soft limit is clearly exceeded by this share of it, and at le
 
 
 class ReferencePool:
-    """A pool for one thread that hands out addresses; nothing lies at them.
-
-    An address is `range * capacity + offset`: range 0 for what stays in its call, 1 for what escapes.
-    """
+    """A pool for one thread that hands out addresses, from 0 on; nothing lies at them."""
 
     def __init__(self, options: PoolOptions | None = None) -> None:
         self.options = options or PoolOptions()
         require_page(self.options.limit, self.options.page)
-        self._ranges = [AddressRange(self.options) for _ in range(1 + self.options.separate_escaping)]
+        self._range = AddressRange(self.options)
         self._blocks: dict[int, int] = {}  # address -> bytes asked for, of live blocks
         self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
-        self.used = 0  # bytes that the ranges have handed out, to callers or caches
+        self.used = 0  # bytes that the range has handed out, to callers or caches
         self.peak_used = 0  # without what waited in the caches
         self._decay = None if self.options.decay is None else Decay(self.options.decay)
         self._slack: dict[int, int] = {}  # address -> bytes beyond its size, of live blocks that have any
@@ -66,25 +62,22 @@ class ReferencePool:
     @property
     def reserved(self) -> int:
         """Bytes of the pages backed now."""
-        return sum(r.pages.reserved for r in self._ranges)
+        return self.pages.reserved
 
     @property
-    def pages(self) -> list[PageTable]:
-        """The pages of each range, with their counts."""
-        return [r.pages for r in self._ranges]
+    def pages(self) -> PageTable:
+        """The pages, with their counts."""
+        return self._range.pages
 
-    def alloc(self, nbytes: int, *, align: int = ALIGNMENT, escapes: bool = False) -> int:
+    def alloc(self, nbytes: int, *, align: int = ALIGNMENT) -> int:
         """The address of `nbytes` bytes, a multiple of `align` (a power of two); blocks of no bytes are
         distinct too.  Raises OutOfMemoryError, PoolUsageError.
         """
         checked_request(nbytes, align)
         size = _block_size(nbytes)
-        which = int(escapes and self.options.separate_escaping)
-        cached = self._take_cached(self._ranges[which], size) if align <= ALIGNMENT else None
-        if cached is not None:
-            address = cached
-        else:
-            address = which * self.options.range_capacity + self._place(which, size, max(align, ALIGNMENT))
+        address = self._take_cached(size) if align <= ALIGNMENT else None
+        if address is None:
+            address = self._place(size, max(align, ALIGNMENT))
         self._blocks[address] = nbytes
         self.live += nbytes
         self.allocs += 1
@@ -97,12 +90,11 @@ class ReferencePool:
             raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
         self.live -= nbytes
         self.frees += 1
-        chosen = self._ranges[address // self.options.range_capacity]
         slack = self._slack.pop(address, 0)
         self.slack -= slack
         size = _block_size(nbytes) + slack
-        crowded, near = chosen.crowded, self._near(chosen)
-        self._release(chosen.cache.put(address, size, peak=self.peak_used, crowded=crowded, near=near))
+        crowded, near = self._range.crowded, self._near()
+        self._release(self._range.cache.put(address, size, peak=self.peak_used, crowded=crowded, near=near))
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -115,17 +107,17 @@ class ReferencePool:
             peak_used=self.peak_used,
             reserved=self.reserved,
             peak_reserved=self.peak_reserved,
-            commits=sum(p.commits for p in pages),
-            committed=sum(p.committed for p in pages),
-            decommits=sum(p.decommits for p in pages),
-            decommitted=sum(p.decommitted for p in pages),
+            commits=pages.commits,
+            committed=pages.committed,
+            decommits=pages.decommits,
+            decommitted=pages.decommitted,
             threads=1,
             refused=self.refused,
         )
 
     def _what_lies_at(self, address: int) -> str:
-        if not 0 <= address // self.options.range_capacity < len(self._ranges):
-            return "it lies in no range of this pool"
+        if not 0 <= address < self._range.capacity:
+            return "it lies beyond this pool"
         start = max((block for block in self._blocks if block <= address), default=None)
         if start is not None and address < start + _block_size(self._blocks[start]):
             return f"it is byte {address - start} of the block at {start}"
@@ -134,7 +126,7 @@ class ReferencePool:
     def trim(self) -> int:
         """Give every free page back; return the bytes."""
         self.flush()
-        given = sum(r.decommit_free(r.capacity) for r in self._ranges)
+        given = self._range.decommit_free(self._range.capacity)
         self._note_free()
         return given
 
@@ -148,34 +140,28 @@ class ReferencePool:
             self.flush()
         self._operations = self.allocs + self.frees
         before = self.reserved
-        left = self._decay.needless(self._free_pages())
-        for each in self._ranges:
-            left -= each.decommit_free(max(left, 0))
-        self._decay.begin(now, self._free_pages())
+        self._range.decommit_free(max(self._decay.needless(self._range.free_pages()), 0))
+        self._decay.begin(now, self._range.free_pages())
         return before - self.reserved
-
-    def _free_pages(self) -> int:
-        return sum(r.free_pages() for r in self._ranges)
 
     def _note_free(self) -> None:
         if self._decay is not None:
-            self._decay.note(self._free_pages())
+            self._decay.note(self._range.free_pages())
 
     def flush(self) -> None:
-        """Empty the caches."""
-        for each in self._ranges:
-            self._release(each.cache.flush())
+        """Empty the cache."""
+        self._release(self._range.cache.flush())
 
-    def free_intervals(self) -> list[list[tuple[int, int]]]:
-        """The free parts [start, end) of each range, lowest first."""
-        return [list(r.free_list) for r in self._ranges]
+    def free_intervals(self) -> list[tuple[int, int]]:
+        """The free parts [start, end), lowest first."""
+        return list(self._range.free_list)
 
-    def _near(self, chosen: AddressRange) -> bool:
+    def _near(self) -> bool:
         """True where blocks may have slack."""
-        return chosen.crowded and not self._scarce
+        return self._range.crowded and not self._scarce
 
-    def _take_cached(self, chosen: AddressRange, size: int) -> int | None:
-        block = chosen.cache.take(size, near=self._near(chosen))
+    def _take_cached(self, size: int) -> int | None:
+        block = self._range.cache.take(size, near=self._near())
         if block is None:
             return None
         address, nbytes = block
@@ -192,17 +178,17 @@ class ReferencePool:
         self._slack.clear()
         self.slack = 0
 
-    def _place(self, which: int, size: int, align: int) -> int:
+    def _place(self, size: int, align: int) -> int:
         try:
-            return self._take(which, size, align)
+            return self._take(size, align)
         except OutOfMemoryError:
             self.refused += 1
             raise
         finally:
             self._note_free()
 
-    def _take(self, which: int, size: int, align: int) -> int:
-        chosen = self._ranges[which]
+    def _take(self, size: int, align: int) -> int:
+        chosen = self._range
         self._release(chosen.cache.let_go())
         offset, grain = chosen.free_list.find(size, align), self.options.page
         if offset is None or self._over(chosen.pages.missing(offset, size, grain), size):
@@ -210,14 +196,14 @@ class ReferencePool:
             offset = chosen.backed_place(size, align)
             if offset is None:
                 self.flush()
-                offset = self._least_missing(chosen, size, align)
+                offset = self._least_missing(size, align)
         if offset is None:
-            raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), self.options.range_capacity))
+            raise OutOfMemoryError(no_address_space(size, chosen.largest_free(), chosen.capacity))
         chosen.free_list.take(offset, size)
         covered = range(offset // grain, -(-(offset + size) // grain))
-        if not self._make_room(which, chosen.pages.missing(offset, size, grain), size, covered):
+        if not self._make_room(chosen.pages.missing(offset, size, grain), size, covered):
             chosen.free_list.put(offset, size)
-            offset, grain = self._tightest(chosen, size, align)
+            offset, grain = self._tightest(size, align)
             chosen.free_list.take(offset, size)
         chosen.pages.commit(offset, size, grain)
         self.used += size
@@ -225,11 +211,12 @@ class ReferencePool:
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return offset
 
-    def _least_missing(self, chosen: AddressRange, size: int, align: int) -> int | None:
+    def _least_missing(self, size: int, align: int) -> int | None:
         """The place that is taken; where that would break a limit, and few intervals are free, one that needs
         no page, or else the fewest.
         """
-        offset, grain = chosen.free_list.find(size, align), self.options.page
+        chosen, grain = self._range, self.options.page
+        offset = chosen.free_list.find(size, align)
         if offset is None or chosen.crowded:
             return offset
         if not self._over(chosen.pages.missing(offset, size, grain), size):
@@ -238,7 +225,7 @@ class ReferencePool:
         return chosen.tightest(size, align, grain)[1] if backed is None else backed
 
     def _in_use(self) -> int:
-        return self.used - self.slack - sum(r.cache.held for r in self._ranges)
+        return self.used - self.slack - self._range.cache.held
 
     def _soft_limit(self, size: int) -> int | None:
         """The bytes that the soft limit allows to be backed once `size` more are in use."""
@@ -252,7 +239,7 @@ class ReferencePool:
         limits = (self._soft_limit(size), self.options.limit)
         return missing > 0 and any(x is not None and self.reserved + missing > x for x in limits)
 
-    def _make_room(self, which: int, missing: int, size: int, covered: range) -> bool:
+    def _make_room(self, missing: int, size: int, covered: range) -> bool:
         """Give free pages back so that `missing` bytes can be committed for a block of `size` bytes, which
         covers the pages `covered`; True where that keeps the hard limit.
         """
@@ -260,19 +247,19 @@ class ReferencePool:
             return True
         soft, hard = self._soft_limit(size), self.options.limit
         if soft is not None:
-            self._give_back(which, self.reserved + missing - soft)
+            self._range.decommit_fitting(self.reserved + missing - soft)
             most = soft + max(soft // EXCESS, LEAST_SOFT)
             excess = self.reserved + missing - most
-            if excess > 0:
-                given = self._give_back_fragments(which, excess + AHEAD, covered)
+            if excess > 0 and self.pages.size < self.options.page:
+                given = self._range.decommit_fragments(excess + AHEAD, covered)
                 left = (most if hard is None else min(most, hard)) - self.reserved - missing
-                self._ranges[which].commit_ahead(min(given, left, AHEAD))
+                self._range.commit_ahead(min(given, left, AHEAD))
         if hard is None:
             return True
-        self._give_back(which, self.reserved + missing - hard)
+        self._range.decommit_fitting(self.reserved + missing - hard)
         return self.reserved + missing <= hard
 
-    def _tightest(self, chosen: AddressRange, size: int, align: int) -> tuple[int, int]:
+    def _tightest(self, size: int, align: int) -> tuple[int, int]:
         """The offset at which a block costs the fewest pages once all free ones are given back, and the pages
         in which it is to be backed: the system's, where the pool's are too coarse.
 
@@ -280,16 +267,15 @@ class ReferencePool:
         OutOfMemoryError.
         """
         self._free_slack()
-        for each in self._ranges:
-            each.decommit_free(each.capacity)
+        chosen = self._range
+        chosen.decommit_free(chosen.capacity)
         missing, offset = chosen.tightest(size, align, self.options.page)
         hard, grain = self.options.limit, self.options.page
         if hard is None or self.reserved + missing <= hard:
             return offset, grain
         if chosen.pages.size < grain:
             grain = chosen.pages.size
-            for each in self._ranges:
-                each.decommit_units()
+            chosen.decommit_units()
             missing, offset = chosen.tightest(size, align, grain)
         if self.reserved + missing > hard:
             raise OutOfMemoryError(
@@ -304,29 +290,9 @@ class ReferencePool:
             )
         return offset, grain
 
-    def _give_back(self, which: int, nbytes: int) -> None:
-        """Give back `nbytes` bytes of free pages if there are as many, those of range `which` first."""
-        for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
-            if nbytes > 0:
-                nbytes -= chosen.decommit_fitting(nbytes)
-
-    def _give_back_fragments(self, which: int, nbytes: int, covered: range) -> int:
-        """The same with the system's pages within the pool's; not those within the pages `covered` of range
-        `which`.  The bytes.
-        """
-        given = 0
-        if self._ranges[which].pages.size < self.options.page:
-            for chosen in (self._ranges[which], *(r for r in self._ranges if r is not self._ranges[which])):
-                if given < nbytes:
-                    kept = covered if chosen is self._ranges[which] else range(0)
-                    given += chosen.decommit_fragments(nbytes - given, kept)
-        return given
-
     def _release(self, blocks: Iterable[Block]) -> None:
         for address, size in blocks:
-            self._ranges[address // self.options.range_capacity].free_list.put(
-                address % self.options.range_capacity, size
-            )
+            self._range.free_list.put(address, size)
             self.used -= size
 
 
