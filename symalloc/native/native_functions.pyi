@@ -81,9 +81,7 @@ class _PoolFunctions:
     def bind_alloc(self, pool: PoolObject, /) -> BoundAlloc: ...
     def bind_free(self, pool: PoolObject, /) -> BoundFree: ...
     def bind_empty(self, pool: PoolObject, /) -> BoundEmpty: ...
-    def alloc_waiting(
-        self, pool: PoolObject, wait: int, nbytes: int, align: int, tag: str, /
-    ) -> int:
+    def alloc_waiting(self, pool: PoolObject, wait: int, nbytes: int, align: int, tag: str, /) -> int:
         """As BoundAlloc, having waited for memory up to `wait` ns."""
 
     def empty_waiting(

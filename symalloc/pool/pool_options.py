@@ -82,9 +82,7 @@ class PoolOptions:
         _bytes(0, MOST_CACHED),
         "The bytes that a thread caches in bins; twice as many in its large-block cache.",
     )
-    capacity: int | None = option(
-        None, _bytes(1, MOST_CAPACITY), "The address space; by default enough."
-    )
+    capacity: int | None = option(None, _bytes(1, MOST_CAPACITY), "The address space; by default enough.")
     decay: float | None = option(
         None,
         Kind(read=lambda name, value: read_seconds(value, name, least=LEAST_DECAY), metavar="SECONDS"),

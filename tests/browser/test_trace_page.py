@@ -25,7 +25,7 @@ def timeline() -> PoolTimeline:
 @pytest.fixture(scope="module")
 def page(timeline: PoolTimeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("pages") / "trace.html"
-    data = trace_data(timeline, title="trace.json", capacity=PoolOptions().range_capacity)
+    data = trace_data(timeline, title="trace.json")
     file.write_text(map_page(data), encoding="utf-8")
     return file
 

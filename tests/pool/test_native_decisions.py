@@ -88,9 +88,7 @@ def test_decisions_are_those_of_the_reference(options: PoolOptions, steps: list[
 def test_decays_are_those_of_the_reference(
     steps: list[Step], waits: list[float], soft: Any, limit: int | None
 ) -> None:
-    both = _Both(
-        PoolOptions(soft_limit=soft, limit=limit, decay=NEVER, bin_capacity=256 * KIB)
-    )
+    both = _Both(PoolOptions(soft_limit=soft, limit=limit, decay=NEVER, bin_capacity=256 * KIB))
     now = 0.0
     for step, wait in zip(steps, waits, strict=False):
         both.step(step)

@@ -16,15 +16,14 @@ PAGE = 4096
 
 def _fits_somewhere(pool: ReferencePool, size: int, align: int, limit: int) -> bool:
     """Tries every place, all free pages having been given back; blocks share a page or two at most."""
-    for intervals, pages in zip(pool.free_intervals(), pool.pages, strict=True):
-        for start, end in intervals:
-            last = min(end - size, start + size + 64 * KIB) // align * align
-            lows = range(-(-start // align) * align, last + 1, align)
-            highs = range(max((end - size) // align * align - 2 * PAGE, start) // align * align, end, align)
-            for offset in (*lows, *highs):
-                fits = start <= offset and offset + size <= end
-                if fits and pool.reserved + pages.missing(offset, size, PAGE) <= limit:
-                    return True
+    for start, end in pool.free_intervals():
+        last = min(end - size, start + size + 64 * KIB) // align * align
+        lows = range(-(-start // align) * align, last + 1, align)
+        highs = range(max((end - size) // align * align - 2 * PAGE, start) // align * align, end, align)
+        for offset in (*lows, *highs):
+            fits = start <= offset and offset + size <= end
+            if fits and pool.reserved + pool.pages.missing(offset, size, PAGE) <= limit:
+                return True
     return False
 
 

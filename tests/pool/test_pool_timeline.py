@@ -28,9 +28,7 @@ def test_figures_are_those_of_the_replay(steps: list[Step]) -> None:
 
 def test_pages_taken_and_given_back_add_up() -> None:
     for workload in WORKLOADS:
-        timeline = timeline_of(
-            make_trace(workload, 3), PoolOptions(soft_limit=Fraction(21, 20))
-        )
+        timeline = timeline_of(make_trace(workload, 3), PoolOptions(soft_limit=Fraction(21, 20)))
         backed: set[int] = set()
         for moment in timeline.moments:
             for run in moment.runs:

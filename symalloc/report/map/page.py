@@ -110,12 +110,12 @@ MOST_BLOCKS = 20_000  # the largest in bytes times their time
 MOST_MOMENTS = 20_000  # of more, each stands for several with the most that they had
 
 
-def trace_data(timeline: PoolTimeline, *, title: str, capacity: int) -> dict[str, Any]:
-    """`{"kind": "trace", "title", "timed", "end", "ranges", "blocks", "moments", ...}`.
+def trace_data(timeline: PoolTimeline, *, title: str) -> dict[str, Any]:
+    """`{"kind": "trace", "title", "timed", "end", "blocks", "moments", ...}`.
 
     Times are nanoseconds since the first event, or numbers of events where the trace has no times.  A block
-    is `[name, begin, end, range, offset, bytes, call]`, `end` null where it is never freed; a moment
-    `[time, live, used, reserved]`.  `capacity` is the bytes of addresses of one range.
+    is `[name, begin, end, address, bytes, call]`, `end` null where it is never freed; a moment
+    `[time, live, used, reserved]`.
     """
     times = timeline.trace.times
     first, step = (times[0], 1) if times else (0, MICROSECOND)
@@ -125,10 +125,9 @@ def trace_data(timeline: PoolTimeline, *, title: str, capacity: int) -> dict[str
         return (time - first) // step
 
     def entry(block: Lifespan) -> list[Any]:
-        which, offset = divmod(block.address, capacity)
         end = None if block.end is None else at(block.end)
         name = timeline.name(block.number)
-        return [name, at(block.begin), end, which, exact(offset), exact(block.nbytes), block.call]
+        return [name, at(block.begin), end, exact(block.address), exact(block.nbytes), block.call]
 
     def lasting(block: Lifespan) -> int:
         return block.nbytes * ((timeline.end if block.end is None else block.end) - block.begin)

@@ -4,9 +4,8 @@ const MOST_DRAWN = 3000;
 
 function tracePage(data) {
   const moments = data.moments.map(([time, ...sizes]) => [time, ...sizes.map(BigInt)]);
-  const all = data.blocks.map(([name, begin, end, range, offset, bytes, call], i) => blockOf(i, name, begin, end ?? data.end, end === null, range, BigInt(offset), BigInt(bytes), call));
+  const all = data.blocks.map(([name, begin, end, offset, bytes, call], i) => blockOf(i, name, begin, end ?? data.end, end === null, BigInt(offset), BigInt(bytes), call));
   const drawn = [...all].sort((a, b) => b.weight - a.weight).slice(0, MOST_DRAWN);
-  const ranges = [...new Set(all.map((b) => b.band))].sort((a, b) => a - b);
   const highest = moments.reduce((best, m, i) => (m[1] > moments[best][1] ? i : best), 0);
   let index = highest, scene = null;
 
@@ -15,11 +14,11 @@ function tracePage(data) {
     return data.end < 1e4 ? `${value} ns` : data.end < 1e7 ? `${(value / 1e3).toFixed(1)} µs` : data.end < 1e10 ? `${(value / 1e6).toFixed(1)} ms` : `${(value / 1e9).toFixed(2)} s`;
   }
 
-  function blockOf(i, name, begin, end, kept, range, offset, size, call) {
+  function blockOf(i, name, begin, end, kept, offset, size, call) {
     const until = kept ? "never freed" : `freed at ${time(end)}`;
     return {
-      key: String(i), name, band: range, spans: [[begin, end]], size, offset, kind: `tint${i % 3}`, atPeak: false, fault: false, call, until,
-      place: range * 1e18 + Number(offset), weight: Number(size) * (end - begin), search: name.toLowerCase(),
+      key: String(i), name, band: 0, spans: [[begin, end]], size, offset, kind: `tint${i % 3}`, atPeak: false, fault: false, call, until,
+      place: Number(offset), weight: Number(size) * (end - begin), search: name.toLowerCase(),
       text: () => `${name}: ${humanBytes(size)}, allocated at ${time(begin)}, ${until}`,
     };
   }
@@ -29,7 +28,7 @@ function tracePage(data) {
   const model = {
     scene: () => scene, blocks: () => drawn, redraw: () => draw(), searched: () => drawHeld(), reveal: () => {},
     hint: "Point at a block, or reach it with Tab and the arrow keys.",
-    sharing: (block) => drawn.filter((o) => o !== block && o.band === block.band && o.offset < block.offset + block.size && block.offset < o.offset + o.size),
+    sharing: (block) => drawn.filter((o) => o !== block && o.offset < block.offset + block.size && block.offset < o.offset + o.size),
     details: (block) => {
       const share = model.sharing(block);
       const rows = [["bytes", exactBytes(block.size)], ["address", exactBytes(block.offset)], ["allocated", `at ${time(block.spans[0][0])}`], ["freed", block.until]];
@@ -60,11 +59,8 @@ function tracePage(data) {
     const now = moments[index] ?? [0, 0n, 0n, 0n];
     const moment = now[0];
     for (const block of drawn) block.atPeak = block.spans[0][0] <= moment && moment < block.spans[0][1];
-    const bands = ranges.map((range) => {
-      const blocks = drawn.filter((b) => b.band === range);
-      const bytes = blocks.reduce((most, b) => (b.offset + b.size > most ? b.offset + b.size : most), 0n);
-      return { title: ranges.length > 1 ? `range ${range + 1}` : "addresses", bytes, size: Number(bytes), blocks };
-    });
+    const bytes = drawn.reduce((most, b) => (b.offset + b.size > most ? b.offset + b.size : most), 0n);
+    const bands = drawn.length ? [{ title: "addresses", bytes, size: Number(bytes), blocks: drawn }] : [];
     const x = [0, Math.max(1, data.end)];
     scene = { bands, x, format: time, xTitle: data.timed ? "time since the first event" : "event", peak: moment, label: `Blocks of ${data.name}, addresses against time` };
     explore.draw();
