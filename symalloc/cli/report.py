@@ -92,7 +92,7 @@ def report_command(
         if output.suffix != ".html":
             raise UsageError(f"{output}: an allocation trace is drawn as a page (.html)")
         timeline = timeline_of(read_trace(file), pool)
-        data = trace_data(timeline, title=file.name, capacity=pool.range_capacity)
+        data = trace_data(timeline, title=file.name)
         write_file(output, map_page(data).encode())
         return int(timeline.failed is not None)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
