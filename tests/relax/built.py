@@ -11,10 +11,12 @@ from tvm import relax
 
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.program.reading import FileResult
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.run.memory_cfg import memory_cfg
 
 SCRIPT = Path(__file__).parent / "modules_to_plan.py"
 
@@ -50,3 +52,13 @@ def calls(built: relax.VirtualMachine, *arguments: Any) -> Counter[str]:
     built.set_instrument(note)
     built["main"](*arguments)
     return found
+
+
+def machine_on(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachine:
+    """A machine on a pool, None for TVM's pooled allocator."""
+    return relax.VirtualMachine(program, tvm.cpu(), memory_cfg="pooled" if pool is None else memory_cfg(pool))
+
+
+def addresses() -> int:
+    """GiB of address space that the process has."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * 4096 >> 30

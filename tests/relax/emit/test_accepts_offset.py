@@ -88,17 +88,3 @@ def test_a_moved_kernel_takes_multiples_of_64_bytes_and_zero(name: str, dtype: s
         expected = source.numpy() * (2 if name == "double" else 1)
         built[name](source, target)
         assert target.numpy().tobytes() == expected.tobytes()
-
-
-def test_the_kernel_as_it_was_takes_no_offset() -> None:
-    built = tvm.compile(tvm.IRModule({"double": KERNELS["double"]}), target="llvm")
-    storage = tvm.runtime.tensor(np.arange(64, dtype="float32"))
-    with pytest.raises(ValueError, match="byte_offset"):
-        built["double"](*views(storage, "float32", 64, 128))
-
-
-def test_only_the_chosen_parameters_change() -> None:
-    moved = with_offsets(KERNELS["double"], {1})
-    factors = [int(p.ty.offset_factor) for p in moved.params]
-    assert factors == [1, 16]
-    assert moved.params[0].same_as(KERNELS["double"].params[0])

@@ -15,7 +15,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.memory_plan import Guard, Plan
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import AllocStorage, AllocTensor, Program
+from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.extract import extract
@@ -123,14 +123,3 @@ def test_whole_storages_need_no_offsets(name: str) -> None:
     assert kernels == extract(module, name="m").kernels
     assert "ensure_zero_offset" not in written.script()
     assert errors(written) == []
-
-
-def test_a_storage_is_reserved_where_it_is_first_used() -> None:
-    module, program, plans = planned("Chain", PlanOptions(flavour="storages"))
-    written = emit_module(module, analyse(program), plans)
-    body = extract(written, name="m").functions["main"].body.instructions
-    kinds = [type(instruction) for instruction in body]
-    assert kinds.count(AllocStorage) == len(plans["main"].arenas) > 1
-    for index, kind in enumerate(kinds):
-        if kind is AllocStorage:
-            assert kinds[index + 1] is AllocTensor

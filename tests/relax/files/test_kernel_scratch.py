@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-import threading
-from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import tirx
 
 import symalloc.relax.files.plan_file as subject
 from symalloc.analysis.interprocedural import analyse
@@ -19,13 +15,12 @@ from symalloc.planner.memory_report.non_arena import (
     KernelWorkspace,
     NonArenaMemory,
     non_arena_memory,
-    workspace_pool_bytes,
 )
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import kernel_scratch
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.pipeline import lower
 from tests.relax.files.random_calls import random_calls
 from tests.scale import tries
 
@@ -126,76 +121,3 @@ def test_what_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None
     problems = {name: one.problem or "" for name, one in scratch_of(module).items()}
     assert "leaves no function" in problems["conv2d"]
     assert "not understood" in problems["softmax"]
-
-
-# -- a real process ----------------------------------------------------------------------------------------
-
-
-class _Mallinfo(ctypes.Structure):
-    """struct mallinfo2: hblkhd is what is mapped by itself, uordblks what is in use of the rest."""
-
-    _fields_ = [
-        *((f"before{i}", ctypes.c_size_t) for i in range(4)),
-        ("hblkhd", ctypes.c_size_t),
-        *((f"between{i}", ctypes.c_size_t) for i in range(2)),
-        ("uordblks", ctypes.c_size_t),
-        *((f"after{i}", ctypes.c_size_t) for i in range(2)),
-    ]
-
-
-def heap_bytes() -> int:
-    """Bytes that this process has from the C library's allocator."""
-    mallinfo = ctypes.CDLL(None).mallinfo2
-    mallinfo.restype = _Mallinfo
-    found = mallinfo()
-    return int(found.uordblks + found.hblkhd)
-
-
-def kept_by_a_fresh_thread(machine: relax.VirtualMachine, arguments: list[tvm.runtime.Tensor]) -> int:
-    """Bytes that the heap gains when a new thread, whose workspace pool is empty, calls `main`."""
-    gained: list[int] = []
-
-    def call() -> None:
-        before = heap_bytes()
-        for _ in range(3):
-            machine["main"](*arguments)
-        gained.append(heap_bytes() - before)
-
-    for _ in range(2):  # the machine's own memory is there when the thread begins
-        machine["main"](*arguments)
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-    return gained[0]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux") or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc"
-)
-@pytest.mark.parametrize(
-    ("name", "shapes", "bindings"),
-    [
-        ("Attention", [("b", "n", 64), (64, 64)], [{"b": 2, "n": 300}, {"b": 1, "n": 800}]),
-        (
-            "Mixed",
-            [(1, 3, "h", "v"), (8, 3, 3, 3), (64,), ("m", "n")],
-            [{"h": 300, "v": 211, "m": 77, "n": 1000}, {"h": 40, "v": 40, "m": 900, "n": 1001}],
-        ),
-    ],
-)
-def test_the_pool_is_what_a_thread_keeps(
-    name: str, shapes: list[tuple[int | str, ...]], bindings: list[Mapping[str, int]]
-) -> None:
-    module = lowered(name)
-    machine = relax.VirtualMachine(
-        relax.build(module, "llvm", relax_pipeline=finishing_pipeline("llvm")), tvm.cpu()
-    )
-    calls = around(module).calls
-    for binding in bindings:
-        extents = [tuple(e if isinstance(e, int) else binding[e] for e in shape) for shape in shapes]
-        arguments = [tvm.runtime.empty(extent, "float32") for extent in extents]
-        expected = workspace_pool_bytes(calls, binding)
-        assert expected > 2**19
-        # beside the blocks of the pool the C library keeps a header and an alignment for each, and the thread
-        assert expected <= kept_by_a_fresh_thread(machine, arguments) <= expected + 2**16

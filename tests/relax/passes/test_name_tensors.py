@@ -19,6 +19,7 @@ from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.library import need_native
+from tests.relax.built import machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 FOLDER = Path(__file__).parents[1]
@@ -29,14 +30,8 @@ def _native() -> None:
     need_native()
 
 
-def _machine(module: Any) -> relax.VirtualMachine:
-    return relax.VirtualMachine(
-        relax.build(module, target="llvm"), tvm.cpu(), memory_cfg=memory_cfg(InstrumentedPool())
-    )
-
-
 def test_a_tensor_that_outgrows_its_storage_is_refused_by_name() -> None:
-    machine = _machine(NameTensors()(load_one(ISSUE)))
+    machine = machine_on(relax.build(NameTensors()(load_one(ISSUE)), "llvm"), InstrumentedPool())
     for m in (0, 1, 4):
         assert len(machine["main"](tvm.runtime.tensor(np.zeros(m, "float32"))).numpy()) == m
     with pytest.raises(BoundsError) as refused:
@@ -56,7 +51,7 @@ def _placed(offset: Any, shape: list[Any], symbols: list[Any], nbytes: int = 16)
         storage = builder.emit(relax.op.memory.alloc_storage(relax.ShapeExpr([nbytes]), 0, "global", "uint8"))
         tensor = relax.op.memory.alloc_tensor(storage, offset, relax.ShapeExpr(shape), "uint8")
         builder.emit_func_output(builder.emit(tensor))
-    return _machine(builder.get())
+    return machine_on(relax.build(builder.get(), "llvm"), InstrumentedPool())
 
 
 def _shape(*values: int) -> Any:

@@ -118,13 +118,6 @@ def test_what_is_read_and_what_is_lowered(
     assert (found, wanted is not None) == (as_it_stands, lowered)
 
 
-def test_each_pass_is_announced() -> None:
-    seen: list[str] = []
-    lower(module(), "llvm", wanted=WantedStages(first="none"), keep=lambda _: None, entering=seen.append)
-    assert "LegalizeOps" in seen
-    assert seen[-1] == "AttachGlobalSymbol"
-
-
 def test_the_module_given_is_not_changed() -> None:
     mod = module()
     before = mod.script()

@@ -13,7 +13,6 @@ import tvm_ffi
 from tvm import relax
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.pool.pool_errors import BoundsError
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import replay
 from symalloc.relax.files.load import load_one
@@ -21,16 +20,13 @@ from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.run.memory_cfg import HookError, _require_hook, memory_cfg, reserved_by_tvm, try_hook
 from tests.pool.processes import died
+from tests.relax.built import machine_on
 
 ISSUE = Path(__file__).parents[3] / "examples" / "issue_17322.py"
 SIZES = (1, 700, 3, 0, 5000, 64, 701)
 
 
 pytestmark = pytest.mark.usefixtures("native")
-
-
-def _machine(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachine:
-    return relax.VirtualMachine(program, tvm.cpu(), memory_cfg=None if pool is None else memory_cfg(pool))
 
 
 def _input(n: int, seed: int = 0) -> np.ndarray:
@@ -44,7 +40,7 @@ def _call(machine: relax.VirtualMachine, x: np.ndarray) -> np.ndarray:
 
 def test_outputs_are_those_of_the_stock_allocator(program: Any) -> None:
     pool = InstrumentedPool()
-    ours, stock = _machine(program, pool), _machine(program, None)
+    ours, stock = machine_on(program, pool), machine_on(program, None)
     for seed in range(3):
         for n in SIZES:
             x = _input(n, seed)
@@ -52,9 +48,9 @@ def test_outputs_are_those_of_the_stock_allocator(program: Any) -> None:
     assert pool.statistics().allocs >= 3 * len(SIZES)
 
 
-def test_memory_comes_back_with_the_machine(program: Any) -> None:
+def test_memory_comes_back_with_themachine_on(program: Any) -> None:
     pool = InstrumentedPool()
-    machine = _machine(program, pool)
+    machine = machine_on(program, pool)
     for n in SIZES:
         _call(machine, _input(n))
     del machine
@@ -65,7 +61,7 @@ def test_memory_comes_back_with_the_machine(program: Any) -> None:
 
 def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) -> None:
     pool = InstrumentedPool(wait=60.0)
-    machine = _machine(program, pool)
+    machine = machine_on(program, pool)
     with pool.session("call") as session:
         expected = _call(machine, _input(4))
         kept = pool.alloc(64)
@@ -87,9 +83,9 @@ def test_a_machine_is_charged_to_a_session_and_waits_for_memory(program: Any) ->
     assert asked.is_set() and session.statistics().refused == 0
 
 
-def test_an_output_may_outlive_the_machine(program: Any) -> None:
+def test_an_output_may_outlive_themachine_on(program: Any) -> None:
     pool = InstrumentedPool()
-    machine = _machine(program, pool)
+    machine = machine_on(program, pool)
     x = _input(4)
     result = machine["main"](tvm.runtime.tensor(x))
     expected = result.numpy().copy()
@@ -98,21 +94,11 @@ def test_an_output_may_outlive_the_machine(program: Any) -> None:
     assert np.array_equal(result.numpy(), expected)
 
 
-def test_a_storage_ends_with_its_last_byte() -> None:
-    """apache/tvm#17322: the stock allocator, whose storages end with a page, accepts m up to 1024."""
-    machine = _machine(relax.build(load_one(ISSUE), target="llvm"), InstrumentedPool())
-    for m in (0, 1, 4):
-        assert len(machine["main"](tvm.runtime.tensor(np.zeros(m, "float32"))).numpy()) == m
-    for m in (5, 1024):
-        with pytest.raises(BoundsError, match="a storage of 16 bytes"):
-            machine["main"](tvm.runtime.tensor(np.zeros(m, "float32")))
-
-
 def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
     pool, wrong = InstrumentedPool(), list[int]()
 
     def serve(seed: int) -> None:
-        machine, stock = _machine(program, pool), _machine(program, None)
+        machine, stock = machine_on(program, pool), machine_on(program, None)
         for n in SIZES * 3:
             x = _input(n, seed)
             if not np.array_equal(_call(machine, x), _call(stock, x)):
@@ -127,16 +113,9 @@ def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
     assert pool.statistics().live == 0
 
 
-def test_pools_are_told_apart(program: Any) -> None:
-    first, second = InstrumentedPool(), InstrumentedPool()
-    assert memory_cfg(first) == memory_cfg(first) != memory_cfg(second)
-    _call(_machine(program, second), _input(8))
-    assert (first.statistics().allocs, second.statistics().allocs > 0) == (0, True)
-
-
 def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
     pool = InstrumentedPool()
-    machine = _machine(program, pool)
+    machine = machine_on(program, pool)
     pool.start_recording()
     for n in SIZES:
         _call(machine, _input(n))
@@ -151,7 +130,7 @@ def test_a_planned_call_allocates_its_arena_and_its_output() -> None:
     module = load_one(Path(__file__).parents[1] / "modules_to_plan.py", module="Chain")
     planned = PlanMemory()(lower(module, "llvm"))
     pool = InstrumentedPool()
-    machine = _machine(relax.build(planned, "llvm", relax_pipeline=finishing_pipeline("llvm")), pool)
+    machine = machine_on(relax.build(planned, "llvm", relax_pipeline=finishing_pipeline("llvm")), pool)
     for n in range(1, 50):
         before = pool.statistics()
         _call(machine, _input(n))
@@ -169,8 +148,8 @@ def test_a_function_that_calls_itself_has_a_shape_heap_for_each_call() -> None:
     """Each activation reads its sizes again behind the inner call."""
     module = _countdown()
     ours, stock = (
-        _machine(relax.build(module, "llvm"), InstrumentedPool()),
-        _machine(relax.build(module, "llvm"), None),
+        machine_on(relax.build(module, "llvm"), InstrumentedPool()),
+        machine_on(relax.build(module, "llvm"), None),
     )
     for _ in range(2):
         for n in (1, 2, 7):
@@ -207,7 +186,7 @@ def test_the_layout_of_a_storage_is_compared() -> None:
     with builder.function("main", []):
         storage = relax.op.memory.alloc_storage(relax.ShapeExpr([4096]), 0, "global", "uint8")
         builder.emit_func_output(builder.emit(storage))
-    stock = _machine(relax.build(builder.get(), "llvm"), None)["main"]()
+    stock = machine_on(relax.build(builder.get(), "llvm"), None)["main"]()
     assert "does not hold the type of its allocator" in fault(stock, number, 4096)
     assert "does not hold its size" in fault(stock, 2, 4095)
     assert "does not hold its allocator" in fault(stock, 2, 4096)
@@ -240,5 +219,5 @@ def test_a_tvm_without_the_hook_is_told_of() -> None:
 
 def test_what_tvm_has_reserved_grows_with_its_allocator(program: Any) -> None:
     before = reserved_by_tvm()
-    _call(_machine(program, None), _input(3_333))
+    _call(machine_on(program, None), _input(3_333))
     assert reserved_by_tvm() >= before + 3_333 * 8 * 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from symalloc.pool.instrumented_pool import InstrumentedPool, LeakWarning
 from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.relax.run.memory_cfg import HookError, memory_cfg
 from tests.pool.processes import survives
+from tests.relax.built import addresses, machine_on
 
 MIB = 2**20
 
@@ -30,18 +30,8 @@ def pool() -> Iterator[InstrumentedPool]:
     yield InstrumentedPool(capacity=2**36)
 
 
-def _machine(program: Any, pool: InstrumentedPool) -> relax.VirtualMachine:
-    return relax.VirtualMachine(program, tvm.cpu(), memory_cfg=memory_cfg(pool))
-
-
 def _call(machine: Any, n: int = 3_000) -> Any:
     return machine["main"](tvm.runtime.tensor(np.ones((n, 8), "float32")))
-
-
-def _addresses() -> int:
-    """GiB of address space that the process has; a pool of these tests has 64."""
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    return pages * 4096 >> 30
 
 
 def test_pools_in_turn_leave_nothing(program: Any) -> None:
@@ -53,43 +43,43 @@ def test_pools_in_turn_leave_nothing(program: Any) -> None:
         return int(kind)  # itself it keeps the pool
 
     turn()
-    before = _addresses()
+    before = addresses()
     kinds = {turn() for _ in range(30)}
-    assert _addresses() - before < 32
+    assert addresses() - before < 32
     assert len(kinds) == 1, "a type serves one pool after the other"
 
 
 def test_pools_that_live_at_once_have_types_and_memory_of_their_own(program: Any) -> None:
-    before = _addresses()
+    before = addresses()
     pools = [InstrumentedPool(limit=16 * MIB) for _ in range(24)]
-    results = [_call(_machine(program, pool), n) for n, pool in enumerate(pools, 1)]
+    results = [_call(machine_on(program, pool), n) for n, pool in enumerate(pools, 1)]
     assert len({next(iter(memory_cfg(pool).values())) for pool in pools}) == len(pools)
     assert [pool.statistics().live for pool in pools] == [result.numpy().nbytes for result in results]
     del pools, results
-    assert _addresses() - before < 4
+    assert addresses() - before < 4
 
 
 def test_a_machine_keeps_its_pool(program: Any) -> None:
-    before = _addresses()
-    machine = _machine(program, InstrumentedPool(capacity=2**36))
-    assert _addresses() - before > 60
+    before = addresses()
+    machine = machine_on(program, InstrumentedPool(capacity=2**36))
+    assert addresses() - before > 60
     main = machine["main"]
     del machine
     assert _call({"main": main}).numpy().shape == (3_000, 8)
     del main
-    assert _addresses() - before < 32
+    assert addresses() - before < 32
 
 
 def test_a_result_keeps_the_pool_that_it_lies_in(program: Any) -> None:
-    before = _addresses()
-    result = _call(_machine(program, InstrumentedPool(capacity=2**36)))
+    before = addresses()
+    result = _call(machine_on(program, InstrumentedPool(capacity=2**36)))
     expected = result.numpy()
-    other = _machine(program, InstrumentedPool())
+    other = machine_on(program, InstrumentedPool())
     _call(other, 100)
     assert np.array_equal(result.numpy(), expected)
-    assert _addresses() - before > 60
+    assert addresses() - before > 60
     del result, other
-    assert _addresses() - before < 32
+    assert addresses() - before < 32
 
 
 def test_a_tensor_keeps_no_more_than_itself(pool: InstrumentedPool) -> None:
@@ -108,7 +98,7 @@ def test_a_tensor_keeps_no_more_than_itself(pool: InstrumentedPool) -> None:
 
 
 def test_a_closed_pool_serves_its_machines_until_they_go(program: Any, pool: InstrumentedPool) -> None:
-    machine = _machine(program, pool)
+    machine = machine_on(program, pool)
     _call(machine)
     with pytest.warns(LeakWarning):
         pool.close()
@@ -134,7 +124,7 @@ def test_a_machine_that_was_made_by_hand_does_not_keep_its_pool(program: Any) ->
 def test_a_hook_that_comes_later_must_hand_on(program: Any) -> None:
     def among_others() -> None:
         first, others = InstrumentedPool(), [InstrumentedPool() for _ in range(64)]
-        _call(_machine(program, first))
+        _call(machine_on(program, first))
         ours = tvm_ffi.get_global_func("DeviceAllocator.")
         calls = list[int]()
 
@@ -146,15 +136,15 @@ def test_a_hook_that_comes_later_must_hand_on(program: Any) -> None:
         for pool in others:
             memory_cfg(pool)  # the last ones have types that no pool has had
         second = others.pop()
-        _call(_machine(program, second))
+        _call(machine_on(program, second))
         assert second.statistics().allocs > 0
         assert int(memory_cfg(second)[tvm.cpu()]) in calls
         tvm_ffi.register_global_func("DeviceAllocator.", lambda device, kind: None, override=True)
         with pytest.raises(HookError, match="another library has registered"):
             memory_cfg(InstrumentedPool())
         with pytest.raises(HookError, match="no longer asks"):
-            _machine(program, others.pop())
-        _call(_machine(program, first))
+            machine_on(program, others.pop())
+        _call(machine_on(program, first))
 
     survives(among_others)
 

@@ -6,7 +6,6 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageEr
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.relax.run.memory_cfg import memory_cfg
 from tests.pool.processes import survives
+from tests.relax.built import addresses, machine_on
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -35,17 +35,8 @@ def storage() -> Any:
     return relax.build(builder.get(), "llvm")
 
 
-def _machine(program: Any, pool: InstrumentedPool | None) -> relax.VirtualMachine:
-    return relax.VirtualMachine(program, tvm.cpu(), memory_cfg="pooled" if pool is None else memory_cfg(pool))
-
-
 def _asked(machine: relax.VirtualMachine, rows: int, columns: int = 1) -> Any:
     return machine["main"](tvm.runtime.ShapeTuple((rows, columns)))
-
-
-def _addresses() -> int:
-    """GiB of address space that the process has."""
-    return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * 4096 >> 30
 
 
 COUNTED = """
@@ -85,7 +76,7 @@ def test_a_machine_in_place_of_another_has_its_own_memory(storage: Any) -> None:
     first, second = pools = InstrumentedPool(), InstrumentedPool()
     for _ in range(MACHINES):
         for pool in (first, None, second):
-            machine = _machine(storage, pool)
+            machine = machine_on(storage, pool)
             for _ in range(2):
                 held = _asked(machine, 64)
                 assert [each.statistics().live for each in pools] == [64 * (pool is each) for each in pools]
@@ -96,14 +87,14 @@ def test_what_a_machine_held_may_outlive_it(storage: Any) -> None:
     pool = InstrumentedPool()
 
     def held() -> Iterator[Any]:
-        machine = _machine(storage, pool)
+        machine = machine_on(storage, pool)
         _asked(machine, 64)
         yield from machine.module.imports
 
     kept = list(held())  # among them what keeps the pool
     assert any(each.kind == "symalloc.pool" for each in kept)
     before = pool.statistics().allocs
-    others = [_machine(storage, None) for _ in range(MACHINES)]
+    others = [machine_on(storage, None) for _ in range(MACHINES)]
     for other in others:
         _asked(other, 64)
         _asked(other, 64)
@@ -143,7 +134,7 @@ def test_tvm_is_asked_for_each_of_a_machine_that_does_not_keep_its_pool() -> Non
 def test_a_callback_may_let_the_pool_go() -> None:
     def let_go() -> None:
         pool = InstrumentedPool(limit=2**20, capacity=2**38)
-        machine = _machine(_killing(), pool)
+        machine = machine_on(_killing(), pool)
         for _ in range(2):
             machine["main"](tvm.runtime.ShapeTuple((64,)))
         held = [pool]
@@ -154,14 +145,14 @@ def test_a_callback_may_let_the_pool_go() -> None:
             machine._symalloc_pools.clear()
             held.clear()
             gc.collect()
-            left.append(_addresses())
+            left.append(addresses())
             return False
 
         pool.on_oom(drop)
         del pool
         with pytest.raises((OutOfMemoryError, PoolUsageError)):
             machine["main"](tvm.runtime.ShapeTuple((2**21,)))
-        assert left[0] - _addresses() >= 200, "it goes with the call that it serves"
+        assert left[0] - addresses() >= 200, "it goes with the call that it serves"
 
     survives(let_go)
 
@@ -169,7 +160,7 @@ def test_a_callback_may_let_the_pool_go() -> None:
 @pytest.mark.parametrize("shape", ((2**62, 4), (-1, 1), (2**32, 2**32)))
 def test_a_size_that_wraps_is_refused(storage: Any, shape: tuple[int, int]) -> None:
     pool = InstrumentedPool()
-    machine = _machine(storage, pool)
+    machine = machine_on(storage, pool)
     _asked(machine, 64)
     with pytest.raises(BoundsError, match=r"a storage, .* has a negative size, or more bytes than 64 bits"):
         _asked(machine, *shape)
@@ -178,7 +169,7 @@ def test_a_size_that_wraps_is_refused(storage: Any, shape: tuple[int, int]) -> N
 
 def test_the_limit_holds(storage: Any) -> None:
     pool = InstrumentedPool(PoolOptions(limit=2**20))
-    machine = _machine(storage, pool)
+    machine = machine_on(storage, pool)
     held = [_asked(machine, 2**18) for _ in range(2)]
     with pytest.raises(OutOfMemoryError, match="do not fit under the limit of 1048576"):
         _asked(machine, 2**20)
@@ -187,7 +178,7 @@ def test_the_limit_holds(storage: Any) -> None:
 
 
 def test_a_storage_keeps_the_pool(storage: Any) -> None:
-    machine = _machine(storage, pool := InstrumentedPool())
+    machine = machine_on(storage, pool := InstrumentedPool())
     _asked(machine, 64)
     kept = _asked(machine, 64)
     statistics = pool.statistics

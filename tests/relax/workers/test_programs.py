@@ -72,19 +72,6 @@ def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> N
         assert text.split("\n")[line - 1][first.span.column - 1 : first.span.end_column - 1] == "R.add(x, x)"
 
 
-def test_stages_have_the_script_that_tvm_prints_as_their_source(tmp_path: Path) -> None:
-    sink = read(tmp_path / "m.py", IMPORTS + MODULE)
-    assert [program.stage for program in sink.programs] == [
-        "as-is",
-        "StaticPlanBlockMemory",
-        "KillAfterLastUse",
-    ]
-    for program in sink.programs[1:]:
-        source = printed(program)
-        assert source.origin == program.stage
-        assert "R.memory.alloc_storage" in source.text
-
-
 def test_json_has_the_printed_script_as_its_source(tmp_path: Path) -> None:
     sink = read(tmp_path / "model.json", str(tvm.ir.save_json(module())), stage="as-is")
     [program] = sink.programs
