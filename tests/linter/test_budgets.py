@@ -13,19 +13,16 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.linter.linter import check
-from symalloc.program.ir import AllocStorage, Program
+from symalloc.program.ir import AllocStorage
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import load_rules
-from symalloc.size.parse import parse_condition
 from tests.linter.call_programs import random_calls
-from tests.linter.held_bytes import peaks
 from tests.scale import tries
 
 RULES = load_rules().select(("SYM402",))
 SEEDS = range(tries(40, 2000))
 EXTENTS = (1, 2, 7, 16, 100)
-_FAR = 40  # further shapes are not walked through
 
 HEAD = """@I.ir_module(check_well_formed=False)
 class Module:
@@ -83,43 +80,6 @@ def test_verdicts_agree_with_the_numbers() -> None:
                     wrong += [(seed, budget, name, text) for text in told]
     assert not wrong, wrong[:10]
     assert {(Verdict.ALWAYS_INVALID, True), (Verdict.RUNTIME_CHECK, True)} <= verdicts
-
-
-def _broken_promises(program: Program, budget: int, found: list[Diagnostic]) -> list[str]:
-    """Return what findings of `main` promise and a run does not keep.
-
-    A run holds no more than is told: which side a callee takes is not followed to the flags it is given.
-    """
-    held = {n: max(peaks(program, n), default=0) for n in EXTENTS}
-    if not found:
-        return [f"silent at n = {n}: {peak}" for n, peak in held.items() if peak > budget]
-    if any(one.reason is not None for one in found):
-        return []
-    wrong, (first, *others) = [], found
-    guards = [parse_condition(one.precondition) for one in found if one.precondition]
-    if len(guards) == len(found):
-        kept = [n for n in EXTENTS if all(guard.evaluate({"n": n}) for guard in guards)]
-        wrong += [f"guarded, and {held[n]} B at n = {n}" for n in kept if held[n] > budget]
-    at = (first.counterexample or {}).get("n", 1)
-    if not others and first.smallest and at <= _FAR:
-        smaller = [n for n in range(1, at) if max(peaks(program, n), default=0) > budget]
-        wrong += [f"{at} is not the smallest: {n}" for n in smaller[:1]]
-    return wrong
-
-
-def test_promises_are_kept_when_programs_run() -> None:
-    wrong, told = [], 0
-    for seed in range(tries(15, 1500)):
-        program = random_calls(seed)
-        analyses = analyse(program)
-        if not any(analysis.cfg.of_type(AllocStorage) for analysis in analyses.values()):
-            continue  # nothing is reserved
-        for budget in (1000, 12000):
-            found = [d for d in check(program, RULES, Prover(), budget=budget) if d.function == "main"]
-            told += any(d.reason is None for d in found)
-            wrong += [(seed, budget, text) for text in _broken_promises(program, budget, found)]
-    assert not wrong, wrong[:10]
-    assert told > 5
 
 
 BRANCHES = """
