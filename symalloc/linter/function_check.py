@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -166,11 +166,7 @@ class Finding:
             consequence=None if result is None else str(result),
             precondition=None if self.precondition is None else str(self.precondition),
             reason=self.reason,
-            notes=(
-                *rule.rendered(rule.notes, values),
-                *self._bounds_note(),
-                *self._empty_note(),
-            ),
+            notes=tuple(self._notes(values)),
             help=rule.help_about(values),
             guarded=self.guarded,
             constraint=None if self.asked is None else str(self.asked.constraint),
@@ -217,17 +213,14 @@ class Finding:
                 labels.append(Label(span=call.span, text=f"`{call.name}` is called here"))
         return tuple(dict.fromkeys(labels))
 
-    def _bounds_note(self) -> tuple[str, ...]:
-        if not self.within_bounds or not self.counterexample:
-            return ()
-        return ("the counterexample keeps to the declared bounds",)
-
-    def _empty_note(self) -> tuple[str, ...]:
+    def _notes(self, values: Mapping[str, Value]) -> Iterator[str]:
+        yield from self.rule.rendered(self.rule.notes, values)
+        if self.within_bounds and self.counterexample:
+            yield "the counterexample keeps to the declared bounds"
         proof = self.proof
-        if proof is None or proof.verdict is not Verdict.ALWAYS_INVALID or not proof.witness:
-            return ()
-        point = ", ".join(f"{name} = {value}" for name, value in proof.witness.items())
-        return (f"only an empty shape satisfies it: {point}",)
+        if proof is not None and proof.verdict is Verdict.ALWAYS_INVALID and proof.witness:
+            point = ", ".join(f"{name} = {value}" for name, value in proof.witness.items())
+            yield f"only an empty shape satisfies it: {point}"
 
 
 def _milder(left: Severity, right: Severity) -> Severity:

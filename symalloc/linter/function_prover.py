@@ -298,24 +298,21 @@ def domain_of(proof: Proof) -> Domain:
     return Domain() if proof.domain is None else proof.domain
 
 
-class UnprovedIndices:
-    """The indices of kernels that the kernel's own text does not prove to be inside their buffers.
+class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
+    """By kernel, the indices that its own text does not prove to be inside their buffers.
 
     Each kernel is looked at once, when it is first asked for: what holds for all its extents and scalars
     holds at every call.  `data_dependent` counts the indices in these kernels that depend on data.
     """
 
     def __init__(self, kernels: Mapping[str, Kernel], prover: Prover) -> None:
+        super().__init__()
         self._kernels, self._prover = kernels, prover
-        self._known: dict[str, tuple[IndexBound, ...]] = {}
         self.data_dependent = 0
 
-    def of(self, name: str) -> tuple[IndexBound, ...]:
-        """The indices of the kernel `name` that are not proved; none for what is no kernel."""
-        found = self._known.get(name)
-        if found is None:
-            kernel = self._kernels.get(name)
-            found = self._known[name] = () if kernel is None else tuple(self._unproved(kernel))
+    def __missing__(self, name: str) -> tuple[IndexBound, ...]:
+        kernel = self._kernels.get(name)
+        self[name] = found = () if kernel is None else tuple(self._unproved(kernel))
         return found
 
     def _unproved(self, kernel: Kernel) -> Iterator[IndexBound]:

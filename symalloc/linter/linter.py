@@ -7,21 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-import msgspec
-
 from symalloc.analysis.argument_binding import bind_function
-from symalloc.analysis.call_expansion import ExpandedFunction, callees_to_write_out, expand_calls
-from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.facts import branch_tests, facts_of
-from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.handles import written_zero_offset_views
+from symalloc.analysis.call_expansion import callees_to_write_out, expand_calls
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
-from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import Finding, FunctionCheck
 from symalloc.linter.function_prover import (
-    FunctionProver,
     PlacedConstraint,
     UnprovedIndices,
     domain_of,
@@ -61,33 +53,8 @@ def _analyse(shared: ProgramContext) -> None:
     analyses = analyse(shared.program)
     shared.summaries.update((name, analysis.summary) for name, analysis in analyses.items())
     for name, analysis in analyses.items():
-        shared.functions[name] = _context(shared, shared.program.functions[name], analysis)
+        shared.functions[name] = FunctionContext(shared, shared.program.functions[name], analysis)
     _expand(shared, analyses)
-
-
-def _context(
-    shared: ProgramContext,
-    function: Function,
-    analysis: FunctionAnalysis,
-    expansion: ExpandedFunction | None = None,
-) -> FunctionContext:
-    """The context of a function, as it stands or with calls written out."""
-    points_to, effects, kernels = analysis.points_to, analysis.effects, shared.program.kernels
-    tests = branch_tests(points_to, effects, kernels)
-    facts = facts_of(analysis.cfg, kernels, tests)
-    prover = FunctionProver(shared.prover, function, facts, shared.assume)
-    paths = FeasiblePaths(analysis.cfg, facts, tests, prover.possible)
-    return FunctionContext(
-        shared=shared,
-        function=function,
-        analysis=analysis,
-        facts=facts,
-        prover=prover,
-        conflicts=ReuseConflicts(points_to, effects, paths),
-        unwritten=UnwrittenReads(points_to, effects, analysis.content, paths),
-        written_views=written_zero_offset_views(points_to, effects),
-        expansion=expansion,
-    )
 
 
 def _expand(shared: ProgramContext, analyses: Mapping[str, FunctionAnalysis]) -> None:
@@ -119,7 +86,7 @@ def _write_out(
     if expansion is None:
         return frozenset()
     analysis = analyse_variant(program, expansion.function, analyses, frozenset(expansion.left))
-    shared.expanded[name] = _context(shared, expansion.function, analysis, expansion)
+    shared.expanded[name] = FunctionContext(shared, expansion.function, analysis, expansion)
     return expansion.written_out
 
 
@@ -288,7 +255,7 @@ def lone_kernels(
     functions = {
         name: _caller(kernel)
         for name, kernel in program.kernels.items()
-        if name not in called and name not in program.functions and indices.of(name)
+        if name not in called and name not in program.functions and indices[name]
     }
     if not functions:
         return None
@@ -428,16 +395,6 @@ def report_of(linted: Sequence[LintedFile], *, seconds: float, skipped: int) -> 
     """Return the report on some files; it took `seconds`, and `skipped` files hold no module."""
     joined = Report.joined([one.report for one in linted])
     return replace(joined, summary=replace(joined.summary, seconds=seconds), skipped=skipped)
-
-
-def stored(linted: LintedFile) -> bytes:
-    """Return finished findings as JSON; `restored` makes them again."""
-    return msgspec.json.encode(linted)
-
-
-def restored(data: bytes) -> LintedFile:
-    """Return the findings that `stored` was given; raises msgspec.ValidationError for anything else."""
-    return msgspec.json.decode(data, type=LintedFile)
 
 
 NOT_UNDERSTOOD = "SYM904"

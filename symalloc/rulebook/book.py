@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -96,18 +96,12 @@ def _check_templates(rule: Rule, site: SiteKind) -> None:
         if place not in site.places:
             problem = f"unknown place `{place}`; a {site.name} site has {', '.join(site.places) or 'none'}"
             raise _error(rule, "labels", problem, nearest(place, site.places))
-    for name, text, extra in _templates(rule):
-        _check_syntax(rule, name, partial(compile_template, text, site.name, extra))
-
-
-def _templates(rule: Rule) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Every template of a rule: its field, its text, the names it may use beside those of the site."""
-    yield "message", rule.message, ()
-    yield "message_when_invalid", rule.message_when_invalid, ()
-    yield "label", rule.label, ()
-    yield from ((f"labels.{place}", text, ()) for place, text in rule.labels.items())
-    yield from (("help", text, IN_ADVICE) for text in rule.help)
-    yield from (("note", text, IN_ADVICE) for text in rule.notes)
+    labels = ((f"labels.{place}", text) for place, text in rule.labels.items())
+    told = (("message", rule.message), ("message_when_invalid", rule.message_when_invalid))
+    for name, text in (*told, ("label", rule.label), *labels):
+        _check_syntax(rule, name, partial(compile_template, text, site.name))
+    for name, text in (*(("help", text) for text in rule.help), *(("note", text) for text in rule.notes)):
+        _check_syntax(rule, name, partial(compile_template, text, site.name, IN_ADVICE))
 
 
 def _check_syntax(rule: Rule, name: str, build: Callable[[], object]) -> None:

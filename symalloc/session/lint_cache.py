@@ -83,7 +83,7 @@ class LintCache:
 
     def get(self, file: Path) -> LintedFile | None:
         """Return the findings of `file` as it is now; None where they are not known."""
-        from symalloc.linter.linter import restored
+        from symalloc.linter.linter import LintedFile
 
         key = self._asked[file] = self._key(file)
         if key is None:
@@ -92,7 +92,7 @@ class LintCache:
             entry = msgspec.json.decode(read_regular(self._entry(key), MOST_BYTES), type=_Entry)
             if entry.sum != _hash(key.encode(), bytes(entry.linted)):
                 raise ValueError("another sum")
-            found = restored(bytes(entry.linted))
+            found = msgspec.json.decode(entry.linted, type=LintedFile)
             os.utime(self._entry(key))
         except FileNotFoundError:
             return None
@@ -118,12 +118,10 @@ class LintCache:
 
         It was changed meanwhile where it is not as it was when `get` was asked.
         """
-        from symalloc.linter.linter import stored
-
         key = self._key(file) if linted.is_complete else None
         if key is None or key != self._asked.get(file, key):
             return
-        data = stored(linted)
+        data = msgspec.json.encode(linted)
         if not (self._folder / "CACHEDIR.TAG").is_file():  # programs that copy look for it
             self._folder.mkdir(parents=True, exist_ok=True)
             replace_file(self._folder / ".gitignore", b"*\n")

@@ -17,7 +17,7 @@ from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, comparisons, kernel_facts
-from symalloc.analysis.conflicts import Access, StaleUse, stale_uses
+from symalloc.analysis.conflicts import stale_uses
 from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
@@ -151,31 +151,23 @@ def argument_name(call: CallKernel | CallTIR, argument: Operand) -> str:
 @function_sites("constant-write", expanded=True)
 def constant_writes(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the calls that write a constant; each with its program point."""
-    for access in context.conflicts.writes_to(context.points_to.constants):
+    points_to = context.points_to
+    for access in context.conflicts.writes_to(points_to.constants):
         call = context.instruction(access.point)
-        found = [
-            o
-            for o in _written(context, call)
-            if context.points_to.regions_of(o) & context.points_to.constants
-        ]
+        found = [o for o in _written(context, call) if points_to.regions_of(o) & points_to.constants]
+        named = next((f"`{o.name}`, a constant" for o in found if isinstance(o, ir.Var)), "a constant")
+        outlined = isinstance(call, ir.CallFunction)
+        doubt = "what the function does is known in outline only" if outlined else None
+        site = Site(
+            kind="constant-write",
+            relation="constant-written",
+            texts={"writer": caller_name(call), "constant": named},
+            uncertainty=doubt if access.certain else "an alias is not certain",
+            path=access.path,
+            dedup_key=access.point,
+        )
         if found:
-            yield access.point, _constant_write(call, found, access)
-
-
-def _constant_write(call: ir.Instruction | None, found: Sequence[ir.Operand], access: Access) -> Site:
-    named = next((o for o in found if isinstance(o, ir.Var)), None)
-    doubt = "what the function does is known in outline only" if isinstance(call, ir.CallFunction) else None
-    return Site(
-        kind="constant-write",
-        relation="constant-written",
-        texts={
-            "writer": caller_name(call),
-            "constant": "a constant" if named is None else f"`{name_of(named)}`, a constant",
-        },
-        uncertainty=doubt if access.certain else "an alias is not certain",
-        path=access.path,
-        dedup_key=access.point,
-    )
+            yield access.point, site
 
 
 def _written(context: FunctionContext, call: ir.Instruction | None) -> Sequence[ir.Operand]:
@@ -196,35 +188,29 @@ def _written(context: FunctionContext, call: ir.Instruction | None) -> Sequence[
 def inplace_operands_used_later(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """Find the uses of what an in-place call has overwritten; each with its program point."""
     for use in stale_uses(context.program, context.points_to, context.shared.summaries, context.paths):
-        yield use.reader, _stale_use(context, use)
-
-
-def _stale_use(context: FunctionContext, use: StaleUse) -> Site:
-    writer, reader = context.instruction(use.writer), context.instruction(use.reader)
-    user = "the function's result" if reader is None else caller_name(reader)
-    if use.reader == use.writer:
-        user = f"another result of {caller_name(writer)}"
-    return Site(
-        kind="inplace-operand",
-        relation="used-later",
-        texts={
-            **_through(use, context.analysis.cfg.points[use.reader].uses),
-            "operand": name_of(use.operand),
-            "writer": caller_name(writer),
-            "reader": user,
-        },
-        places=places_of(writer=writer),
-        uncertainty=None if use.certain else "an alias is not certain",
-        path=use.path,
-        until=use.reader,
-        dedup_key=(use.writer, use.operand),
-    )
-
-
-def _through(use: StaleUse, used: Sequence[ir.Var]) -> Mapping[str, str]:
-    """The text `alias`: the variable through which the operand is used, unless it is the operand itself."""
-    found = [var for var in used if use.versions.regions_of(var) & use.regions]
-    return {"alias": f"`{found[0].name}`"} if found and use.operand not in found else {}
+        writer, reader = context.instruction(use.writer), context.instruction(use.reader)
+        user = "the function's result" if reader is None else caller_name(reader)
+        if use.reader == use.writer:
+            user = f"another result of {caller_name(writer)}"
+        used = context.analysis.cfg.points[use.reader].uses
+        through = [var for var in used if use.versions.regions_of(var) & use.regions]
+        alias = f"`{through[0].name}`" if through and use.operand not in through else None
+        site = Site(
+            kind="inplace-operand",
+            relation="used-later",
+            texts={
+                **({} if alias is None else {"alias": alias}),
+                "operand": name_of(use.operand),
+                "writer": caller_name(writer),
+                "reader": user,
+            },
+            places=places_of(writer=writer),
+            uncertainty=None if use.certain else "an alias is not certain",
+            path=use.path,
+            until=use.reader,
+            dedup_key=(use.writer, use.operand),
+        )
+        yield use.reader, site
 
 
 _UNCHECKED = {"relax.take": frozenset({"fast"})}
@@ -443,7 +429,7 @@ def slots(_context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
 @instruction_sites(CallKernel, CallTIR)
 def indices(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
     """The indices of stores and loads that the kernel's own text does not prove to be inside."""
-    bounds, arguments = context.shared.indices.of(call.kernel), arguments_of(call)
+    bounds, arguments = context.shared.indices[call.kernel], arguments_of(call)
     if bounds and len(arguments) == len(context.program.kernels[call.kernel].parameters):
         for bound in bounds:
             position = bound.access.parameter

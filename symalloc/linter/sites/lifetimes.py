@@ -337,36 +337,29 @@ def unsafe_results(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     targets = {t.region: t.path for t in points_to.result_targets() if t.certain}
     for region, path in ((points_to.regions[number], path) for number, path in targets.items()):
         root = points_to.regions[region.root]
-        if region.kind is RegionKind.TENSOR and _outlives(root):
+        outlives, doubt = _kept_elsewhere(root)
+        if region.kind is RegionKind.TENSOR and outlives:
             site = Site(
                 kind="result",
                 instruction=region.instruction,
                 relation="views-reused-memory",
                 texts={"variable": region.name, "storage": root.name},
-                uncertainty=_may_be_fresh(root),
+                uncertainty=doubt,
                 path=path,
             )
             yield last, site
 
 
-def _outlives(root: Region) -> bool:
-    """True where memory comes from outside the function, or is kept from call to call."""
-    match root.instruction:
-        case ir.CallPacked():
-            return True
-        case ir.CallFunction(kept=kept):
-            return kept or root.external
-    return root.external
-
-
-def _may_be_fresh(root: Region) -> str | None:
-    """Why memory that outlives the call may not be used by the next one; None where it surely is."""
+def _kept_elsewhere(root: Region) -> tuple[bool, str | None]:
+    """True where memory comes from outside the function, or is kept from call to call; and the reason for
+    which the next call may not use it.
+    """
     match root.instruction:
         case ir.CallPacked(name=name):
-            return f"`{name}` may hand out new memory at each call"
+            return True, f"`{name}` may hand out new memory at each call"
         case ir.CallFunction(kept=True):
-            return None
-    return f"the next call may be given another `{root.name}`"
+            return True, None
+    return root.external, f"the next call may be given another `{root.name}`"
 
 
 @function_sites("donated-input")

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.call_expansion import ExpandedFunction
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.facts import FunctionFacts
+from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths
+from symalloc.analysis.handles import written_zero_offset_views
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
-from symalloc.analysis.regions import FunctionSummary, PointsTo, Region
+from symalloc.analysis.regions import FunctionSummary, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.unwritten_reads import UnwrittenReads
 from symalloc.linter.function_prover import FunctionProver, Passes, UnprovedIndices
@@ -125,7 +126,6 @@ class ProgramContext:
         return context.paths.conditions(context.paths.whole(path, point), point)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionContext:
     """One function as the generators of sites see it.
 
@@ -134,30 +134,23 @@ class FunctionContext:
     writes them.  `expansion`: where the instructions come from, if `function` is one with calls written out.
     """
 
-    shared: ProgramContext
-    function: ir.Function
-    analysis: FunctionAnalysis
-    facts: FunctionFacts
-    prover: FunctionProver
-    conflicts: ReuseConflicts
-    unwritten: UnwrittenReads
-    written_views: Mapping[ir.Var, ir.Instruction]
-    expansion: ExpandedFunction | None = None
-
-    @property
-    def program(self) -> ir.Program:
-        """The program of which the function is one."""
-        return self.shared.program
-
-    @property
-    def paths(self) -> FeasiblePaths:
-        """The paths that control can take."""
-        return self.conflicts.paths
-
-    @property
-    def points_to(self) -> PointsTo:
-        """The regions that the variables point to."""
-        return self.analysis.points_to
+    def __init__(
+        self,
+        shared: ProgramContext,
+        function: ir.Function,
+        analysis: FunctionAnalysis,
+        expansion: ExpandedFunction | None = None,
+    ) -> None:
+        self.shared, self.program, self.function = shared, shared.program, function
+        self.analysis, self.expansion = analysis, expansion
+        points_to, effects, kernels = analysis.points_to, analysis.effects, shared.program.kernels
+        tests = branch_tests(points_to, effects, kernels)
+        self.points_to, self.facts = points_to, facts_of(analysis.cfg, kernels, tests)
+        self.prover = FunctionProver(shared.prover, function, self.facts, shared.assume)
+        self.paths = FeasiblePaths(analysis.cfg, self.facts, tests, self.prover.possible)
+        self.conflicts = ReuseConflicts(points_to, effects, self.paths)
+        self.unwritten = UnwrittenReads(points_to, effects, analysis.content, self.paths)
+        self.written_views = written_zero_offset_views(points_to, effects)
 
     def regions_of(self, variables: Iterable[ir.Var]) -> RegionSet:
         """The regions that some of `variables` may point to."""

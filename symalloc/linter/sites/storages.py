@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -91,7 +91,7 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
         if made is not None:
             texts["storage.device"] = str(made.device)
             texts["storage.dtype"] = made.dtype.name if made.dtype is not None else "none"
-        yield Site(
+        site = Site(
             kind="tensor-on-storage",
             quantities=quantities,
             unknown=_unknown(storage, context),
@@ -100,16 +100,10 @@ def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[
             places=places_of(storage=made),
             path=path,
         )
+        yield site
         if made is not None and made.device != alloc.device:
             difference = f"device {alloc.device} against device {made.device}"
-            yield Site(
-                kind="tensor-on-storage",
-                relation="placement-differs",
-                quantities=quantities,
-                texts={**texts, "difference": difference},
-                places=places_of(storage=made),
-                path=path,
-            )
+            yield replace(site, relation="placement-differs", texts={**texts, "difference": difference})
 
 
 def _unknown(storage: Region, context: FunctionContext) -> str | None:
@@ -208,47 +202,39 @@ _SCOPES: Mapping[str, frozenset[str]] = {
 @instruction_sites(AllocStorage, AllocTensor, AllocFresh)
 def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh) -> Iterator[Site]:
     """The device of an allocation among those of the module, and its scope among those of the device."""
-    kinds = context.program.devices
+    for problem, doubt, found in _misplaced(made, context.program.devices):
+        yield Site(
+            kind="memory-place",
+            quantities={"device": ZERO, "devices": ONE, "scopes": ONE, **found},
+            texts={"variable": made.var.name, "problem": problem},
+            uncertainty=doubt,
+        )
+
+
+def _misplaced(
+    made: AllocStorage | AllocTensor | AllocFresh, kinds: Sequence[str]
+) -> Iterator[tuple[str, str | None, Mapping[str, Expr]]]:
+    """What is wrong with a place, the reason for which it may be right, and the quantities that tell."""
     if made.device < 0 or (kinds and made.device >= len(kinds)):
         there = f"the module names {len(kinds)}" if kinds else "devices are counted from 0"
-        maybe = "the machine may be given more devices than the module names" if made.device >= 0 else None
-        problem = f"device {made.device}, and {there}"
-        yield _access_site(made, problem, maybe, device=constant(made.device), devices=constant(len(kinds)))
+        doubt = "the machine may be given more devices than the module names" if made.device >= 0 else None
+        told = {"device": constant(made.device), "devices": constant(len(kinds))}
+        yield f"device {made.device}, and {there}", doubt, told
     if isinstance(made, AllocTensor) or made.scope in _PLAIN or made.device < 0:
         return
-    kind = kinds[made.device] if made.device < len(kinds) else ""
+    kind, scope = kinds[made.device] if made.device < len(kinds) else "", f"scope `{made.scope}`"
     if kind in _SCOPES and made.scope not in _SCOPES[kind]:
-        problem = f"scope `{made.scope}`, which devices of kind `{kind}` do not have"
-        yield _access_site(made, problem, None, scopes=ZERO)
+        yield f"{scope}, which devices of kind `{kind}` do not have", None, {"scopes": ZERO}
     elif not kind and not made.scope.startswith(("global.", _IPC)):
-        maybe = "it depends on the device, which the module does not name"
-        yield _access_site(made, f"scope `{made.scope}`, which allocators do not have", maybe, scopes=ZERO)
-
-
-def _access_site(
-    made: AllocStorage | AllocTensor | AllocFresh,
-    problem: str,
-    uncertainty: str | None,
-    *,
-    device: Expr = ZERO,
-    devices: Expr = ONE,
-    scopes: Expr = ONE,
-) -> Site:
-    return Site(
-        kind="memory-place",
-        quantities={"device": device, "devices": devices, "scopes": scopes},
-        texts={"variable": made.var.name, "problem": problem},
-        uncertainty=uncertainty,
-    )
+        doubt = "it depends on the device, which the module does not name"
+        yield f"{scope}, which allocators do not have", doubt, {"scopes": ZERO}
 
 
 @instruction_sites(AllocStorage)
 def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
     """The site of one storage."""
     if storage.size is not None:
-        texts = {"storage": storage.var.name}
-        sizes = {"size": storage.size}
-        yield Site(kind="storage", quantities=sizes, texts=texts)
+        yield Site(kind="storage", quantities={"size": storage.size}, texts={"storage": storage.var.name})
 
 
 @instruction_sites(AllocTensor, AllocFresh, View, CallTIR)
@@ -330,10 +316,8 @@ def _offset(
 ) -> Iterator[Site]:
     if buffer.layout is None or not buffer.layout.elem_offset or buffer.dtype is None:
         return
-    expected, name = (
-        constant(buffer.layout.elem_offset * buffer.dtype.itemsize),
-        argument_name(call, argument),
-    )
+    expected = constant(buffer.layout.elem_offset * buffer.dtype.itemsize)
+    name = argument_name(call, argument)
     for offset in dict.fromkeys(context.points_to.offsets(argument)) or (ZERO,):
         yield argument_site(call, name, buffer.name, "byte offset", offset, expected, kind="buffer-layout")
 
@@ -419,34 +403,24 @@ def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
     return offsets.pop() if len(offsets) == 1 else None
 
 
-@instruction_sites(View)
-def reshapes(context: FunctionContext, view: View) -> Iterator[Site]:
-    """The site of a vm.builtin.reshape."""
-    if view.kind == "reshape":
-        yield from _reshape(context, view, view.source, view.shape)
-
-
-@instruction_sites(CallOperator)
-def operator_reshapes(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
-    """The site of a R.reshape that is not lowered yet."""
-    target = tensor_type(call.var)
-    if call.name in _RESHAPES and call.arguments and target is not None:
-        yield from _reshape(context, call, call.arguments[0], target.shape)
-
-
-def _reshape(
-    context: FunctionContext, made: View | CallOperator, source: Operand, shape: tuple[Expr, ...] | None
-) -> Iterator[Site]:
-    kind = tensor_type(source)
-    if kind is None or kind.shape is None or shape is None:
+@instruction_sites(View, CallOperator)
+def reshapes(context: FunctionContext, made: View | CallOperator) -> Iterator[Site]:
+    """The site of a vm.builtin.reshape, or of a R.reshape that is not lowered yet."""
+    source, target = (made.source, made) if isinstance(made, View) else (None, tensor_type(made.var))
+    if isinstance(made, CallOperator) and made.name in _RESHAPES and made.arguments:
+        source = made.arguments[0]
+    elif isinstance(made, CallOperator) or made.kind != "reshape":
+        return
+    kind = None if source is None else tensor_type(source)
+    if source is None or kind is None or kind.shape is None or target is None or target.shape is None:
         return
     yield Site(
         kind="reshape",
-        quantities={"numel": product(shape), "source.numel": product(kind.shape)},
+        quantities={"numel": product(target.shape), "source.numel": product(kind.shape)},
         texts={
             "tensor": made.var.name,
             "source": name_of(source),
-            "shape": shape_text(shape),
+            "shape": shape_text(target.shape),
             "source.shape": shape_text(kind.shape),
         },
         places=places_of(source=context.definition(source)),
