@@ -214,7 +214,7 @@ def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | A
 def _misplaced(
     made: AllocStorage | AllocTensor | AllocFresh, kinds: Sequence[str]
 ) -> Iterator[tuple[str, str | None, Mapping[str, Expr]]]:
-    """What is wrong with a place, the reason for which it may be right, and the quantities that tell."""
+    """The faults of a place in words, the reason for which it may be none, and the quantities that tell."""
     if made.device < 0 or (kinds and made.device >= len(kinds)):
         there = f"the module names {len(kinds)}" if kinds else "devices are counted from 0"
         doubt = "the machine may be given more devices than the module names" if made.device >= 0 else None
