@@ -16,7 +16,7 @@ import pytest
 
 import symalloc.session.lint_cache as lint_cache
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linter import LintedFile, restored, stored
+from symalloc.linter.linter import LintedFile
 from symalloc.program.reading import FileResult, ReadProblem
 from symalloc.relax.read.find_files import FoundFiles
 from symalloc.relax.workers.worker_pool import WorkerPool
@@ -58,15 +58,15 @@ def test_what_is_stored_comes_back_whole(linted: list[LintedFile]) -> None:
     assert sum(len(one.report) for one in linted) > 8
     assert any(d.fixes for one in linted for d in one.report)
     for one in linted:
-        again = restored(stored(one))
+        again = msgspec.json.decode(msgspec.json.encode(one), type=LintedFile)
         assert again == one
-        assert stored(again) == stored(one)
+        assert msgspec.json.encode(again) == msgspec.json.encode(one)
 
 
 def test_nothing_else_is_taken_for_a_report(linted: list[LintedFile]) -> None:
-    for broken in _broken(json.loads(stored(linted[-1]))):
+    for broken in _broken(json.loads(msgspec.json.encode(linted[-1]))):
         with pytest.raises(msgspec.ValidationError):
-            restored(json.dumps(broken).encode())
+            msgspec.json.decode(json.dumps(broken).encode(), type=LintedFile)
 
 
 def _broken(whole: dict[str, object]) -> Iterable[object]:
@@ -349,9 +349,11 @@ import sys
 from pathlib import Path
 from symalloc.session.lint_cache import LintCache
 from symalloc.linter.lint_options import LintOptions
-from symalloc.linter.linter import restored
+import msgspec
+
+from symalloc.linter.linter import LintedFile
 cache, file = LintCache(Path(sys.argv[1]), LintOptions(), fixes=True), Path(sys.argv[2])
-linted = restored(Path(sys.argv[3]).read_bytes())
+linted = msgspec.json.decode(Path(sys.argv[3]).read_bytes(), type=LintedFile)
 for _ in range(40):
     cache.put({file: linted})
     assert cache.get(file) == linted
@@ -361,7 +363,7 @@ for _ in range(40):
 @pytest.mark.real_process
 def test_two_writers_do_not_disturb_each_other(model: Path, tmp_path: Path, linted: list[LintedFile]) -> None:
     given = tmp_path / "linted.json"
-    given.write_bytes(stored(linted[-1]))
+    given.write_bytes(msgspec.json.encode(linted[-1]))
     command = [sys.executable, "-c", WRITER, str(tmp_path / "cache"), str(model), str(given)]
     writers = [subprocess.Popen(command) for _ in range(2)]
     assert [writer.wait() for writer in writers] == [0, 0]
