@@ -18,7 +18,6 @@ from symalloc.program.ir import SlotFault
 from symalloc.program.source_map import NO_SPANS, SourceMap
 from symalloc.program.span import Span
 from symalloc.program.types import (
-    DType,
     FunctionType,
     OpaqueType,
     ScalarType,
@@ -58,36 +57,25 @@ class Types:
         self._form = form
         self._symbols = symbols
         self._devices = devices
-        self._known: dict[int, tuple[Node, Type]] = {}
         self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
-        self._elements: dict[int, tuple[Node, DType | None]] = {}
-        self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
-        self._tensors: dict[tuple[object, ...], TensorType] = {}
+        self._made: dict[Type, Type] = {}
 
     def of(self, type_: TypeNode) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
-        kind = type(type_)
-        if kind is relax.TensorType:
-            return self.tensor(type_)  # nearly every variable has one of its own, and equal ones are few
-        handle = type_.__chandle__()
-        found = self._known.get(handle)
-        if found is not None:
-            return found[1]
-        rule = _TYPES.get(kind)
-        result = OpaqueType() if rule is None else rule(self, type_)
-        self._known[handle] = (type_, result)
-        return result
+        rule = _TYPES.get(type(type_))
+        made = OpaqueType() if rule is None else rule(self, type_)
+        return self._made.setdefault(made, made)  # nearly every variable has one, and different ones are few
 
     def shape(self, shape: Node) -> tuple[Expr, ...]:
         """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
-        handle = shape.__chandle__()
-        found = self._shapes.get(handle)
-        if found is None:
+        if shape.__chandle__() in self._shapes:
+            known = self._shapes[shape.__chandle__()][1]
+        else:
             values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)
-            found = self._shapes[handle] = (shape, None if values is None else self.extents(values))
-        if found[1] is None:
+            known = None if values is None else self.extents(values)
+        if known is None:
             raise NotASizeError("a shape whose extents are not known")
-        return found[1]
+        return known
 
     def know_shape(self, var: VarNode, extents: tuple[Expr, ...] | None) -> None:
         """The shape variable `var` has these extents, whatever its type tells."""
@@ -112,15 +100,8 @@ class Types:
         return ""
 
     def extents(self, values: Node) -> tuple[Expr, ...]:
-        """Each extent as an expression; raises NotASizeError.
-
-        Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
-        """
-        key = tuple([n.value if type(n) is prim.IntImm else (n.__chandle__(),) for n in elements(values)])
-        found = self._extents.get(key)
-        if found is None:
-            found = self._extents[key] = (values, tuple(map(self._form.expr, elements(values))))
-        return found[1]
+        """Each extent as an expression; raises NotASizeError."""
+        return tuple(map(self._form.expr, elements(values)))
 
     def define(self, type_: TypeNode, origin: ir.Origin) -> frozenset[str]:
         """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
@@ -133,31 +114,17 @@ class Types:
 
     # -- one rule a kind of type ----------------------------------------------------------------------------
 
-    def tensor(self, type_: TypeNode) -> TensorType:
-        """A TensorType of TVM."""
-        element, device = type_.dtype, type_.vdevice
-        dtype = None if element is None else self._element(element)
-        shape = self.shape_or_none(type_.shape)
+    def _tensor(self, type_: TypeNode) -> TensorType:
+        device, shape = type_.vdevice, self.shape_or_none(type_.shape)
         ndim = type_.ndim if shape is None else len(shape)
-        key = (id(shape), id(dtype), ndim, None if device is None else device.__chandle__())
-        found = self._tensors.get(key)
-        if found is None:
-            found = self._tensors[key] = TensorType(
-                shape=shape,
-                dtype=dtype,
-                ndim=ndim if ndim >= 0 else None,
-                # by structure, for VDevice.same_as never returns
-                device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
-                scope="global" if device is None else str(device.memory_scope) or "global",
-            )
-        return found
-
-    def _element(self, type_: TypeNode) -> DType | None:
-        handle = type_.__chandle__()
-        found = self._elements.get(handle)
-        if found is None:
-            found = self._elements[handle] = (type_, to_dtype(type_.dtype))
-        return found[1]
+        return TensorType(
+            shape=shape,
+            dtype=None if type_.dtype is None else to_dtype(type_.dtype.dtype),
+            ndim=ndim if ndim >= 0 else None,
+            # by structure, for VDevice.same_as never returns
+            device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
+            scope="global" if device is None else str(device.memory_scope) or "global",
+        )
 
     def _shape_type(self, type_: TypeNode) -> ShapeType:
         values, ndim = type_.values, type_.ndim
@@ -172,8 +139,9 @@ class Types:
 
 
 _TYPES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
+    relax.TensorType: Types._tensor,
     relax.ShapeType: Types._shape_type,
-    tvm.ir.PrimType: lambda types, type_: ScalarType(value=None, dtype=types._element(type_)),
+    tvm.ir.PrimType: lambda _, type_: ScalarType(value=None, dtype=to_dtype(type_.dtype)),
     tvm.ir.TupleType: Types._tuple,
     relax.FuncType: lambda *_: FunctionType(),
 }
@@ -226,19 +194,11 @@ class Context:
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def declare(self, var: VarNode, given: Node | None = None) -> ir.Var:
-        """Our variable for `var`; an integer becomes a symbol unless it stands for an expression.
-
-        `given` is TVM's type of it, where the caller has asked for that already.
-        """
-        theirs = var.ty if given is None else given
-        type_: Type
-        if type(theirs) is relax.TensorType:
-            type_ = self.types.tensor(theirs)
-        else:
-            type_ = self.types.of(theirs)
-            if type(type_) is ScalarType:
-                type_ = self._scalar_type(var, type_)
+    def declare(self, var: VarNode) -> ir.Var:
+        """Our variable for `var`; an integer becomes a symbol unless it stands for an expression."""
+        type_ = self.types.of(var.ty)
+        if isinstance(type_, ScalarType):
+            type_ = self._scalar_type(var, type_)
         handle = var.__chandle__()
         early = self._unbound.pop(handle, None) if self._unbound else None
         if early is not None:

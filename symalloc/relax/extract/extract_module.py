@@ -192,11 +192,10 @@ class FunctionExtractor(Context):
             self._match_cast(binding)
             return
         value, var = binding.value, binding.var
-        type_ = var.ty
         span = self._span_of(var, value)
-        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
+        if type(var.ty) is tvm.ir.PrimType and self._bind_scalar(binding, span):
             return
-        declared = self.declare(var, type_)
+        declared = self.declare(var)
         made = self._translate(self._head(declared, span, binding), value)
         self.out.append(made)
         if made.var is not declared:
