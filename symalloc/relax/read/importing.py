@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, Op, Tuple
+from tvm.ir import Call, Tuple
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError
 from symalloc.relax.emit.prim_builder import PrimBuilder
@@ -159,17 +159,14 @@ class _DimensionParser(SizeParser):
 
 
 class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
-    """Gives the calls that are bound or normalized the span of `place`, called at each, unless they have one.
-
-    TVM's normalizer takes calls out of the arguments of others, and rebuilds these without their spans.
-    Invariant: an expression is rebuilt once, so that what is shared stays shared.
+    """Knows the place of each variable that it binds: `place`, called at each, of the call itself and of
+    those in its arguments, which TVM's normalizer binds to variables of their own.
     """
 
     def __init__(self, place: Callable[[], Node | None] = lambda: None) -> None:
         super().__init__()
         self._place = place
         self._bound: dict[int, tuple[VarNode, Node | None]] = {}
-        self._renewed: dict[int, tuple[Node, Node]] = {}  # with what they stand for, so that it stays alive
 
     @contextlib.contextmanager
     def at(self, span: Node | None) -> Iterator[None]:
@@ -185,21 +182,21 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
     def emit(self, expr: Node, name_hint: str = "") -> VarNode:
         """As TVM's builder does."""
         span = self._place()
-        var: VarNode = super().emit(expr if span is None else self._placed(expr, span), name_hint)
+        var: VarNode = super().emit(expr, name_hint)
         self._note(var, span)
         return var
 
     def normalize(self, expr: Node) -> Node:
         """As TVM's builder does."""
         span = self._place()
+        made = super().normalize(expr)
         if span is None:
-            return super().normalize(expr)
-        made = super().normalize(self._placed(expr, span))
+            return made
         self._note_within(made, span)
         return at_place(made, span) if isinstance(made, Call) and made.span is None else made
 
     def placed(self, module: tvm.IRModule) -> tvm.IRModule:
-        """`module`, which this has built, with the places that normalizing has lost."""
+        """`module`, which this has built, with the places of its calls; those that have one keep it."""
 
         def find(var: VarNode, call: CallNode) -> Node | None:
             return None if call.span is not None else self._bound.get(var.__chandle__(), (None, None))[1]
@@ -219,18 +216,3 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
                     self._note_within(part, span)
                 elif isinstance(part, relax.Var) and self.lookup_binding(part) is not None:
                     self._note(part, span)
-
-    def _placed(self, expr: Node, span: Node) -> Node:
-        """`expr` with `span` on each operator call in it that has none."""
-        if isinstance(expr, Tuple):
-            return relax.Tuple([self._placed(field, span) for field in expr.fields])
-        # sizes are calls as well
-        if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.span is not None:
-            return expr
-        if not expr.op.name.startswith("relax."):
-            return expr
-        known = self._renewed.get(expr.__chandle__())
-        if known is None:
-            renewed = at_place(expr, span, [self._placed(each, span) for each in expr.args])
-            known = self._renewed[expr.__chandle__()] = (expr, renewed)
-        return known[1]

@@ -16,9 +16,11 @@ from symalloc.program.reading import UnreadableError
 from symalloc.program.span import Source
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.find_files import SUFFIXES, kind_of, model_function
+from symalloc.relax.read.onnx_model import load_onnx
 from symalloc.relax.read.python_object import load_function
 from symalloc.relax.read.script import ModuleRead, ScriptReader
 from symalloc.relax.read.script_file import Script, decode, parse_text, read_bytes
+from symalloc.relax.read.torch_program import load_torch
 from symalloc.relax.tvm_error import error_text
 
 _GZIP = b"\x1f\x8b"
@@ -118,18 +120,6 @@ ModelFile: TypeAlias = ScriptModel | SingleModel
 # -- kinds of files ------------------------------------------------------------------------------------------
 
 
-def _load_onnx(path: Path, data: bytes, _: bool) -> Node:
-    from symalloc.relax.read.onnx_model import load_onnx
-
-    return load_onnx(path, data)
-
-
-def _load_torch(path: Path, data: bytes, trust: bool) -> Node:
-    from symalloc.relax.read.torch_program import load_torch
-
-    return load_torch(path, data, trust=trust)
-
-
 def load_module(data: bytes, *, trust: bool = False) -> Node:
     """The IRModule that `data` describes.  Raises UnreadableError.
 
@@ -221,6 +211,6 @@ def _version_hint(text: str) -> str | None:
 
 _LOADERS: Mapping[str, Callable[[Path, bytes, bool], Node]] = {
     "json": lambda _, data, trust: load_module(data, trust=trust),
-    "onnx": _load_onnx,
-    "pt2": _load_torch,
+    "onnx": lambda path, data, _: load_onnx(path, data),
+    "pt2": lambda path, data, trust: load_torch(path, data, trust=trust),
 }

@@ -27,6 +27,8 @@ from symalloc.program.span import Span
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.find_files import ModelFunction
 from symalloc.relax.read.importing import SourcedBuilder, refusal
+from symalloc.relax.read.onnx_model import import_onnx
+from symalloc.relax.read.torch_program import import_torch
 from symalloc.relax.source_spans import place_span
 from symalloc.relax.tvm_error import error_text
 
@@ -100,12 +102,8 @@ def module_from(value: object) -> Node:
 def _importer(value: object) -> Callable[[Any], Node] | None:
     """The function that makes an IRModule of a model of another kind; None where `value` is none."""
     if is_exported_program(value):
-        from symalloc.relax.read.torch_program import import_torch
-
         return import_torch
     if _is_a(value, "onnx", "ModelProto"):
-        from symalloc.relax.read.onnx_model import import_onnx
-
         return import_onnx
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], nn.Module):
         return None if isinstance(value[1], nn.Module) else _from_spec

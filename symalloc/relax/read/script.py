@@ -116,10 +116,7 @@ def dialect_names() -> frozenset[str]:
 
 
 @cache
-def takes_type_arguments(path: str) -> bool:
-    """Return whether the function at `path` (such as `R.call_packed`) has a parameter `ty_args`; true where
-    that is unknown.
-    """
+def _takes_type_arguments(path: str) -> bool:
     root, *names = path.split(".")
     value: object = faces()[root]
     for name in names:
@@ -143,60 +140,38 @@ def _builds_tir(value: object) -> bool:
 # -- repairs of what TVM prints and cannot read back
 
 
-def separate_symbols(tree: ast.Module, symbols: Set[str]) -> ast.Module:
-    """Rename, in each function that declares one of `symbols` anew (`m = T.int32()`), that symbol.
+def _separate_symbols(function: ast.FunctionDef, symbols: Set[str]) -> None:
+    """Rename, in a function that declares one of `symbols` anew (`m = T.int32()`), that symbol, also where it
+    stands quoted in an annotation.
 
     TVM prints `m = TypeVar("m")` over a module some of whose functions share `m`, and reads the own `m` of
     another function as a redefinition of it.
     """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            for name in _declared_anew(node, symbols):
-                _rename(node, name)
-    return tree
-
-
-def _declared_anew(function: ast.FunctionDef, symbols: Set[str]) -> Iterator[str]:
-    """Symbols that `function` declares in its body and that are not those of the module."""
-    quoted = {text.value for text in _quoted(function)}
-    annotations = (a.annotation for a in function.args.args if a.annotation)
-    plain = {n.id for annotation in annotations for n in ast.walk(annotation) if isinstance(n, ast.Name)}
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    inside = [n for a in function.args.args if a.annotation for n in ast.walk(a.annotation)]
+    quoted = [n for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    texts = {text.value for text in quoted}
     is_kernel = any("prim_func" in ast.unparse(decorator) for decorator in function.decorator_list)
-    theirs = symbols & quoted if is_kernel else symbols - plain - quoted
+    plain = {node.id for node in inside if isinstance(node, ast.Name)}
+    own = symbols & texts if is_kernel else symbols - plain - texts
+    used = {node.id for node in names} | {argument.arg for argument in function.args.args}
+    for old in sorted(own & set(_declared(function))):
+        new = old
+        while new in used:
+            new += "_"
+        used.add(new)
+        for text in quoted:
+            text.value = new if text.value == old else text.value
+        for node in names:
+            node.id = new if node.id == old else node.id
+
+
+def _declared(function: ast.FunctionDef) -> Iterator[str]:
+    """What is given the value of a call without arguments, such as `T.int64()`."""
     for statement in ast.walk(function):
         match statement:
-            case ast.Assign(targets=targets, value=ast.Call(func=ast.Attribute(), args=[])):  # `T.int64()`
-                yield from (t.id for t in targets if isinstance(t, ast.Name) and t.id in theirs)
-
-
-def _quoted(function: ast.FunctionDef) -> list[ast.Constant]:
-    """The strings in the annotations of a function's parameters."""
-    annotations = (argument.annotation for argument in function.args.args if argument.annotation)
-    nodes = (node for annotation in annotations for node in ast.walk(annotation))
-    return [n for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-
-
-def _rename(function: ast.FunctionDef, old: str) -> None:
-    """Give a symbol a new name in one function, in place, also where it stands quoted in an annotation."""
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    used = {node.id for node in names} | {argument.arg for argument in function.args.args}
-    new = old
-    while new in used:
-        new += "_"
-    for text in _quoted(function):
-        text.value = new if text.value == old else text.value
-    for node in names:
-        node.id = new if node.id == old else node.id
-
-
-def drop_type_arguments(tree: ast.Module, takes_types: Callable[[ast.expr], bool]) -> ast.Module:
-    """Remove `ty_args=` from calls of what `takes_types` says has no such parameter: TVM prints them for
-    R.builtin.alloc_tensor, and the type follows from the rest.
-    """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and not takes_types(node.func):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "ty_args"]
-    return tree
+            case ast.Assign(targets=targets, value=ast.Call(func=ast.Attribute(), args=[])):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 _REFUSED_EVENTS = frozenset(
@@ -362,12 +337,20 @@ class _ModuleSource(TVMSource):  # type: ignore[misc]
     def as_ast(self) -> Node:
         """The syntax tree in TVM's form."""
         symbols = {name for name, bound in self._bindings.items() if isinstance(bound, ModuleSymbol)}
-        tree = separate_symbols(ast.parse(self.source), symbols)
-        return doc.to_doc(drop_type_arguments(tree, self._takes_types))
+        tree = ast.parse(self.source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                _separate_symbols(node, symbols)
+            elif isinstance(node, ast.Call) and not self._takes_types(node.func):
+                node.keywords = [keyword for keyword in node.keywords if keyword.arg != "ty_args"]
+        return doc.to_doc(tree)
 
     def _takes_types(self, called: ast.expr) -> bool:
+        """False for an operator without `ty_args`, which TVM prints for R.builtin.alloc_tensor: the type
+        follows from the rest.
+        """
         path = dialect_path(called, self._bindings)
-        return path is None or takes_type_arguments(path)
+        return path is None or _takes_type_arguments(path)
 
     def location(self, node: Node) -> tuple[int, int, int, int]:
         """The 1-based range of `node`; `ast` counts columns in bytes, we in characters."""
