@@ -14,7 +14,7 @@ from symalloc.program.ir import KernelBuffer, KernelLoop
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
-from symalloc.size.expr import ZERO, Expr, floordiv, mod, product, symbol
+from symalloc.size.expr import ZERO, Expr, symbol
 
 Indices: TypeAlias = tuple[Expr | None, ...]
 Translation: TypeAlias = Callable[[Indices], Indices]
@@ -123,8 +123,8 @@ class BufferPlaces:
         source = self.of(pointer) if type(pointer) is ir.Var else None
         if source is None:
             return False
-        named = source._replace(translate=self._between(var.ty, source)) if declares else source
-        self._places[var.__chandle__()] = named
+        unknown = declares and not _same_layout(var.ty, source.type)
+        self._places[var.__chandle__()] = source._replace(translate=_unknown) if unknown else source
         return True
 
     def match(self, buffer: Node, region: Node) -> None:
@@ -145,45 +145,13 @@ class BufferPlaces:
 
         self._places[buffer.__chandle__()] = source._replace(translate=translate)
 
-    def _between(self, type_: TypeNode, source: Place) -> Translation:
-        """The way from indices of a buffer of `type_` to those of the parameter, from the same pointer."""
-        target = source.type
-        if type(target) is not BufferType or target.dtype != type_.dtype:
-            return _unknown
-        if not (_is_compact(type_) and _is_compact(target)):
-            return _unknown
-        if len(type_.shape) == source.rank and all(map(same_extent, type_.shape, target.shape)):
-            return lambda indices: indices
-        inner = [self._expr(extent) for extent in list(type_.shape)[1:]]
-        outer = [self._expr(extent) for extent in list(target.shape)[1:]]
-        return lambda indices: _unfolded(_folded(indices, inner), outer)
 
-
-def _is_compact(type_: TypeNode) -> bool:
-    """Return whether a buffer is row-major from its pointer on."""
-    return not len(type_.strides) and constant_extent(type_.elem_offset) == 0
-
-
-def _folded(indices: Indices, inner: list[Expr | None]) -> Expr | None:
-    """The number of the element at `indices` of a buffer with the `inner` extents behind the first one."""
-    if len(indices) != len(inner) + 1:
-        return ZERO if not indices else None
-    found = indices[0]
-    for index, extent in zip(indices[1:], inner, strict=True):
-        if found is None or index is None or extent is None:
-            return None
-        found = found * extent + index
-    return found
-
-
-def _unfolded(number: Expr | None, inner: list[Expr | None]) -> Indices:
-    """The indices of element `number`, where the divisions by extents are plain."""
-    known = [extent for extent in inner if extent is not None and (extent.as_constant or 0) >= 1]
-    if number is None or len(known) != len(inner):
-        return (None,) * (len(inner) + 1)
-    sizes = [product(known[axis:]) for axis in range(len(known) + 1)]
-    first = floordiv(number, sizes[0])
-    return first, *(floordiv(mod(number, sizes[i]), sizes[i + 1]) for i in range(len(known)))
+def _same_layout(one: TypeNode, other: TypeNode) -> bool:
+    """Return whether the same indices reach the same bytes of two buffers at one pointer."""
+    if type(other) is not BufferType or other.dtype != one.dtype or len(one.shape) != len(other.shape):
+        return False
+    compact = all(not len(t.strides) and constant_extent(t.elem_offset) == 0 for t in (one, other))
+    return compact and all(map(same_extent, list(one.shape)[1:], list(other.shape)[1:]))
 
 
 _INTEGERS = frozenset({"int32", "int64"})
