@@ -167,7 +167,7 @@ def _separate_symbols(function: ast.FunctionDef, symbols: Set[str]) -> None:
 
 
 def _declared(function: ast.FunctionDef) -> Iterator[str]:
-    """What is given the value of a call without arguments, such as `T.int64()`."""
+    """The names that are given the value of a call without arguments, such as `T.int64()`."""
     for statement in ast.walk(function):
         match statement:
             case ast.Assign(targets=targets, value=ast.Call(func=ast.Attribute(), args=[])):
