@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from symalloc.planner.interference import (
-    changes_of,
     floor_bytes,
-    live_sets,
     live_sums,
-    most_at_once,
 )
 from symalloc.planner.memory_plan import Buffer
 from symalloc.size.expr import constant
@@ -37,9 +33,3 @@ def test_nothing_is_live_where_there_is_nothing() -> None:
     assert floor_bytes(live_sums(()), {}) == 0
     never = Buffer(id=0, name="b", size=constant(64), live=((3, 3),))
     assert floor_bytes(live_sums((never,)), {}) == 0
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9))
-def test_as_many_are_live_at_once_as_the_largest_live_set_has(spans: list[tuple[int, int]]) -> None:
-    lives = [((min(span), max(span)),) for span in spans]
-    assert most_at_once(changes_of(lives)) == max(map(len, live_sets(lives)), default=0)

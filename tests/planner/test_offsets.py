@@ -89,11 +89,6 @@ def test_each_buffer_has_its_own_alignment() -> None:
     assert texts(laid_out(buffers, 0, 2, 1)) == ["0", "256", "100"]
 
 
-def test_constants_are_left_alone() -> None:
-    buffers = tuple(buffer(i, constant(64), (0, 2)) for i in range(4))
-    assert texts(laid_out(buffers, 0, 1, 2, 3)) == ["0", "64", "128", "192"]
-
-
 def test_an_empty_problem_has_an_empty_arena() -> None:
     arena = assemble((), Stacking(order=(), below=()), DOMAIN, PROVER)
     assert (arena.size, arena.placements) == (0, ())
@@ -176,17 +171,6 @@ def test_a_zero_divisor_at_a_sample_is_no_answer() -> None:
     assert not dominance().reaches(N, ratio), "at m = 7 it is not defined"
 
 
-def test_maxima_of_rounded_sums_use_the_budget_up() -> None:
-    prover = Prover()
-    asked = Dominance(Domain(), prover, ("n",), prover_budget=8)
-    for count in range(1, 9):
-        rounded = round_up(10 * N * N, 64) + 256 * count * N
-        high = maximum(rounded, round_up(8 * N * N, 64) + 1280 * N)
-        assert asked.may_reach(high, rounded - count * N - 1)
-        asked.reaches(high, rounded - count * N - 1)
-    assert sum(prover.decided.values()) <= 2
-
-
 # -- shared maxima ------------------------------------------------------------------------------------------
 
 
@@ -258,12 +242,6 @@ def test_the_maximum_never_falls_and_rises_only_where_it_says_so(candidates: lis
         height = max(e.evaluate(binding) for e in candidates)
         reached = max(e.evaluate(binding) for e in found)
         assert reached == height or (reached > height and order.raised)
-
-
-def test_a_few_that_none_reaches_stay_as_they_are() -> None:
-    candidates = [64 * symbol(name) for name in NAMES]
-    order = pruning()
-    assert set(prune(candidates, order)) == set(candidates) and not order.raised
 
 
 def test_what_may_be_negative_is_not_summed_up() -> None:

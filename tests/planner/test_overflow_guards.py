@@ -218,10 +218,3 @@ def test_what_cannot_overflow_needs_no_guard() -> None:
 def test_a_size_that_never_fits_is_always_refused() -> None:
     (guard,) = overflow_guards([constant(2**63)], DOMAIN, PROVER)
     assert guard.check == FALSE
-
-
-@pytest.mark.parametrize("domain", [DOMAIN, Domain(upper={"n": 4096}), Domain(lower={"n": 7, "b": 1})])
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_no_check_is_kept_that_the_prover_would_drop(size: Expr, domain: Domain) -> None:
-    kept = [guard.condition for guard in overflow_guards([size, 64 * M, 4 * N], domain, PROVER)]
-    assert list(PROVER.minimise(kept, domain)) == kept

@@ -19,12 +19,6 @@ def test_github(golden: Golden) -> None:
     golden("report.github", render_github(samples.report(*samples.ALL, samples.HOSTILE)))
 
 
-def test_one_line_each() -> None:
-    findings = (*samples.ALL, samples.HOSTILE)
-    for render in (render_concise, render_github):
-        assert render(samples.report(*findings)).count("\n") == len(findings)
-
-
 def test_github_escapes_what_would_end_a_property() -> None:
     (line,) = render_github(samples.report(samples.HOSTILE)).splitlines()
     properties, _, message = line.removeprefix("::").partition("::")
@@ -38,10 +32,6 @@ def test_a_place_in_a_printed_script_is_no_line_of_the_file() -> None:
         assert samples.PRINTED not in text
         assert ":10:" not in text and "line=10" not in text
         assert "found after StaticPlanBlockMemory" in text
-
-
-def test_nothing_found_is_nothing_written() -> None:
-    assert render_concise(samples.report()) == render_github(samples.report()) == ""
 
 
 def test_what_a_baseline_left_out_is_a_notice_without_a_place() -> None:

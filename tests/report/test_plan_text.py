@@ -33,13 +33,6 @@ def test_json(golden: Golden) -> None:
     golden("plan.json", plans_as_json([plan_samples.small(), plan_samples.everything()]))
 
 
-def test_functions_stand_apart() -> None:
-    small = plan_samples.small()
-    other = replace(small, plan=replace(small.plan, function="other"))
-    sections = plans_as_text([plan_samples.small(), other]).split("\n\n")
-    assert [section.split(":")[0] for section in sections] == ["main", "other"]
-
-
 def test_figures_belong_together() -> None:
     summary: FunctionReport = plan_samples.small()
     for sample in summary.samples:

@@ -35,10 +35,6 @@ def test_severities_are_named_where_they_differ(rule: str, text: str) -> None:
     assert severity_text(load_rules().get(rule)) == text
 
 
-def test_a_finding_that_depends_on_the_shape_is_shown_with_its_own_severity() -> None:
-    assert "warning[SYM302]: " in render_rule_page(load_rules().get("SYM302"))
-
-
 def test_a_reference_that_is_no_issue_is_shown_as_it_is() -> None:
     rule = replace(load_rules().get("SYM102"), references=("https://example.org/paper",))
     assert "See https://example.org/paper\n" in render_rule_page(rule)

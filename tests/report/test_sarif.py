@@ -8,7 +8,7 @@ import jsonschema
 
 from symalloc.linter.diagnostic import Report
 from symalloc.program.span import Source
-from symalloc.report.formats import FINGERPRINT, render_sarif
+from symalloc.report.formats import render_sarif
 from symalloc.rulebook.book import load_rules
 from tests.report import samples
 
@@ -74,17 +74,6 @@ def test_fingerprints_survive_moved_lines() -> None:
     (old,), (new,) = _results(report), _results(moved)
     assert old["partialFingerprints"] == new["partialFingerprints"]
     assert old["locations"] != new["locations"]
-
-
-def test_equal_findings_have_different_fingerprints() -> None:
-    first, second = _results(samples.report(samples.OUTGROWN, samples.OUTGROWN))
-    assert first["partialFingerprints"][FINGERPRINT] != second["partialFingerprints"][FINGERPRINT]
-
-
-def test_a_fingerprint_does_not_depend_on_other_files() -> None:
-    alone = _results(samples.report(samples.OUTGROWN))
-    both = _results(samples.report(replace(samples.OUTGROWN, file="first.py"), samples.OUTGROWN))
-    assert both[1]["partialFingerprints"] == alone[0]["partialFingerprints"]
 
 
 def test_what_a_baseline_left_out_is_counted() -> None:

@@ -11,8 +11,6 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.program.ir import Block, Function, Origin, TupleValue
 from symalloc.program.types import TupleType
-from symalloc.size.evaluation import evaluated, total
-from symalloc.size.parse import parse_expr
 
 
 def function(upper: dict[str, int] | None = None, lower: dict[str, int] | None = None) -> Function:
@@ -74,11 +72,3 @@ def test_names_that_fit_nothing_are_told() -> None:
     check_wanted([{"b": 1, "k": 7}], functions, later=["k"])
     with pytest.raises(SampleError, match="there are none"):
         check_wanted([{"n": 4}], {"f": []})
-
-
-def test_what_is_not_known_is_none() -> None:
-    assert evaluated(parse_expr("n // m"), {"n": 7, "m": 2}) == 3
-    assert evaluated(parse_expr("n // m"), {"n": 7, "m": 0}) is None
-    assert evaluated(parse_expr("n"), {}) is None
-    assert total([parse_expr("n"), parse_expr("2*n")], {"n": 3}) == 9
-    assert total([parse_expr("n"), None], {"n": 3}) is None

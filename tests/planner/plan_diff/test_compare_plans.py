@@ -31,37 +31,6 @@ def compare(before: FunctionRecord, after: FunctionRecord) -> PlanDiff:
     return compare_plans([before], [after], [])
 
 
-def _random_sums(random: Random) -> list[str]:
-    return [
-        " + ".join(f"{64 * random.randint(1, 4)}*({term})" for term in random.sample(_TERMS, 2))
-        for _ in range(random.randint(1, 3))
-    ]
-
-
-def test_trends_agree_with_the_numbers() -> None:
-    random, met = Random(7), set()
-    for _ in range(tries(30, 1500)):
-        before, after = record(*_random_sums(random)), record(*_random_sums(random))
-        change = compare(before, after).functions[0].peak
-        met.add(change.trend)
-        if change.trend is Trend.UNCOMPARED:
-            continue
-        assert change.before is not None and change.after is not None
-        for n, m in product(EXTENTS, EXTENTS):
-            at = {"n": n, "m": m}
-            was, now = highest(change.before, at), highest(change.after, at)
-            assert was is not None and now is not None
-            if change.trend in (Trend.SAME, Trend.NEVER_MORE, Trend.UNDECIDED):
-                assert now <= was, (before, after, at)
-            elif change.grown is not None and change.grown.always:
-                assert now > was, (before, after, at)
-        if change.trend is Trend.MORE:
-            assert change.grown is not None
-            assert highest(change.after, change.grown.binding) == change.grown.after > change.grown.before
-            assert highest(change.before, change.grown.binding) == change.grown.before
-    assert {Trend.MORE, Trend.NEVER_MORE} <= met
-
-
 FAR = -(10**9)  # stands for no lower bound
 SMALL = range(-6, 13)
 Bounds: TypeAlias = dict[str, tuple[int | None, int | None]]
