@@ -35,7 +35,6 @@ MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences looked at closely: for a
 LONG = 24  # terms of alternatives that become one maximum
 LONGEST = 12_000  # characters of one of them
 MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these two are replaced; terms are those of all together
-FEW_ALTERNATIVES, FEW_TERMS = 4, 32  # where so much was compared that formulas have to be short
 
 Alternatives: TypeAlias = tuple[Expr, ...]
 
@@ -172,16 +171,14 @@ def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
         if any(dominance.reaches(one, found[i]) for one in kept):
             continue
         kept.append(found[i])
-        if len(kept) > (FEW_ALTERNATIVES if dominance.exhausted else MOST_ALTERNATIVES):
+        if len(kept) > MOST_ALTERNATIVES:
             kept = _fewer(kept, dominance)
     return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
 
 
 def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
     """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
-    scarce = dominance.exhausted
-    most = (FEW_ALTERNATIVES, FEW_TERMS) if scarce else (MOST_ALTERNATIVES, MOST_TERMS)
-    while len(alternatives) > 1 and _beyond(alternatives, *most):
+    while len(alternatives) > 1 and _beyond(alternatives):
         if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
             return [maximum(*alternatives)] if len(alternatives) > MOST_ALTERNATIVES else alternatives
         left, right = _nearest(alternatives, dominance)
@@ -192,8 +189,8 @@ def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
     return alternatives
 
 
-def _beyond(alternatives: Sequence[Expr], most: int, terms: int) -> bool:
-    return len(alternatives) > most or sum(len(e.terms) for e in alternatives) > terms
+def _beyond(alternatives: Sequence[Expr]) -> bool:
+    return len(alternatives) > MOST_ALTERNATIVES or sum(len(e.terms) for e in alternatives) > MOST_TERMS
 
 
 def _larger_terms(left: Expr, right: Expr) -> Expr:

@@ -34,6 +34,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a document; its fields are those of the JSON, and no other is allowed."""
 
 
+SIZE = {"type": "string", "description": "A Python expression over the function's symbols, in bytes."}
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Binding: TypeAlias = dict[str, int]
 
@@ -78,7 +79,7 @@ def schema_text(name: str) -> str:
     module, _, kind = KINDS[name].rpartition(".")
     root = getattr(import_module(module), kind)
     (reference,), parts = msgspec.json.schema_components(
-        [root], schema_hook=_size_schema, ref_template="#/$defs/{name}"
+        [root], schema_hook=lambda _: SIZE, ref_template="#/$defs/{name}"
     )
     for part in parts.values():
         part["description"] = " ".join(cleandoc(part["description"]).split())
@@ -96,7 +97,3 @@ def _size(_: type, text: Any) -> Expr:
     if not isinstance(text, str):
         raise TypeError(f"{text!r} is no text")
     return parse_expr(text)
-
-
-def _size_schema(_: type) -> dict[str, str]:
-    return {"type": "string", "description": "A Python expression over the function's symbols, in bytes."}

@@ -283,7 +283,19 @@ def render_text(
     if not quiet:
         summary = render_summary(report)
         parts.append(Text(summary if width is None else broken(summary, width)).append("\n"))
-    text = _terminal(parts) if colour else "".join(p.plain for p in parts)
+    text = "".join(p.plain for p in parts)
+    if colour:  # whatever standard output is
+        console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="standard",
+            no_color=False,
+            legacy_windows=False,
+        )
+        with console.capture() as captured:
+            for part in parts:
+                console.print(part, soft_wrap=True, end="", highlight=False, markup=False)
+        text = captured.get()
     return text + render_statistics(report) if statistics else text
 
 
@@ -333,17 +345,6 @@ def _counts(s: LintSummary) -> str:
         f"invalid, {s.runtime_check:,} run-time {checks} ({s.guarded:,} guarded), {s.unknown:,} unknown."
         + (f" {s.data_dependent:,} {indices} on data." if s.data_dependent else "")
     )
-
-
-def _terminal(parts: Sequence[Text]) -> str:
-    """The parts with terminal colours, whatever standard output is."""
-    console = Console(
-        file=io.StringIO(), force_terminal=True, color_system="standard", no_color=False, legacy_windows=False
-    )
-    for part in parts:
-        console.print(part, soft_wrap=True, end="", highlight=False, markup=False)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 class _DiagnosticText:
