@@ -4,7 +4,6 @@ import builtins
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -100,32 +99,6 @@ def test_paths_and_modules(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("target", "options", "words"),
-    [
-        (3, {}, "cannot lint int objects"),
-        ([], {}, "nothing to lint"),
-        ("missing.py", {}, "no such file or directory: missing.py"),
-        (SOUND, {"assume": "n <"}, "assumption `n <`"),
-        (SOUND, {"assume": "k <= 3"}, "`k`, which is a symbol of no linted function; there are n"),
-        (SOUND, {"assume": "n <= -1"}, "contradict each other for dimensions"),
-        (SOUND, {"select": "SYM777"}, "unknown rule `SYM777`"),
-        (SOUND, {"jobs": 0}, "jobs is 0; it must be a whole number of at least 1"),
-        (SOUND, {"jobs": True}, "jobs is True"),
-        (SOUND, {"cache": True}, "cache is True; it must be a path"),
-        (SOUND, {"cache": __file__}, "test_api.py is not a folder"),
-        (SOUND, {"baseline": 3}, "baseline is 3; it must be a path"),
-        (SOUND, {"baseline": "none.json"}, "baseline none.json: cannot be read"),
-        (SOUND, {"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
-        (SOUND, {"stage": "later"}, "stage is 'later'; it must be one of auto"),
-    ],
-)
-def test_arguments_that_make_no_sense(target: object, options: dict[str, object], words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        symalloc.lint(target, **options)
-    assert words in str(caught.value)
-
-
 def test_prove() -> None:
     proof = symalloc.prove("4*m <= 16", assume=["m >= 1"])
     assert proof.verdict is Verdict.RUNTIME_CHECK
@@ -187,53 +160,6 @@ def test_sympy_for_assumptions_and_bindings() -> None:
 def test_prove_imports_sympy_for_sympy_only() -> None:
     program = "import sys, symalloc; symalloc.prove('4*m <= 16'); sys.exit('sympy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("option", ["flavour", "guards", "bounds", "effort"])
-def test_a_choice_that_there_is_not_is_refused_by_name(option: str) -> None:
-    for action in (symalloc.plan, partial(symalloc.run, binding={"n": 1})):
-        with pytest.raises(UsageError, match=f"{option} is 'asserts'; it must be one of ") as error:
-            action(SOUND, **{option: "asserts"})
-        assert str(error.value).endswith("; did you mean 'assert'?") is (option == "guards")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
-        ({"seed": "x"}, "seed is 'x'"),
-        ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
-        ({"alias": 3}, "alias is 3; it must be a text or a list of texts"),
-        ({"module": None}, "cannot (plan|run) NoneType objects: give an IRModule"),
-        ({"module": "missing.py"}, "no such file: missing.py"),
-    ],
-    ids=str,
-)
-def test_arguments_that_make_no_sense_are_named(arguments: dict[str, object], said: str) -> None:
-    given = {"module": SOUND, **arguments}
-    for action in (symalloc.plan, partial(symalloc.run, binding={"n": 1})):
-        with pytest.raises(UsageError, match=said):
-            action(**given)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"binding": [1]}, r"binding is \[1\]; it must map symbols to whole numbers"),
-        ({"binding": {"n": 1.5}}, "the binding of 'n' is 1.5"),
-        ({"binding": {"n": 1}, "plan": "tvmm"}, "plan is 'tvmm'; .*; did you mean 'tvm'?"),
-        ({"binding": {"n": 1}, "repeat": 0}, "repeat is 0; it must be a whole number of at least 1"),
-    ],
-    ids=str,
-)
-def test_a_run_names_what_it_cannot_run_with(arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        symalloc.run(SOUND, **arguments)  # type: ignore[arg-type]
-
-
-def test_a_certificate_goes_to_a_folder() -> None:
-    with pytest.raises(UsageError, match="certificate is 5; it must be a path"):
-        symalloc.plan(SOUND, certificate=5)  # type: ignore[arg-type]
 
 
 def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:

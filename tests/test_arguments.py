@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -284,35 +284,103 @@ def test_no_public_function_is_left_out() -> None:
     assert methods <= names
 
 
-@pytest.mark.parametrize(
-    ("action", "said"),
-    [
-        (lambda: symalloc.prove("n <= 4", assume=3), "assume is 3; it must be a condition or a list"),  # type: ignore[arg-type]
-        (lambda: symalloc.lint(Chain, trust="no"), "trust is 'no'; it must be True or False"),  # type: ignore[arg-type]
-        (lambda: symalloc.lint(Chain, pipeline="targt"), "pipeline is 'targt'; .* did you mean 'target'?"),  # type: ignore[arg-type]
+WRONG: Sequence[tuple[Callable[..., object], list[tuple[dict[str, object], str]]]] = (
+    (
+        symalloc.prove,
+        [({"constraint": "n <= 4", "assume": 3}, "assume is 3; it must be a condition or a list")],
+    ),
+    (
+        symalloc.lint,
+        [
+            ({"target": 3}, "cannot lint int objects"),
+            ({"target": []}, "nothing to lint"),
+            ({"target": "missing.py"}, "no such file or directory: missing.py"),
+            ({"assume": "n <"}, "assumption `n <`"),
+            ({"assume": "k <= 3"}, "`k`, which is a symbol of no linted function; there are n"),
+            ({"assume": "n <= -1"}, "contradict each other for dimensions"),
+            ({"select": "SYM777"}, "unknown rule `SYM777`"),
+            ({"jobs": 0}, "jobs is 0; it must be a whole number of at least 1"),
+            ({"jobs": True}, "jobs is True"),
+            ({"cache": True}, "cache is True; it must be a path"),
+            ({"cache": __file__}, "test_arguments.py is not a folder"),
+            ({"baseline": 3}, "baseline is 3; it must be a path"),
+            ({"baseline": "none.json"}, "baseline none.json: cannot be read"),
+            ({"executor": "dask://x:1"}, "must be a concurrent.futures.Executor"),
+            ({"stage": "later"}, "stage is 'later'; it must be one of auto"),
+            ({"trust": "no"}, "trust is 'no'; it must be True or False"),
+            ({"pipeline": "targt"}, "must be one of default, target; did you mean 'target'?"),
+            ({"timeout": 0}, "timeout is 0; it must be a number of seconds"),
+        ],
+    ),
+    *(
         (
-            lambda: symalloc.lint(Chain, timeout=0),
-            "timeout is 0; it must be a number of seconds",
-        ),
-        (lambda: symalloc.pipeline(3), "target is 3; it must be the name of a target"),  # type: ignore[arg-type]
-        (lambda: symalloc.pipeline("lvm"), "target is 'lvm': Target kind"),
-        (lambda: symalloc.diff(Chain, Chain, bind=3), "binding is 3; it must map symbols"),  # type: ignore[arg-type]
-        (
-            lambda: symalloc.run(Chain, {"n": 1}, repeat=10**7),
-            "repeat is 10000000; it must be at most",
-        ),
-        (lambda: symalloc.run(Chain, {"n": 1}, pool=3), "pool is 3; it must be a symalloc.Pool"),  # type: ignore[arg-type]
-        (lambda: symalloc.VerifyMemory(assume="n"), "assumption `n`"),
-        (
-            lambda: symalloc.pool_report(symalloc.Pool(), form="yaml"),
-            "form is 'yaml'; it must be one of",
-        ),
-        (lambda: symalloc.plan("a" * 5000), "File name too long"),
-    ],
+            action,
+            [
+                ({"flavour": "asserts"}, "flavour is 'asserts'; it must be one of "),
+                (
+                    {"guards": "asserts"},
+                    "native, none; did you mean 'assert'?",
+                ),
+                ({"bounds": "asserts"}, "bounds is 'asserts'; it must be one of "),
+                ({"effort": "asserts"}, "effort is 'asserts'; it must be one of "),
+                ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
+                ({"seed": "x"}, "seed is 'x'"),
+                ({"pipeline": "zzz"}, "pipeline is 'zzz'; it must be one of default, target"),
+                ({"alias": 3}, "alias is 3; it must be a text or a list of texts"),
+                ({"module": None}, "NoneType objects: give an IRModule"),
+                ({"module": "missing.py"}, "no such file: missing.py"),
+                ({"module": "a" * 5000}, "File name too long"),
+            ],
+        )
+        for action in (symalloc.plan, symalloc.run)
+    ),
+    (symalloc.plan, [({"certificate": 5}, "certificate is 5; it must be a path")]),
+    (
+        symalloc.run,
+        [
+            ({"binding": [1]}, "binding is [1]; it must map symbols to whole numbers"),
+            ({"binding": {"n": 1.5}}, "the binding of 'n' is 1.5"),
+            ({"plan": "tvmm"}, "plan is 'tvmm'; it must be one of symalloc, tvm, none; did you mean 'tvm'?"),
+            ({"repeat": 0}, "repeat is 0; it must be a whole number of at least 1"),
+            ({"repeat": 10**7}, "repeat is 10000000; it must be at most"),
+            ({"pool": 3}, "pool is 3; it must be a symalloc.Pool"),
+        ],
+    ),
+    (symalloc.diff, [({"bind": 3}, "binding is 3; it must map symbols")]),
+    (
+        symalloc.pipeline,
+        [
+            ({"target": 3}, "target is 3; it must be the name of a target"),
+            ({"target": "lvm"}, "target is 'lvm': Target kind"),
+        ],
+    ),
+    (
+        symalloc.pack,
+        [
+            ({"capacity": -1}, "capacity is -1; it must be from 0 to"),
+            ({"capacity": "1XB"}, "capacity: `1XB` is no amount of memory"),
+            ({"effort": "fast"}, "effort is 'fast'; it must be one of quick, normal, thorough"),
+            ({"seed": None}, "seed is None"),
+            ({"certificate": 3}, "certificate is 3; it must be a path"),
+            ({"certificate": f"{__file__}/proof"}, "cannot write certificates to"),
+            ({"problem": [1]}, "a problem is a dictionary or the path of a file, not a list"),
+        ],
+    ),
+    (symalloc.VerifyMemory, [({"assume": "n"}, "assumption `n`")]),
+    (symalloc.pool_report, [({"form": "yaml"}, "form is 'yaml'; it must be one of")]),
 )
-def test_the_text_says_what_would_do(action: Callable[[], object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        action()
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "said"), [(function, *row) for function, rows in WRONG for row in rows]
+)
+def test_the_text_says_what_would_do(
+    function: Callable[..., object], given: dict[str, object], said: str
+) -> None:
+    cases = {**models(), **passes(), **uses_of_pools()}
+    with pytest.raises(UsageError) as refused:
+        function(**{**cases[function.__name__].given, **given})
+    assert said in str(refused.value)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

@@ -13,31 +13,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tvm
+
+from symalloc.pool.trace import trace_as_json
+from tests.modules import CHAIN
+from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
 Run = Callable[..., tuple[int, str, str]]
 
-MODEL = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
-        with R.dataflow():
-            a = R.add(x, x)
-            w = R.multiply(a, x)
-            R.output(w)
-        return w
-"""
+# nobody registered its packed function
+PACKED = CHAIN.replace('("n", 16)', "(4, 16)").replace(
+    "R.exp(x)", 'R.call_pure_packed("nobody.knows", x, ty_args=(R.Tensor((4, 16), "float32"),))'
+)
+NEGATIVE = {"symbols": {}, "buffers": [{"id": "x", "size": "m", "lower": 0, "upper": 1}]}
+SYMBOLIC = {"symbols": {"n": {}}, "buffers": [{"id": "x", "size": "n", "lower": 0, "upper": 1}]}
 # a pure function must not call what may have effects
-IMPURE = MODEL.replace("R.add(x, x)", 'R.call_packed("f", x, ty_args=R.Tensor((n, 16), "float32"))').replace(
-    "        with", "        n = T.int64()\n        with"
+IMPURE = CHAIN.replace(
+    "a = R.exp(x)", 'n = T.int64()\n        a = R.call_packed("f", x, ty_args=R.Tensor((n, 16), "float32"))'
 )
 FILES = {
-    "model.py": MODEL.encode(),
+    "model.py": CHAIN.encode(),
     "empty.py": b"",
     "empty.json": b"",
     "binary.py": b"\x89PNG\x00\x01",
@@ -50,7 +47,17 @@ FILES = {
     "root.json": b'{"root_index": 9, "nodes": []}',
     "cut.json.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xab",
     "impure.py": IMPURE.encode(),
-    "undefined.py": MODEL.replace("R.add(x, x)", "R.add(x, HEIGHT)").encode(),
+    "undefined.py": CHAIN.replace("R.exp(x)", "R.add(x, HEIGHT)").encode(),
+    "packed.py": PACKED.encode(),
+    "model.svg": CHAIN.encode(),
+    "trace.json": trace_as_json(make_trace("mixed", 2)),
+    "faulty_trace.json": b'{"events": [[1, 0, -5]]}',
+    "cut_trace.json": b'{"events": [[1, 1, 8, 0], [0, 1, 0], [0, 1',
+    "table.csv": b"id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\n",
+    "latin.csv": b"id,lower,upper,size\n\xff,0,1,2\n",
+    "two.json": json.dumps(SYMBOLIC).encode(),
+    "bad.json": json.dumps(NEGATIVE).encode(),
+    "numbers.json": b"[1]",
 }
 
 
@@ -64,6 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("plain/script.py").write_text("x = 1\n")
     os.mkfifo("pipe.py")
     Path("broken.py").symlink_to("nowhere.py")
+    Path("no_functions.json").write_text(tvm.ir.save_json(tvm.IRModule({})))
     return tmp_path
 
 
@@ -91,7 +99,7 @@ def test_lint_reports_what_it_cannot_read(run: Run, file: str, words: str) -> No
     assert "Traceback" not in out
 
 
-NO_MODELS = [
+NO_CHAINS = [
     ("empty.py", "it holds no Relax module"),
     ("plain.py", "it holds no Relax module"),
     ("other.json", "it is JSON, but not a graph written by tvm.ir.save_json"),
@@ -100,15 +108,15 @@ NO_MODELS = [
 
 
 def test_named_files_that_hold_no_model_are_skipped_with_a_count(run: Run) -> None:
-    status, out, err = run("lint", *(file for file, _ in NO_MODELS))
+    status, out, err = run("lint", *(file for file, _ in NO_CHAINS))
     assert (status, err) == (0, "")
     assert out.endswith(" 4 files without Relax modules skipped\n")
 
 
 def test_they_are_unreadable_where_lint_is_strict(run: Run) -> None:
-    status, out, err = run("lint", "--strict", *(file for file, _ in NO_MODELS))
+    status, out, err = run("lint", "--strict", *(file for file, _ in NO_CHAINS))
     assert (status, err) == (2, "")
-    for file, words in NO_MODELS:
+    for file, words in NO_CHAINS:
         assert f"--> {file}" in out and words in out
 
 
@@ -229,6 +237,123 @@ WRONG = [
     (["explain", "SYM999"], "unknown rule `SYM999`"),
     (["explain", "use-after-kil"], "did you mean `use-after-kill`?"),
     (["lnt", "model.py"], "did you mean `lint`?"),
+    (["lint", "model.py", "--ignore", "use-after-kil"], "did you mean `use-after-kill`?"),
+    (["lint", "model.py", "--assume", "n <="], "assumption `n <=`: syntax error"),
+    (["lint", "model.py", "--assume", "4*n"], "a size where a condition is expected"),
+    (["lint", "model.py", "--rules", "nowhere"], "nowhere: there is no such folder of rules"),
+    (["lint", "model.py", "--config", "none.toml"], "none.toml: cannot be read"),
+    (["lint", "model.py", "--config", "none.toml", "--no-config"], "exclude each other"),
+    (["lint", "-", "--fix"], "--fix and --diff need files; `-` is standard input"),
+    (["lint", "model.py", "-", "--diff"], "--fix and --diff need files"),
+    (["lint", "model.py", "--cache", "a", "--no-cache"], "--cache and --no-cache exclude each other"),
+    (["lint", "model.py", "--baseline", "none.json"], "baseline none.json: cannot be read"),
+    (["lint", "model.py", "--baseline", "model.py"], "baseline model.py: not valid JSON"),
+    (["lint", "model.py", "--baseline", "a", "--write-baseline", "b"], "goes without --baseline"),
+    (["lint", "model.py", "--jobs", "0"], "--jobs is 0; it must be a whole number of at least 1"),
+    (["lint", "model.py", "--budget", "1XiB"], "--budget: `1XiB` is no amount of memory"),
+    (["lint", "model.py", "--budget", "0"], "--budget is '0'; it must be from 1 to"),
+    (["lint", "model.py", "--unsafe-fixes"], "goes with --fix or --diff"),
+    (["prove", "4*m <="], "error: constraint: syntax error: invalid syntax\n  4*m <=\n        ^"),
+    (["prove", "4*m/2 <= 3"], "use `//`\n  4*m/2 <= 3\n      ^"),
+    (["prove", "m <= 4", "--assume", "m <"], "error: assumption: syntax error"),
+    (["prove"], "give one constraint"),
+    (["prove", "m <= 4", "--batch", "x.json"], "give one constraint"),
+    (["prove", "--batch", "x.json", "--assume", "m <= 1"], "a batch has assumptions of its own"),
+    (["prove", "--batch", "numbers.json"], "numbers.json: not a list of constraints"),
+    (["prove", "n >= 0", "--certificate", "model.py/below"], "cannot write certificates to model.py/below"),
+    (
+        ["plan", "model.py", "-o", "model.py"],
+        "-o model.py: it would overwrite model.py, which this run needs",
+    ),
+    (["plan", "model.py", "--module", "Modul"], "holds no module `Modul`; it holds Module"),
+    (["plan", "no_functions.json"], "the module in no_functions.json holds no Relax function"),
+    (["plan", "no_functions.json", "--module", "M"], "no_functions.json is one module, which has no name"),
+    (["plan", "missing.py", "--max-arena", "3XB"], "--max-arena: `3XB` is no amount of memory"),
+    (["diff", "model.py", "model.py", "--bind", "k=4"], "`k` is no symbol of the module's functions"),
+    (["diff", "model.py", "model.py", "--bind", "n=4,k=4"], "`k` is no symbol"),
+    (["diff", "model.py", "packed.py", "-o", "model.py"], "it would overwrite"),
+    (["diff", "-", "-"], "standard input can be one of the two"),
+    (["diff", "model.py", "missing.py"], "no such file"),
+    (["run", "model.py"], "no value for `n`; add --bind n=128"),
+    (["run", "model.py", "--bind", "n=1.5"], "'1.5' is no whole number"),
+    (["run", "model.py", "--bind", "n=1,n=2"], "two values, 1 and 2"),
+    (["run", "packed.py"], "nobody.knows"),
+    (["run", "model.py", "--sweep", "n=5..1"], "the range 5..1 is empty"),
+    (["run", "model.py", "--sweep", "n=1..2", "--bind", "n=1"], "`n` has a value by --bind"),
+    (["run", "model.py", "--bind", "n=1", "--limit", "much"], "--limit: `much` is no amount of memory"),
+    (["run", "model.py", "--bind", "n=1", "--limit", "-5"], "--limit: `-5` is no amount of memory"),
+    (["run", "model.py", "--bind", "n=1", "--trace", "no/where.json"], "there is no directory"),
+    (["run", "model.py", "--bind", "n=1", "--trace", "."], "is a directory"),
+    (["run", "model.py", "--bind", "n=1", "--plan", "mine"], "--plan is 'mine'; it must be one of"),
+    (
+        ["run", "model.py", "--bind", "n=1", "--compare", "torch"],
+        "--compare is 'torch'; it must be one of tvm",
+    ),
+    (["run", "model.py", "--bind", "n=1", "--repeat", "0"], "--repeat is 0; it must be a whole number"),
+    (
+        ["run", "model.py", "--bind", "n=1", "--plan", "tvm", "--guards", "none"],
+        "--guards would have no effect: --plan tvm",
+    ),
+    (
+        ["run", "model.py", "--bind", "n=1", "--trace", "model.py"],
+        "--trace model.py: it would overwrite model.py",
+    ),
+    (["report", "model.py"], "missing option '-o' / '--output'"),
+    (["report", "model.py", "-o", "map.pdf"], "map.pdf: the name must end in .html, .svg or .png"),
+    (["report", "model.py", "-o", "missing/map.html"], "cannot write missing/map.html"),
+    (["report", "missing.py", "-o", "map.html"], "no such file: missing.py"),
+    (["report", "model.py", "-o", "map.svg", "--bind", "n"], "--bind n: expected NAME=NUMBER"),
+    (["report", "model.py", "-o", "map.svg", "--bind", "k=4"], "`k` is no symbol"),
+    (["report", "model.py", "-o", "map.svg", "--bind", "n=-1"], "`n` is an extent of a tensor"),
+    (["report", "model.py", "-o", "map.svg", "--function", "mian"], "has no function `mian`; it has main"),
+    (
+        ["report", "model.py", "-o", "x.html", "--limit", "1GiB"],
+        "--limit would have no effect: model.py is a m",
+    ),
+    (["report", "model.py", "-o", "x.html", "--function", "main"], "--function would have no effect: a page"),
+    (["report", "model.py", "-o", "x.svg", "--compare", "tvm"], "--compare would have no effect: a picture"),
+    (
+        ["report", "trace.json", "-o", "x.html", "--bind", "n=1"],
+        "--bind would have no effect: trace.json is an",
+    ),
+    (["report", "trace.json", "-o", "x.html", "--guards", "none"], "--guards would have no effect"),
+    (["report", "model.svg", "-o", "model.svg"], "-o model.svg: it would overwrite model.svg"),
+    (["report", "trace.json", "-o", "x.html", "--limit", "much"], "much"),
+    (["report", "trace.json", "-o", "x.svg"], "x.svg: an allocation trace is drawn as a page (.html)"),
+    (["report", "faulty_trace.json", "-o", "x.html"], "faulty_trace.json"),
+    (["replay", "trace.json", "--policy", "worst-fit"], "no policy is called `worst-fit`"),
+    (["replay", "trace.json", "--soft-limit", "0.9"], "a soft limit of 0.9"),
+    (["replay", "trace.json", "--soft-limit", "lots"], "`lots` is no amount of memory"),
+    (["replay", "trace.json", "--limit", "-3"], "`-3` is no amount of memory"),
+    (["replay", "trace.json", "--page", "5000"], "power of two"),
+    (["replay", "missing.json"], "missing.json"),
+    (["replay", "empty.json"], "empty.json"),
+    (["replay", "plain.py"], "plain.py"),
+    (["replay", "cut_trace.json"], "cut_trace.json"),
+    (
+        ["replay", "trace.json", "--export", "flamegraph=x"],
+        "there is no export `flamegraph`; there are perfetto, memory-viz, prometheus",
+    ),
+    (["replay", "trace.json", "--export", "perfetto"], "write FORM=FILE"),
+    (["replay", "trace.json", "--export", "perfetto="], "write FORM=FILE"),
+    (["replay", "trace.json", "--export", "perfetto=no/x.json"], "cannot write no/x.json"),
+    (["replay", "trace.json", "trace.json", "--export", "perfetto=x"], "--export takes one trace, not 2"),
+    (["pack"], "missing argument 'FILE...'"),
+    (["pack", "missing.json"], "cannot read missing.json: No such file or directory"),
+    (["pack", "two.json", "--format", "csv"], "two.json: its sizes have symbols, which CSV cannot hold"),
+    (["pack", "two.json", "-o", "two.csv"], "two.json: its sizes have symbols, which CSV cannot hold"),
+    (["pack", "table.csv", "two.json", "--format", "csv"], "its sizes have symbols"),
+    (
+        ["pack", "table.csv", "table.csv", "--format", "csv"],
+        "CSV goes to standard output for one problem only",
+    ),
+    (["pack", "table.csv", "table.csv", "-o", "out"], "two of the problems have the same file name"),
+    (["pack", "table.csv", "-o", "none/out.csv"], "cannot write none/out.csv: there is no directory none"),
+    (["pack", "table.csv", "-o", "out", "--format", "text"], "the table goes to standard output"),
+    (["pack", "table.csv", "--capacity", "-1"], "--capacity: `-1` is no amount of memory"),
+    (["pack", "bad.json"], "bad.json: buffers[0] (`x`).size: `m` is not among the symbols"),
+    (["pack", "latin.csv"], "latin.csv: not UTF-8 text"),
+    (["schema", "plans"], "document is 'plans'; it must be one of"),
 ]
 
 
@@ -339,7 +464,7 @@ def _runs(pid: int) -> bool:
 def test_a_signal_ends_everything_at_once(
     folder: Path, arguments: list[str], group: bool, number: signal.Signals
 ) -> None:
-    Path("endless.py").write_text(MODEL.replace("R.add(x, x)", "R.reshape(x, R.shape([7 ** 7 ** 9]))"))
+    Path("endless.py").write_text(CHAIN.replace("R.exp(x)", "R.reshape(x, R.shape([7 ** 7 ** 9]))"))
     hard = (
         f"a*a*a + b*b*b*{i + 3} + c*c*c != {i * i + 31}*d*e + 7*(a*b // (c + {i + 1})) + a*d % 97"
         for i in range(300)

@@ -12,21 +12,11 @@ import pytest
 import symalloc
 from symalloc.errors import UsageError
 from symalloc.report.document import schema_text
+from tests.modules import CHAIN
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-MODULE = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 256), "float32")) -> R.Tensor(("n", 256), "float32"):
-        a = R.exp(x)
-        b = R.add(a, x)
-        return R.multiply(a, b)
-"""
+MODULE = CHAIN.replace("16", "256")
 MORE = MODULE.replace("b = R.add(a, x)", "c = R.concat([x, x])\n        b = R.add(a, R.sum(c))")
 Run = Callable[..., tuple[int, str, str]]
 
@@ -115,16 +105,3 @@ def test_two_functions_of_one_name_are_refused(run: Run, files: tuple[str, str],
     status, out, err = run("diff", str(twice), files[0])
     assert (status, out) == (2, "")
     assert err.endswith("twice.json: the plan report has several functions called `main`\n")
-
-
-def test_what_cannot_be_compared(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
-    status, _, err = run("diff", files[0], files[0], "--bind", "k=4")
-    assert status == 2 and "`k` is no symbol of the module's functions; there are " in err
-    status, _, err = run("diff", files[0], files[0], "--bind", "n=4,k=4")
-    assert status == 2 and "`k` is no symbol" in err
-    status, _, err = run("diff", *files, "-o", files[0])
-    assert status == 2 and "it would overwrite" in err
-    status, _, err = run("diff", "-", "-")
-    assert status == 2 and "standard input can be one of the two" in err
-    status, _, err = run("diff", files[0], str(tmp_path / "none.py"))
-    assert status == 2 and "no such file" in err

@@ -43,9 +43,3 @@ def test_without_a_rule_all_are_listed(run: Run) -> None:
     status, out, _ = run("explain")
     assert status == 0
     assert out == run("rules")[1]
-
-
-def test_an_unknown_rule_is_refused_with_a_suggestion(run: Run) -> None:
-    status, out, err = run("explain", "use-after-free")
-    assert (status, out) == (2, "")
-    assert err.startswith("error: unknown rule `use-after-free` (did you mean `use-after-kill`?)")

@@ -189,55 +189,7 @@ def test_what_is_done_is_said_to_whoever_debugs(capsys: pytest.CaptureFixture[st
     assert said == ["symalloc: read model.py: 1 programs, 0 problems\n", ""]
 
 
-# -- what makes no sense ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["missing.py"], ["no such file or directory: missing.py"]),
-        (["folder"], ["folder holds no Relax modules"]),
-        (["model.py", "--select", "SYM999"], ["unknown rule `SYM999`"]),
-        (["model.py", "--ignore", "use-after-kil"], ["did you mean `use-after-kill`?"]),
-        (["model.py", "--assume", "n <="], ["assumption `n <=`: syntax error"]),
-        (["model.py", "--assume", "4*n"], ["a size where a condition is expected"]),
-        (
-            ["model.py", "--assume", "n >= 3", "--assume", "n <= 2"],
-            ["contradict each other: `n >= 3`, `n <= 2`"],
-        ),
-        (["model.py", "--rules", "nowhere"], ["nowhere", "no such folder of rules"]),
-        (["model.py", "--config", "none.toml"], ["none.toml: cannot be read"]),
-        (["model.py", "--config", "none.toml", "--no-config"], ["exclude each other"]),
-        (["-", "--fix"], ["--fix and --diff need files; `-` is standard input"]),
-        (["model.py", "-", "--diff"], ["--fix and --diff need files"]),
-        (["model.py", "--cache", "a", "--no-cache"], ["--cache and --no-cache exclude each other"]),
-        (["model.py", "--baseline", "none.json"], ["baseline none.json: cannot be read"]),
-        (["model.py", "--baseline", "model.py"], ["baseline model.py: not valid JSON"]),
-        (["model.py", "--baseline", "a", "--write-baseline", "b"], ["goes without --baseline"]),
-        (["model.py", "--jobs", "0"], ["--jobs is 0; it must be a whole number of at least 1"]),
-        (["model.py", "--budget", "1XiB"], ["--budget: `1XiB` is no amount of memory"]),
-        (["model.py", "--budget", "0"], ["--budget is '0'; it must be from 1 to"]),
-        (["model.py", "--unsafe-fixes"], ["goes with --fix or --diff"]),
-    ],
-)
-def test_wrong_input_is_2_and_said(run: Run, model: Path, arguments: list[str], words: list[str]) -> None:
-    Path("folder").mkdir()
-    status, out, err = run("lint", *arguments)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ")
-    assert all(word in err for word in words)
-
-
-def test_an_assumption_about_an_unknown_symbol_is_refused(run: Run, model: Path) -> None:
-    status, _, err = run("lint", str(model), "--assume", "k <= 4")
-    assert status == 2
-    assert "`k`, which is a symbol of no linted function; there are m" in err
-
-
-def test_a_report_that_cannot_be_written_is_2(run: Run, model: Path) -> None:
-    status, _, err = run("lint", str(model), *ONLY, "--assume", "m <= 4", "-o", "nowhere/report.txt")
-    assert status == 2
-    assert "cannot write nowhere/report.txt: there is no directory nowhere" in err
+# -- ends -------------------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_while_linting(model: Path) -> None:

@@ -82,39 +82,3 @@ def test_a_certificate_for_each_problem(folder: Path, run: Run) -> None:
     assert json.loads((proofs / "index.json").read_text())["version"] == 1
     assert run("pack", folder / "two.json", folder / "table.csv", "--certificate", proofs / "both")[0] == 0
     assert sorted(p.name for p in (proofs / "both").iterdir()) == ["table", "two"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "missing argument 'FILE...'"),
-        (("none.json",), "cannot read none.json: No such file or directory"),
-        (("two.json", "--format", "csv"), "two.json: its sizes have symbols, which CSV cannot hold"),
-        (("two.json", "-o", "two.csv"), "two.json: its sizes have symbols, which CSV cannot hold"),
-        (("table.csv", "two.json", "--format", "csv"), "its sizes have symbols"),
-        (("table.csv", "table.csv", "--format", "csv"), "CSV goes to standard output for one problem only"),
-        (("table.csv", "table.csv", "-o", "out"), "two of the problems have the same file name"),
-        (("table.csv", "-o", "none/out.csv"), "cannot write none/out.csv: there is no directory none"),
-        (("table.csv", "-o", "out", "--format", "text"), "the table goes to standard output"),
-        (("table.csv", "--capacity", "-1"), "--capacity: `-1` is no amount of memory"),
-        (("bad.json",), "bad.json: buffers[0] (`x`).size: `m` is not among the symbols"),
-        (("latin.csv",), "latin.csv: not UTF-8 text"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_wrong_usage(
-    folder: Path,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    said: str,
-) -> None:
-    monkeypatch.chdir(folder)
-    bad = {"symbols": {}, "buffers": [{"id": "x", "size": "m", "lower": 0, "upper": 1}]}
-    (folder / "bad.json").write_text(json.dumps(bad))
-    (folder / "latin.csv").write_bytes(b"id,lower,upper,size\n\xff,0,1,2\n")
-    before = sorted(folder.iterdir())
-    status, out, err = run("pack", *arguments)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ") and said in err
-    assert sorted(folder.iterdir()) == before, "nothing is written"

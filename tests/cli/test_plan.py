@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
-import tvm
 
 from symalloc.report.document import schema_text
 
@@ -82,35 +81,6 @@ def test_json_holds_formulas_and_samples(module: Path, tmp_path: Path, run: Run)
         assert sample["unshared"] == 6 * 64 * n
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["missing.py"], "no such file"),
-        (["module.py", "-o", "planned.txt"], "must end in .json or .py"),
-        (["module.py", "-o", "nowhere/planned.py"], "there is no directory nowhere"),
-        (
-            ["module.py", "-o", "module.py"],
-            "-o module.py: it would overwrite module.py, which this run needs",
-        ),
-        (["module.py", "--module", "Modul"], "holds no module `Modul`; it holds Module"),
-        (["empty.json"], "the module in empty.json holds no Relax function"),
-        (["empty.json", "--module", "Module"], "empty.json is one module, which has no name"),
-    ],
-)
-def test_what_cannot_be_planned_is_said_in_one_line(
-    module: Path,
-    arguments: Sequence[str],
-    problem: str,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(module.parent)
-    Path("empty.json").write_text(tvm.ir.save_json(tvm.IRModule({})))
-    status, _, err = run("plan", *arguments)
-    assert status == 2
-    assert err.startswith("error: ") and problem in err and "Traceback" not in err
-
-
 QUOTIENT = """\
 from tvm.script import ir as I, relax as R, tirx as T
 
@@ -165,8 +135,3 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, r
     fits = document["functions"][0]["fits"]
     assert fits["arenas"]["condition"] == "n <= 174762" == fits["call"]["condition"]
     assert fits["arenas"]["largest"] == [{"symbol": "n", "at": {}, "value": 174762, "monotone": True}]
-
-
-def test_an_amount_that_is_none_is_said_before_tvm_is_loaded(run: Run) -> None:
-    status, out, err = run("plan", "missing.py", "--max-arena", "3XB")
-    assert (status, out) == (2, "") and err.startswith("error: --max-arena: `3XB` is no amount of memory")

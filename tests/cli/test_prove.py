@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -34,26 +32,6 @@ def test_json(run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["4*m <="], "error: constraint: syntax error: invalid syntax\n  4*m <=\n        ^"),
-        (["4*m/2 <= 3"], "use `//`\n  4*m/2 <= 3\n      ^"),
-        (["4*m"], "a size where a condition is expected"),
-        (["m <= 4", "--assume", "m <"], "error: assumption: syntax error"),
-        (["m <= 4", "--assume", "m <= 1", "--assume", "m >= 2"], "contradict each other"),
-        ([], "give one constraint"),
-        (["m <= 4", "--batch", "x.json"], "give one constraint"),
-        (["--batch", "x.json", "--assume", "m <= 1"], "a batch has assumptions of its own"),
-        (["--batch", "no-such-file.json"], "cannot read no-such-file.json: No such file or directory"),
-    ],
-)
-def test_bad_input(arguments: list[str], message: str, run: Run) -> None:
-    status, out, err = run("prove", *arguments)
-    assert (status, out) == (2, "")
-    assert message in err
-
-
 def test_unrelated_assumption_is_mentioned(run: Run) -> None:
     status, _, err = run("prove", "n <= 4", "--assume", "n == k", "--assume", "k <= 4", "--assume", "z >= 1")
     assert status == 0
@@ -74,21 +52,3 @@ def test_batch(tmp_path: Path, run: Run) -> None:
     assert answers[0]["precondition"] == "m <= 4"
     assert "1 of 1 as labelled, 0 decided otherwise" in err
     assert sorted(p.name for p in folder.iterdir()) == ["a_1.smt2", "b.smt2"]
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{}", b"[1]"])
-def test_bad_batch(content: bytes, tmp_path: Path, run: Run) -> None:
-    file = tmp_path / "in.json"
-    file.write_bytes(content)
-    status, _, err = run("prove", "--batch", str(file))
-    assert status == 2
-    assert err.startswith(f"error: {file}: ")
-    assert err.count("\n") == 1
-
-
-def test_what_cannot_be_written(tmp_path: Path, run: Run) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    status, _, err = run("prove", "n >= 0", "--certificate", str(blocked / "below"))
-    assert status == 2
-    assert "cannot write certificates" in err or "is a file" in err

@@ -50,36 +50,6 @@ def test_a_hard_limit_that_is_too_low_is_said(run: Run, traces: list[Path]) -> N
     assert "under the limit of 33554432" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    (
-        (("--policy", "worst-fit"), "no policy is called `worst-fit`"),
-        (("--soft-limit", "0.9"), "a soft limit of 0.9"),
-        (("--soft-limit", "lots"), "`lots` is no amount of memory"),
-        (("--limit", "-3"), "`-3` is no amount of memory"),
-        (("--page", "5000"), "power of two"),
-    ),
-)
-def test_wrong_options_get_one_line(
-    run: Run, traces: list[Path], arguments: tuple[str, ...], says: str
-) -> None:
-    status, out, err = run("replay", traces[0], *arguments)
-    assert (status, out) == (2, "")
-    assert says in err
-    assert err.count("\n") == 1 or err.endswith("\nTry `symalloc replay --help`.\n")
-
-
-@pytest.mark.parametrize("text", (None, "", "no json", '{"events": [[1, 1, 8, 0], [0, 1, 0], [0, 1'))
-def test_files_that_cannot_be_read_get_one_line(run: Run, tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "trace.json"
-    if text is not None:
-        file.write_text(text)
-    status, out, err = run("replay", file)
-    assert (status, out) == (2, "")
-    assert str(file) in err
-    assert err.count("\n") == 1 or err.endswith("\nTry `symalloc replay --help`.\n")
-
-
 def test_exports(run: Run, traces: list[Path], tmp_path: Path) -> None:
     files = {form: tmp_path / f"{form}.out" for form in ("perfetto", "memory-viz", "prometheus")}
     options = [option for form, file in files.items() for option in ("--export", f"{form}={file}")]
@@ -90,25 +60,3 @@ def test_exports(run: Run, traces: list[Path], tmp_path: Path) -> None:
     snapshot = pickle.loads(files["memory-viz"].read_bytes())
     assert snapshot["device_traces"][0][-1]["action"] == "free_completed"
     assert 'symalloc_pool_reserved_bytes{pool="images-batched"}' in files["prometheus"].read_text()
-
-
-@pytest.mark.parametrize(
-    ("export", "says"),
-    (
-        ("flamegraph=x", "there is no export `flamegraph`; there are perfetto, memory-viz, prometheus"),
-        ("perfetto", "write FORM=FILE"),
-        ("perfetto=", "write FORM=FILE"),
-        ("perfetto=missing/folder/x.json", "cannot write missing/folder/x.json"),
-    ),
-)
-def test_exports_that_cannot_be(run: Run, traces: list[Path], export: str, says: str) -> None:
-    status, out, err = run("replay", traces[0], "--policy", "pool", "--export", export)
-    assert (status, out) == (2, "")
-    assert says in err
-    assert err.count("\n") == 1 or err.endswith("\nTry `symalloc replay --help`.\n")
-
-
-def test_an_export_takes_one_trace(run: Run, traces: list[Path]) -> None:
-    status, _, err = run("replay", *traces, "--export", "perfetto=x")
-    assert (status, err.count("\n")) == (2, 1)
-    assert "--export takes one trace, not 2" in err

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -14,32 +14,15 @@ import pytest
 from symalloc.pool.trace import Alloc, CallBegin, read_trace
 from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
+from tests.modules import CHAIN
 from tests.pool.library import need_native
 
 pytestmark = pytest.mark.slow
 
 
 Run = Callable[..., tuple[int, str, str]]
-MODULE = """\
-from tvm.script import ir as I, relax as R, tirx as T
-
-
-@I.ir_module
-class Module:
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
-        a = R.exp(x)
-        b = R.add(a, x)
-        return R.multiply(a, b)
-"""
-# a module that cannot run: nobody registered its packed function
-PACKED = MODULE.replace(
-    "a = R.exp(x)", 'a = R.call_packed("nobody.knows", x, ty_args=(R.Tensor((T.int64(4), 16), "float32"),))'
-).replace('("n", 16)', "(4, 16)")
-
-
 # the second arena is sized by what nonzero finds
-LATE = MODULE.replace(
+LATE = CHAIN.replace(
     """        a = R.exp(x)
         b = R.add(a, x)
         return R.multiply(a, b)
@@ -54,8 +37,7 @@ LATE = MODULE.replace(
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "module.py").write_text(MODULE)
-    (tmp_path / "packed.py").write_text(PACKED)
+    (tmp_path / "module.py").write_text(CHAIN)
     (tmp_path / "late.py").write_text(LATE)
     monkeypatch.chdir(tmp_path)
 
@@ -82,22 +64,6 @@ def test_an_arena_that_is_sized_later_has_no_figure_at_entry(run: Run) -> None:
     assert (status, err) == (0, "")
     assert "its size depends on what becomes known during the run\n" in out
     assert out.endswith("the same as the unplanned module, bit for bit\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["module.py"], "no value for `n`; add --bind n=128"),
-        (["module.py", "--bind", "n"], "expected NAME=NUMBER"),
-        (["module.py", "--bind", "n=1.5"], "'1.5' is no whole number"),
-        (["module.py", "--bind", "n=1,n=2"], "two values, 1 and 2"),
-        (["packed.py"], "nobody.knows"),
-    ],
-)
-def test_what_cannot_run_is_said_in_one_line(arguments: Sequence[str], problem: str, run: Run) -> None:
-    status, out, err = run("run", *arguments)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ") and problem in err and "Traceback" not in err
 
 
 # -- on a pool ----------------------------------------------------------------------------------------------
@@ -204,28 +170,6 @@ def test_what_was_allocated_is_written_for_replay(run: Run) -> None:
     assert sum(isinstance(event, Alloc) for event in trace.events) == 9 * 3 + 1
     assert sum(isinstance(event, CallBegin) for event in trace.events) == 9
     assert any(tag.startswith("main.a float32[n, 16]") for tag in trace.tags.values())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("--sweep", "n=5..1"), "the range 5..1 is empty"),
-        (("--sweep", "n=1..2", "--bind", "n=1"), "`n` has a value by --bind"),
-        (("--bind", "n=1", "--limit", "much"), "--limit: `much` is no amount of memory"),
-        (("--bind", "n=1", "--limit", "-5"), "--limit: `-5` is no amount of memory"),
-        (("--bind", "n=1", "--trace", "no/where.json"), "there is no directory"),
-        (("--bind", "n=1", "--trace", "."), "is a directory"),
-        (("--bind", "n=1", "--plan", "mine"), "--plan is 'mine'; it must be one of"),
-        (("--bind", "n=1", "--compare", "torch"), "--compare is 'torch'; it must be one of tvm"),
-        (("--bind", "n=1", "--repeat", "0"), "--repeat is 0; it must be a whole number of at least 1"),
-        (("--bind", "n=1", "--plan", "tvm", "--guards", "none"), "--guards would have no effect: --plan tvm"),
-        (("--bind", "n=1", "--trace", "module.py"), "--trace module.py: it would overwrite module.py"),
-    ],
-)
-def test_wrong_values_are_refused(arguments: Sequence[str], problem: str, run: Run) -> None:
-    status, out, err = run("run", "module.py", *arguments)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ") and problem in err and "Traceback" not in err
 
 
 def test_an_interrupted_run_ends_with_130_and_leaves_nothing_behind() -> None:

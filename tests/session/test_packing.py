@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,23 +32,6 @@ def test_a_capacity_and_a_certificate(tmp_path: Path) -> None:
     assert (tmp_path / "proof" / "index.json").is_file()
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"capacity": -1}, "capacity is -1; it must be from 0 to"),
-        ({"capacity": "1XB"}, "capacity: `1XB` is no amount of memory"),
-        ({"effort": "fast"}, "effort is 'fast'; it must be one of quick, normal, thorough"),
-        ({"seed": None}, "seed is None"),
-        ({"certificate": 3}, "certificate is 3; it must be a path"),
-        ({"problem": [1]}, "a problem is a dictionary or the path of a file, not a list"),
-    ],
-    ids=str,
-)
-def test_arguments_that_make_no_sense_are_named(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        pack(**{"problem": PROBLEM, **given})
-
-
 def test_errors_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(
@@ -61,12 +43,6 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         pack(file)
     with pytest.raises(UsageError, match=r"the id of a buffer is empty"):
         pack({"buffers": [{"id": "", "size": 1, "lower": 0, "upper": 1}]})
-
-
-def test_a_certificate_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot write certificates to"):
-        pack(PROBLEM, certificate=tmp_path / "file" / "proof")
 
 
 def test_absurd_sizes_are_refused() -> None:

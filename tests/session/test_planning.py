@@ -15,25 +15,13 @@ from symalloc.relax.read.open_model import load_module
 from symalloc.relax.workers.child import call_in_child
 from symalloc.session import planning
 from symalloc.session.planning import planned_file
-
-MODULE = """\
-from tvm.script import ir as I, relax as R
-
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
-        a = R.exp(x)
-        b = R.add(a, x)
-        return R.multiply(a, b)
-"""
+from tests.modules import CHAIN
 
 
 @pytest.fixture
 def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRequest:
     monkeypatch.chdir(tmp_path)
-    Path("module.py").write_text(MODULE)
+    Path("module.py").write_text(CHAIN)
     return PlanRequest(path=Path("module.py"))
 
 

@@ -10,6 +10,7 @@ from tvm.relax.frontend.nn import op
 
 from tests.models.planned.case import bind, case
 from tests.models.zoo import encoder, llama, sequence
+from tests.modules import exported
 
 _LLAMA = llama.Shape(layers=2, hidden=64, heads=4, kv_heads=4, inner=160, vocabulary=96)
 _LENGTHS = (1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
@@ -167,15 +168,6 @@ class _TopK(nn.Module):
         return values / op.sum(values, axis=-1, keepdims=True), indices
 
 
-def _exported(network: nn.Module, **inputs: nn.spec.Tensor) -> tvm.IRModule:
-    mod, _ = network.export_tvm({"forward": inputs})
-    return mod
-
-
-def _image(network: nn.Module, size: int) -> tvm.IRModule:
-    return _exported(network, x=nn.spec.Tensor(["b", 3, size, size], "float32"))
-
-
 @case(bind("n", *_LENGTHS, b=2), function="forward", declared={"n": 64})
 def llama_prefill() -> tvm.IRModule:
     """Two decoder layers over tokens (b, n), n declared to be at most 64."""
@@ -185,17 +177,14 @@ def llama_prefill() -> tvm.IRModule:
 @case(bind("p", *_LENGTHS, b=3), function="forward", declared={"p": 64})
 def llama_decode() -> tvm.IRModule:
     """One step on caches of p positions, which go out longer by one; p declared to be at most 64."""
-    cache = nn.spec.Tensor(["b", 4, "p", 16], "float32")
-    inputs = dict.fromkeys(("k0", "v0", "k1", "v1"), cache)
-    return _exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **inputs)
+    caches = {name: ["b", 4, "p", 16] for name in ("k0", "v0", "k1", "v1")}
+    return exported(_Decode(_LLAMA), tokens=nn.spec.Tensor(["b", 1], "int32"), **caches)
 
 
 @case(bind("n", *_LENGTHS, b=2), function="forward")
 def bert() -> tvm.IRModule:
     """Two encoder blocks with a mask; nothing declared."""
-    ids = nn.spec.Tensor(["b", "n"], "int32")
-    mask = nn.spec.Tensor(["b", 1, 1, "n"], "float32")
-    return _exported(encoder.Bert(width=64), tokens=ids, positions=ids, mask=mask)
+    return encoder.masked_bert(width=64)
 
 
 @case(bind("n", *_LENGTHS, b=2), function="forward", pipeline="target", large=True)
@@ -207,37 +196,37 @@ def bert_fused() -> tvm.IRModule:
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16}, large=True)
 def resnet50() -> tvm.IRModule:
     """The depth and the proportions of ResNet-50, an eighth of its width; b declared to be at most 16."""
-    return _image(_ResNet((3, 4, 6, 3), width=8), 32)
+    return exported(_ResNet((3, 4, 6, 3), width=8), x=["b", 3, 32, 32])
 
 
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16})
 def resnet() -> tvm.IRModule:
     """Two bottlenecks, each a stage."""
-    return _image(_ResNet((1, 1), width=8), 16)
+    return exported(_ResNet((1, 1), width=8), x=["b", 3, 16, 16])
 
 
 @case(bind("b", *_BATCHES), function="forward")
 def unet_shallow() -> tvm.IRModule:
     """One level down and up, any batch."""
-    return _image(_UNet(levels=1), 16)
+    return exported(_UNet(levels=1), x=["b", 3, 16, 16])
 
 
 @case(bind("b", *_BATCHES), function="forward", large=True)
 def unet() -> tvm.IRModule:
     """Three levels down and up, any batch."""
-    return _image(_UNet(), 16)
+    return exported(_UNet(), x=["b", 3, 16, 16])
 
 
 @case(bind("b", *_BATCHES), function="forward")
 def inception() -> tvm.IRModule:
     """One inception block and two dense layers, any batch."""
-    return _image(_Branchy(blocks=1, layers=2), 12)
+    return exported(_Branchy(blocks=1, layers=2), x=["b", 3, 12, 12])
 
 
 @case(bind("b", *_BATCHES), function="forward", declared={"b": 16}, large=True)
 def branchy() -> tvm.IRModule:
     """Inception and dense blocks; b declared to be at most 16."""
-    return _image(_Branchy(), 12)
+    return exported(_Branchy(), x=["b", 3, 12, 12])
 
 
 @case(bind("b", *_BATCHES), function="forward", pipeline="target")
@@ -249,21 +238,19 @@ def mlp_fused() -> tvm.IRModule:
 @case(bind("b", *_BATCHES), function="forward")
 def mlp() -> tvm.IRModule:
     """Four layers, any batch."""
-    return _exported(_MLP((64, 256, 96, 192, 64)), x=nn.spec.Tensor(["b", 64], "float32"))
+    return exported(_MLP((64, 256, 96, 192, 64)), x=["b", 64])
 
 
 @case(bind("b", *_BATCHES), function="forward")
 def lstm() -> tvm.IRModule:
     """Three steps of an LSTM; a pair out."""
-    state = nn.spec.Tensor(["b", 64], "float32")
-    x = nn.spec.Tensor(["b", 3, 64], "float32")
-    return _exported(sequence.LSTM(width=64), x=x, hidden=state, cell=state)
+    return exported(sequence.LSTM(width=64), x=["b", 3, 64], hidden=["b", 64], cell=["b", 64])
 
 
 @case(bind("b", *_BATCHES), function="forward")
 def top_k() -> tvm.IRModule:
     """Scores sorted by a packed function, the best eight and their places out."""
-    return _exported(_TopK(), x=nn.spec.Tensor(["b", 64], "float32"))
+    return exported(_TopK(), x=["b", 64])
 
 
 @case(
@@ -272,7 +259,4 @@ def top_k() -> tvm.IRModule:
 )
 def cross_attention() -> tvm.IRModule:
     """Two sequences whose lengths n and s have nothing to do with each other."""
-    sequences = {
-        name: nn.spec.Tensor(["b", extent, 64], "float32") for name, extent in (("x", "n"), ("memory", "s"))
-    }
-    return _exported(encoder.Cross(width=64), **sequences)
+    return exported(encoder.Cross(width=64), x=["b", "n", 64], memory=["b", "s", 64])

@@ -6,7 +6,8 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from tests.models.zoo.registry import model
+from tests.models.zoo.registry import networks
+from tests.modules import exported
 
 
 class _Attention(nn.Module):
@@ -91,42 +92,16 @@ class Cross(nn.Module):
         return op.matmul(op.softmax(op.matmul(self.q(x), op.permute_dims(k, (0, 2, 1))), -1), v)
 
 
-@model()
-def bert() -> tvm.IRModule:
+def masked_bert(width: int = 32) -> tvm.IRModule:
     """Two encoder blocks with a mask, pooled."""
     ids = nn.spec.Tensor(["b", "n"], "int32")
-    spec = {"tokens": ids, "positions": ids, "mask": nn.spec.Tensor(["b", 1, 1, "n"], "float32")}
-    mod, _ = Bert().export_tvm({"forward": spec})
-    return mod
+    return exported(Bert(width), tokens=ids, positions=ids, mask=["b", 1, 1, "n"])
 
 
-@model()
-def embedding_pool() -> tvm.IRModule:
-    """Embedding and pooling."""
-    mod, _ = _Pooled().export_tvm({"forward": {"tokens": nn.spec.Tensor(["b", "n"], "int32")}})
-    return mod
-
-
-@model()
-def softmax() -> tvm.IRModule:
-    """Softmax alone."""
-    mod, _ = _Softmax().export_tvm({"forward": {"x": nn.spec.Tensor(["b", "n"], "float32")}})
-    return mod
-
-
-@model()
-def norms() -> tvm.IRModule:
-    """RMS and layer normalisation in a row."""
-    mod, _ = _Norms().export_tvm({"forward": {"x": nn.spec.Tensor(["b", "n", 32], "float32")}})
-    return mod
-
-
-@model()
-def cross_attention() -> tvm.IRModule:
-    """Two sequences of lengths n and s."""
-    spec = {
-        "x": nn.spec.Tensor(["b", "n", 16], "float32"),
-        "memory": nn.spec.Tensor(["b", "s", 16], "float32"),
-    }
-    mod, _ = Cross().export_tvm({"forward": spec})
-    return mod
+networks(
+    bert=masked_bert,
+    embedding_pool=lambda: exported(_Pooled(), tokens=nn.spec.Tensor(["b", "n"], "int32")),
+    softmax=lambda: exported(_Softmax(), x=["b", "n"]),
+    norms=lambda: exported(_Norms(), x=["b", "n", 32]),
+    cross_attention=lambda: exported(Cross(), x=["b", "n", 16], memory=["b", "s", 16]),
+)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from tests.models.zoo.registry import model
+from tests.models.zoo.registry import networks
+from tests.modules import exported
 
 
 class _TopK(nn.Module):
@@ -40,36 +40,16 @@ class _Cumulative(nn.Module):
         return op.where(op.greater(op.cumsum(op.softmax(x, -1), axis=1), limit), zero, x)
 
 
-@model()
-def top_k() -> tvm.IRModule:
-    """The three best of v logits."""
-    mod, _ = _TopK().export_tvm({"forward": {"logits": nn.spec.Tensor(["b", "v"], "float32")}})
-    return mod
-
-
-@model()
-def sort_logits() -> tvm.IRModule:
-    """Sorted values and indices."""
-    mod, _ = _Sort().export_tvm({"forward": {"logits": nn.spec.Tensor(["b", "v"], "float32")}})
-    return mod
-
-
-@model()
-def sample_top_p() -> tvm.IRModule:
-    """One sampled index a row."""
-    spec = {
-        "probabilities": nn.spec.Tensor([4, "v"], "float32"),
-        "indices": nn.spec.Tensor([4, "v"], "int64"),
-        "top_p": nn.spec.Tensor([4, 1], "float32"),
-        "top_k": nn.spec.Tensor([4, 1], "int64"),
-        "uniform": nn.spec.Tensor([4, 1], "float32"),
-    }
-    mod, _ = _Sample().export_tvm({"forward": spec})
-    return mod
-
-
-@model()
-def cumulative_mask() -> tvm.IRModule:
-    """A cumulative sum and a choice by it."""
-    mod, _ = _Cumulative().export_tvm({"forward": {"x": nn.spec.Tensor(["b", "v"], "float32")}})
-    return mod
+networks(
+    top_k=lambda: exported(_TopK(), logits=["b", "v"]),
+    sort_logits=lambda: exported(_Sort(), logits=["b", "v"]),
+    sample_top_p=lambda: exported(
+        _Sample(),
+        probabilities=[4, "v"],
+        indices=nn.spec.Tensor([4, "v"], "int64"),
+        top_p=[4, 1],
+        top_k=nn.spec.Tensor([4, 1], "int64"),
+        uniform=[4, 1],
+    ),
+    cumulative_mask=lambda: exported(_Cumulative(), x=["b", "v"]),
+)

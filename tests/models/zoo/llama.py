@@ -11,7 +11,8 @@ from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.nn.llm.kv_cache import PagedKVCache, TIRPagedKVCache
 from tvm.target import Target
 
-from tests.models.zoo.registry import model
+from tests.models.zoo.registry import model, networks
+from tests.modules import exported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +117,7 @@ class Decoder(nn.Module):
 
 def decoder(shape: Shape) -> tvm.IRModule:
     """The module of a decoder over tokens (b, n)."""
-    mod, _ = Decoder(shape).export_tvm({"forward": {"tokens": nn.spec.Tensor(["b", "n"], "int32")}})
-    return mod
+    return exported(Decoder(shape), tokens=nn.spec.Tensor(["b", "n"], "int32"))
 
 
 class _Cached(nn.Module):
@@ -224,63 +224,23 @@ class _Paged(nn.Module):
         )
 
 
-@model()
-def llama_prefill() -> tvm.IRModule:
-    """Two layers over tokens (b, n)."""
-    return decoder(Shape())
-
-
-@model()
-def llama_grouped_queries() -> tvm.IRModule:
-    """Four query heads on two key and value heads."""
-    return decoder(Shape(layers=1, kv_heads=2))
-
-
-@model()
-def llama_static() -> tvm.IRModule:
-    """The same decoder at one fixed size."""
-    mod, _ = Decoder(Shape(layers=1)).export_tvm({"forward": {"tokens": nn.spec.Tensor([1, 16], "int32")}})
-    return mod
-
-
-@model()
-def llama_decode_concat() -> tvm.IRModule:
-    """New keys and values behind the p cached ones; the longer caches are outputs."""
-    cache = nn.spec.Tensor(["b", 4, "p", 8], "float32")
-    spec = {"x": nn.spec.Tensor(["b", "n", 32], "float32"), "keys": cache, "values": cache}
-    mod, _ = _Cached(Shape()).export_tvm({"forward": spec})
-    return mod
+_CACHE = ["b", 4, "p", 8]
+networks(
+    llama_prefill=lambda: decoder(Shape()),
+    llama_grouped_queries=lambda: decoder(Shape(layers=1, kv_heads=2)),
+    llama_static=lambda: exported(Decoder(Shape(layers=1)), tokens=nn.spec.Tensor([1, 16], "int32")),
+    # new keys and values behind the p cached ones; the longer caches are outputs
+    llama_decode_concat=lambda: exported(_Cached(Shape()), x=["b", "n", 32], keys=_CACHE, values=_CACHE),
+    llama_rotary=lambda: exported(_Rotary(Shape()), x=["b", "n", 32], cos=["n", 8], sin=["n", 8]),
+    mixture_of_experts=lambda: exported(_Experts(Shape(), 3), x=["b", "n", 32]),
+)
 
 
 @model(sizes={"p": 3, "n": 2, "t": 5})
 def llama_decode_masked() -> tvm.IRModule:
-    """As above, but the total length t is a third symbol, brought in by the mask."""
-    cache = nn.spec.Tensor(["b", 4, "p", 8], "float32")
-    spec = {
-        "x": nn.spec.Tensor(["b", "n", 32], "float32"),
-        "keys": cache,
-        "values": cache,
-        "mask": nn.spec.Tensor(["b", 1, "n", "t"], "float32"),
-    }
-    mod, _ = _Masked(Shape()).export_tvm({"forward": spec})
-    return mod
-
-
-@model()
-def llama_rotary() -> tvm.IRModule:
-    """Rotary position embedding by split, negation and concatenation."""
-    table = nn.spec.Tensor(["n", 8], "float32")
-    spec = {"x": nn.spec.Tensor(["b", "n", 32], "float32"), "cos": table, "sin": table}
-    mod, _ = _Rotary(Shape()).export_tvm({"forward": spec})
-    return mod
-
-
-@model()
-def mixture_of_experts() -> tvm.IRModule:
-    """Three experts weighted by a softmax router."""
-    spec = {"x": nn.spec.Tensor(["b", "n", 32], "float32")}
-    mod, _ = _Experts(Shape(), 3).export_tvm({"forward": spec})
-    return mod
+    """As with `llama_decode_concat`, but the total length t is a third symbol, brought in by the mask."""
+    mask = ["b", 1, "n", "t"]
+    return exported(_Masked(Shape()), x=["b", "n", 32], keys=_CACHE, values=_CACHE, mask=mask)
 
 
 @model(runs=False)

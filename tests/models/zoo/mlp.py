@@ -7,7 +7,8 @@ from itertools import pairwise
 import tvm
 from tvm.relax.frontend import nn
 
-from tests.models.zoo.registry import model
+from tests.models.zoo.registry import model, networks
+from tests.modules import exported
 
 
 class _MLP(nn.Module):
@@ -30,18 +31,11 @@ class _Residual(nn.Module):
         return x + self.down(nn.op.gelu(self.up(self.norm(x))))
 
 
-@model()
-def mlp_dynamic_batch() -> tvm.IRModule:
-    """Three layers, any batch."""
-    mod, _ = _MLP((32, 64, 48, 10)).export_tvm({"forward": {"x": nn.spec.Tensor(["b", 32], "float32")}})
-    return mod
-
-
-@model()
-def mlp_static() -> tvm.IRModule:
-    """Three layers, a batch of eight."""
-    mod, _ = _MLP((32, 64, 48, 10)).export_tvm({"forward": {"x": nn.spec.Tensor([8, 32], "float32")}})
-    return mod
+networks(
+    mlp_dynamic_batch=lambda: exported(_MLP((32, 64, 48, 10)), x=["b", 32]),
+    mlp_static=lambda: exported(_MLP((32, 64, 48, 10)), x=[8, 32]),
+    mlp_residual=lambda: exported(_Residual(24), x=["b", "n", 24]),
+)
 
 
 @model()
@@ -49,12 +43,4 @@ def mlp_half_precision() -> tvm.IRModule:
     """Weights and activations in float16."""
     network = _MLP((16, 16, 16))
     network.to("float16")
-    mod, _ = network.export_tvm({"forward": {"x": nn.spec.Tensor(["b", 16], "float16")}})
-    return mod
-
-
-@model()
-def mlp_residual() -> tvm.IRModule:
-    """Layer normalisation, GELU and a residual connection over two dynamic dimensions."""
-    mod, _ = _Residual(24).export_tvm({"forward": {"x": nn.spec.Tensor(["b", "n", 24], "float32")}})
-    return mod
+    return exported(network, x=nn.spec.Tensor(["b", 16], "float16"))

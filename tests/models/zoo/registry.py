@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import tvm
 
-__all__ = ["MODELS", "Model", "model"]
+__all__ = ["MODELS", "Model", "model", "networks"]
 
 Builder = Callable[[], tvm.IRModule]
 
@@ -48,3 +48,9 @@ def model(
         return build
 
     return enter
+
+
+def networks(**builders: Builder) -> None:
+    """Enter builders of networks, each under its name."""
+    for name, build in builders.items():
+        MODELS[name] = Model(name=name, build=build)

@@ -6,7 +6,8 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from tests.models.zoo.registry import model
+from tests.models.zoo.registry import model, networks
+from tests.modules import exported
 
 
 class _GRU(nn.Module):
@@ -51,25 +52,13 @@ class _Audio(nn.Module):
         return self.head(op.permute_dims(x, (0, 2, 1)))
 
 
-@model()
-def gru() -> tvm.IRModule:
-    """Three steps of a GRU, any batch."""
-    spec = {"x": nn.spec.Tensor(["b", 3, 16], "float32"), "state": nn.spec.Tensor(["b", 16], "float32")}
-    mod, _ = _GRU().export_tvm({"forward": spec})
-    return mod
-
-
-@model()
-def lstm() -> tvm.IRModule:
-    """Three steps of an LSTM, any batch; a tuple out."""
-    state = nn.spec.Tensor(["b", 16], "float32")
-    spec = {"x": nn.spec.Tensor(["b", 3, 16], "float32"), "hidden": state, "cell": state}
-    mod, _ = LSTM().export_tvm({"forward": spec})
-    return mod
+networks(
+    gru=lambda: exported(_GRU(), x=["b", 3, 16], state=["b", 16]),
+    lstm=lambda: exported(LSTM(), x=["b", 3, 16], hidden=["b", 16], cell=["b", 16]),
+)
 
 
 @model(sizes={"n": 9})
 def audio() -> tvm.IRModule:
     """Convolutions over n frames, the second with a stride: (n - 1) // 2 + 1 frames come out."""
-    mod, _ = _Audio().export_tvm({"forward": {"x": nn.spec.Tensor(["b", 8, "n"], "float32")}})
-    return mod
+    return exported(_Audio(), x=["b", 8, "n"])

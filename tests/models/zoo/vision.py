@@ -6,7 +6,8 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
-from tests.models.zoo.registry import model
+from tests.models.zoo.registry import model, networks
+from tests.modules import exported
 
 
 class _Residual(nn.Module):
@@ -92,48 +93,17 @@ class _Separable(nn.Module):
         return op.relu6(self.pointwise(self.norm(self.depthwise(x))))
 
 
-def _image(network: nn.Module, shape: list[int | str]) -> tvm.IRModule:
-    mod, _ = network.export_tvm({"forward": {"x": nn.spec.Tensor(shape, "float32")}})
-    return mod
-
-
-@model()
-def resnet_dynamic_batch() -> tvm.IRModule:
-    """Two residual blocks, any batch."""
-    return _image(_ResNet(), ["b", 3, 16, 16])
-
-
-@model()
-def resnet_static() -> tvm.IRModule:
-    """The same at one size."""
-    return _image(_ResNet(), [1, 3, 16, 16])
+networks(
+    resnet_dynamic_batch=lambda: exported(_ResNet(), x=["b", 3, 16, 16]),
+    resnet_static=lambda: exported(_ResNet(), x=[1, 3, 16, 16]),
+    unet=lambda: exported(_UNet(), x=["b", 3, 16, 16]),
+    inception=lambda: exported(_Inception(), x=["b", 8, 10, 10]),
+    densenet=lambda: exported(_Dense(), x=["b", 4, 8, 8]),
+    separable=lambda: exported(_Separable(), x=["b", 8, 8, 8]),
+)
 
 
 @model(sizes={"h": 9, "w": 7})
 def resnet_any_image() -> tvm.IRModule:
-    """The same over images (h, w): strides bring floor divisions in."""
-    return _image(_ResNet(blocks=1), [1, 3, "h", "w"])
-
-
-@model()
-def unet() -> tvm.IRModule:
-    """Down, up and a skip connection, any batch."""
-    return _image(_UNet(), ["b", 3, 16, 16])
-
-
-@model()
-def inception() -> tvm.IRModule:
-    """Branches, any batch."""
-    return _image(_Inception(), ["b", 8, 10, 10])
-
-
-@model()
-def densenet() -> tvm.IRModule:
-    """Growing concatenations, any batch."""
-    return _image(_Dense(), ["b", 4, 8, 8])
-
-
-@model()
-def separable() -> tvm.IRModule:
-    """Depthwise and pointwise convolutions, any batch."""
-    return _image(_Separable(), ["b", 8, 8, 8])
+    """Images (h, w): strides bring floor divisions in."""
+    return exported(_ResNet(blocks=1), x=[1, 3, "h", "w"])
