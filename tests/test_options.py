@@ -15,7 +15,7 @@ from symalloc.cli.pack import pack_command
 from symalloc.cli.plan import plan_command
 from symalloc.cli.replay import replay_command
 from symalloc.cli.run import run_command
-from symalloc.editor.server_options import ServerOptions, read_options
+from symalloc.editor.checker import ServerOptions, read_options
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.options import options_of
 from symalloc.planner.memory_report.runs import RunOptions

@@ -21,7 +21,7 @@ from symalloc.relax.read.find_files import STDIN_ARGUMENT, FoundFiles
 from symalloc.relax.workers.worker_pool import Watch, WorkerPool
 from symalloc.report.formats import FORMATS, render
 from symalloc.session.config import find_config, found_files, load_config
-from symalloc.session.files import read_source
+from symalloc.session.files import write_source
 from symalloc.session.lint_cache import LintCache, default_folder
 from symalloc.shown import counted
 
@@ -55,7 +55,6 @@ def progress(title: str, *, shown: bool) -> Iterator[Watch]:
 
 if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
-    from symalloc.linter.fixes import Rewrite
     from symalloc.session.linting import LintSession
 
 WITHOUT_FIXES = ("concise", "github")
@@ -190,20 +189,16 @@ def _apply(session: LintSession, report: Report, found: FoundFiles, run: _LintRu
     """Write the fixes; return the findings that are left."""
     rewrites = list(session.rewrites(report, unsafe=run.unsafe_fixes))
     for change in rewrites:
-        _write(change)
+        try:
+            write_source(Path(change.file), change.after)
+        except (OSError, UnicodeEncodeError) as error:
+            raise UsageError(f"cannot write {change.file}: {error}") from None
     if not rewrites:
         return report
     if not run.quiet:
         fixed = counted(sum(change.fixes for change in rewrites), "finding")
         click.echo(f"fixed {fixed} in {len(rewrites)} file(s)", err=True)
     return session.lint_files(found)
-
-
-def _write(change: Rewrite) -> None:
-    try:
-        read_source(Path(change.file)).write(change.after)
-    except (OSError, UnicodeEncodeError) as error:
-        raise UsageError(f"cannot write {change.file}: {error}") from None
 
 
 def _write_baseline(report: Report, file: Path) -> None:

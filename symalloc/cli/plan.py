@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -25,6 +25,9 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import amount, choice
 from symalloc.planner.planner_options import PlanOptions
+
+if TYPE_CHECKING:
+    from symalloc.session.planning import Planned
 
 EPILOG = """\
 docs/planning.md explains the report; `symalloc schema plan` describes the JSON.
@@ -107,36 +110,27 @@ def plan_command(
         click.echo(
             render_text(planned.report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False
         )
-    errors = [found for found in planned.report if found.severity is Severity.ERROR]
-    if errors:
-        before = all(found.stage is None for found in errors)
-        return _refused([_faults_of_module(file) if before else "the planned module does not lint clean"])
-    exceeding = []
-    if max_arena is not None:
+    reasons = list(_reasons(planned, file))
+    if max_arena is not None and not reasons:
         proofs = [(report.plan.function, arena_proof(report, max_arena, prover)) for report in reports]
-        exceeding = [exceeding_line(name, proof, max_arena) for name, proof in proofs if not proof.holds]
-    if exceeding:
-        return _refused(exceeding)
+        reasons = [exceeding_line(name, proof, max_arena) for name, proof in proofs if not proof.holds]
+    if reasons:
+        click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
+        return 1
     planned.write(output, chosen.certificate)
-    if form == "text":
-        _say_written(output, chosen.certificate, planned.report.summary.always_valid)
+    if form == "text" and (output or chosen.certificate):
+        click.echo()
+        if output is not None:
+            click.echo(f"wrote {output}: linted, {planned.report.summary.always_valid} constraints proved")
+        if chosen.certificate is not None:
+            click.echo(f"wrote the proofs to {chosen.certificate}")
     return 0
 
 
-def _say_written(output: Path | None, certificate: Path | None, proved: int) -> None:
-    if output is not None or certificate is not None:
-        click.echo()
-    if output is not None:
-        click.echo(f"wrote {output}: linted, {proved} constraints proved")
-    if certificate is not None:
-        click.echo(f"wrote the proofs to {certificate}")
-
-
-def _faults_of_module(file: Path) -> str:
-    return f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
-
-
-def _refused(reasons: Sequence[str]) -> int:
-    """Say why nothing is written; return the exit status."""
-    click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
-    return 1
+def _reasons(planned: Planned, file: Path) -> Iterator[str]:
+    """The reason for which a plan with errors is not written."""
+    errors = [found for found in planned.report if found.severity is Severity.ERROR]
+    if errors and all(found.stage is None for found in errors):
+        yield f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
+    elif errors:
+        yield "the planned module does not lint clean"

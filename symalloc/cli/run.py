@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,9 +24,6 @@ from symalloc.cli.output import keep_apart, show
 from symalloc.options import amount, choice
 from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.planner.planner_options import PlanOptions
-
-if TYPE_CHECKING:
-    from symalloc.relax.files.requests import PoolRequest
 
 EPILOG = """\
 In the table, storages is the number of allocations from the pool in a call, live the most bytes in use at one
@@ -81,6 +78,7 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
+    from symalloc.relax.files.requests import PoolRequest
     from symalloc.report.run_text import run_as_json, run_as_text
     from symalloc.session.planning import run_file
 
@@ -89,7 +87,9 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     at = bindings(parse_binding(bind, "--bind"), parse_sweeps(sweep))
     trace, form = options.pop("trace"), options.pop("form")
     keep_apart("--trace", trace, [file])
-    pool = _pool_request(options.pop("pool"), options.pop("limit"), options.pop("guard"), trace is not None)
+    pooled, limit, guard = (options.pop(name) for name in ("pool", "limit", "guard"))
+    wanted = pooled or guard or trace is not None or limit is not None
+    pool = PoolRequest(limit=limit, guard=guard, trace=trace is not None) if wanted else None
     request = request_of(file, options)
     chosen = PlanOptions(**{name: options.pop(name) for name in PLANNER_OPTIONS})
     compare = options.pop("compare") is not None
@@ -99,11 +99,3 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
         show(report.trace.decode(), trace)
     click.echo((run_as_json if form == "json" else run_as_text)(report), nl=False)
     return 0 if report.ok else 1
-
-
-def _pool_request(wanted: bool, limit: int | None, guard: bool, trace: bool) -> PoolRequest | None:
-    if not (wanted or guard or trace or limit is not None):
-        return None
-    from symalloc.relax.files.requests import PoolRequest
-
-    return PoolRequest(limit=limit, guard=guard, trace=trace)

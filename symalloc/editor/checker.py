@@ -6,20 +6,45 @@ Everything here runs in one thread; the worker processes have TVM loaded and may
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from symalloc.editor.server_options import ServerOptions
-from symalloc.errors import SymallocError
+from symalloc.arguments import shown
+from symalloc.errors import SymallocError, UsageError
 from symalloc.linter.lint_options import LintOptions
+from symalloc.options import BINDING, SECONDS, option, read_fields, read_table, whole
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.find_files import text_may_hold_modules
 from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.session.config import find_config, load_config
 from symalloc.session.linting import LintedText, LintSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """The settings of the language server.  Raises UsageError for values that make no sense."""
+
+    debounce: int = option(
+        50, whole(0), "Milliseconds without a change before a text is checked.", in_file=True
+    )
+    timeout: float = option(60.0, SECONDS, "The most time for reading one text.", in_file=True)
+    bind: Mapping[str, int] = option({}, BINDING, "Sizes at which a hover shows bytes.", in_file=True)
+
+    def __post_init__(self) -> None:
+        read_fields(self)
+
+
+def read_options(given: object) -> ServerOptions:
+    """Read the options of an editor, None where it gives none.  Raises UsageError for what makes no sense."""
+    if given is None:
+        return ServerOptions()
+    if not isinstance(given, Mapping):
+        raise UsageError(f"initializationOptions is {shown(given)}; it must be an object")
+    return ServerOptions(**read_table(ServerOptions, given, "initializationOptions"))
+
 
 _PATIENCE = 5.0  # seconds for which a text that is outdated is still read: to start TVM anew takes two
 

@@ -20,9 +20,14 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from symalloc.editor.checker import CheckedText, OutdatedError, TextChecker
+from symalloc.editor.checker import (
+    CheckedText,
+    OutdatedError,
+    ServerOptions,
+    TextChecker,
+    read_options,
+)
 from symalloc.editor.hovers import hover_text
-from symalloc.editor.server_options import ServerOptions, read_options
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, parse_user_script
 from symalloc.linter.suppressions import UNUSED_SUPPRESSION, allow_finding, enclosing_definition
@@ -197,36 +202,23 @@ Made = TypeVar("Made")
 _FIRST_LINE = types.Range(start=types.Position(line=0, character=0), end=types.Position(line=1, character=0))
 
 
-class _Server(LanguageServer):  # type: ignore[misc]  # pygls is not checked
-    """The server of the protocol; it lets go of whoever waits for the client when it shuts down."""
-
-    def __init__(self, source: EndableInput) -> None:
-        super().__init__(SOURCE, version(SOURCE), text_document_sync_kind=types.TextDocumentSyncKind.Full)
-        self._source = source
-
-    def shutdown(self) -> None:
-        """Stop serving."""
-        self._source.end()
-        super().shutdown()
-
-
-class Editor:
+class Editor(LanguageServer):  # type: ignore[misc]  # pygls is not checked
     """Connects the protocol with the checker, which runs in a thread of its own."""
 
     def __init__(self) -> None:
+        super().__init__(SOURCE, version(SOURCE), text_document_sync_kind=types.TextDocumentSyncKind.Full)
         self._input = EndableInput(0)
-        self.server = _Server(self._input)
         self._asked_to_stop, self._status = False, 0
-        self._options = ServerOptions()
+        self._settings = ServerOptions()
         self._complaint = ""
-        self._checker = TextChecker(self._options)
-        self._thread = ThreadPoolExecutor(1, "symalloc-checker")
-        self._open: dict[str, OpenText] = {}
+        self._checker = TextChecker(self._settings)
+        self._checking = ThreadPoolExecutor(1, "symalloc-checker")
+        self._texts: dict[str, OpenText] = {}
         actions = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
         for name, handler in (
             (types.INITIALIZE, self.initialize),
             (types.INITIALIZED, self.initialized),
-            (types.SHUTDOWN, self.shutdown),
+            (types.SHUTDOWN, self.asked_to_stop),
             (types.EXIT, self.exit),
             (types.TEXT_DOCUMENT_DID_OPEN, self.did_open),
             (types.TEXT_DOCUMENT_DID_CHANGE, self.did_change),
@@ -234,8 +226,13 @@ class Editor:
             (types.TEXT_DOCUMENT_DID_CLOSE, self.did_close),
             (types.TEXT_DOCUMENT_HOVER, self.hover),
         ):
-            self.server.feature(name)(partial(handler))  # pygls sets attributes, which methods do not take
-        self.server.feature(types.TEXT_DOCUMENT_CODE_ACTION, actions)(partial(self.code_actions))
+            self.feature(name)(partial(handler))  # pygls sets attributes, which methods do not take
+        self.feature(types.TEXT_DOCUMENT_CODE_ACTION, actions)(partial(self.code_actions))
+
+    def shutdown(self) -> None:
+        """Stop serving; let go of whoever waits for the client."""
+        self._input.end()
+        super().shutdown()
 
     def serve(self) -> int:
         """Serve over standard input and output until the editor is gone; return the exit status.
@@ -245,13 +242,13 @@ class Editor:
         output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no message
         try:
-            self.server.start_io(stdin=io.BufferedReader(self._input), stdout=output)
+            self.start_io(stdin=io.BufferedReader(self._input), stdout=output)
         finally:
             self._checker.ending = True
-            for document in self._open.values():
+            for document in self._texts.values():
                 document.closed = True
-            self._thread.submit(self._checker.close)
-            self._thread.shutdown()
+            self._checking.submit(self._checker.close)
+            self._checking.shutdown()
         return self._status
 
     # -- the life of a text ----------------------------------------------------------------------------------
@@ -259,20 +256,20 @@ class Editor:
     def initialize(self, params: types.InitializeParams) -> None:
         """Take the options of the editor; those that make no sense are told, and left out."""
         try:
-            self._options = read_options(params.initialization_options)
+            self._settings = read_options(params.initialization_options)
         except UsageError as error:
             self._complaint = str(error)
-        self._checker = TextChecker(self._options)
+        self._checker = TextChecker(self._settings)
 
     def initialized(self, _: types.InitializedParams) -> None:
         """Have TVM loaded before the first text comes."""
         if self._complaint:
             warning = types.MessageType.Warning
             shown = types.ShowMessageParams(type=warning, message=f"symalloc: {self._complaint}")
-            self.server.window_show_message(shown)
-        self._thread.submit(self._checker.start)
+            self.window_show_message(shown)
+        self._checking.submit(self._checker.start)
 
-    def shutdown(self, *_: object) -> None:
+    def asked_to_stop(self, *_: object) -> None:
         """Note that the editor ends the server in good order."""
         self._asked_to_stop = True
 
@@ -285,34 +282,34 @@ class Editor:
         uri = params.text_document.uri
         path = _path(uri, params.text_document.language_id)
         loop = asyncio.get_running_loop()
-        self._open[uri] = OpenText(
+        self._texts[uri] = OpenText(
             uri=uri,
             path=path,
             text=params.text_document.text,
             version=params.text_document.version,
-            changed=loop.time() - self._options.debounce / 1000,
+            changed=loop.time() - self._settings.debounce / 1000,
         )
-        self._check_soon(self._open[uri])
+        self._check_soon(self._texts[uri])
 
     async def did_change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Check a text that was changed, once it is not changed for a moment."""
-        document = self._open.get(params.text_document.uri)
+        document = self._texts.get(params.text_document.uri)
         if document is not None:
-            document.text = self.server.workspace.get_text_document(document.uri).source
+            document.text = self.workspace.get_text_document(document.uri).source
             document.version = params.text_document.version
             document.changed = asyncio.get_running_loop().time()
             self._check_soon(document)
 
     async def did_save(self, params: types.DidSaveTextDocumentParams) -> None:
         """Check again: the configuration may be another one."""
-        for document in self._open.values():
+        for document in self._texts.values():
             if document.uri == params.text_document.uri or params.text_document.uri.endswith(".toml"):
                 document.checked = None
                 self._check_soon(document)
 
     async def did_close(self, params: types.DidCloseTextDocumentParams) -> None:
         """Forget a text and its findings."""
-        document = self._open.pop(params.text_document.uri, None)
+        document = self._texts.pop(params.text_document.uri, None)
         if document is not None:
             document.closed = True
             self._publish(document, [])
@@ -327,7 +324,7 @@ class Editor:
         """Check `document` until the text checked is the text it has."""
         loop = asyncio.get_running_loop()
         while not document.closed:
-            while (left := document.changed + self._options.debounce / 1000 - loop.time()) > 0:
+            while (left := document.changed + self._settings.debounce / 1000 - loop.time()) > 0:
                 await asyncio.sleep(left)
             text = document.text
 
@@ -348,7 +345,7 @@ class Editor:
 
     async def _settled(self, uri: str) -> TextFindings | None:
         """The findings in the text `uri` as it is, once they are known; None where there can be none."""
-        document = self._open.get(uri)
+        document = self._texts.get(uri)
         if document is not None and document.checking is not None:
             await asyncio.wait([document.checking])
         if document is None or document.checked is None or document.checked.text != document.text:
@@ -356,10 +353,10 @@ class Editor:
         return self._findings(document, document.checked)
 
     async def _in_thread(self, work: Callable[[], Made]) -> Made:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._checking, work)
 
     def _publish(self, document: OpenText, found: list[types.Diagnostic]) -> None:
-        self.server.text_document_publish_diagnostics(
+        self.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri=document.uri, version=document.version, diagnostics=found)
         )
 
@@ -373,7 +370,7 @@ class Editor:
     def _findings(self, document: OpenText, checked: CheckedText) -> TextFindings | None:
         if checked.linted is None:
             return None
-        return TextFindings(document, checked.linted, self.server.workspace.position_codec.client_num_units)
+        return TextFindings(document, checked.linted, self.workspace.position_codec.client_num_units)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -383,7 +380,7 @@ class Editor:
         if findings is None:
             return None
         line, column = findings.positions.place(params.position)
-        shown = await self._in_thread(partial(hover_text, findings.linted, line, column, self._options.bind))
+        shown = await self._in_thread(partial(hover_text, findings.linted, line, column, self._settings.bind))
         if shown is None:
             return None
         contents = types.MarkupContent(kind=types.MarkupKind.Markdown, value=shown.markdown)

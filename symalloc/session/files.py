@@ -10,7 +10,6 @@ import tempfile
 import tokenize
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from symalloc.errors import UsageError
@@ -18,33 +17,34 @@ from symalloc.errors import UsageError
 _SPECIAL = (("dev",), ("proc",))  # folders of what only looks like files
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """A Python source file: its text with the line ends it has, and the encoding that it declares."""
+def read_source(path: Path) -> str:
+    """Return the text of a Python source, with the line ends it has.
 
-    path: Path
-    text: str
-    encoding: str
-
-    def write(self, text: str) -> None:
-        """Replace the contents; raises OSError, UnicodeEncodeError where the encoding lacks a character."""
-        write_atomically(self.path, text.encode(self.encoding))
+    Raises OSError, and SyntaxError or UnicodeDecodeError for a wrong encoding.
+    """
+    data = path.read_bytes()
+    return data.decode(_encoding(data))
 
 
-def read_source(path: Path) -> SourceFile:
-    """Read the file at `path`; raises OSError, and SyntaxError or UnicodeDecodeError for a wrong encoding."""
-    with path.open("rb") as stream:
-        encoding, _ = tokenize.detect_encoding(stream.readline)
-    return SourceFile(path=path, text=path.read_bytes().decode(encoding), encoding=encoding)
+def write_source(path: Path, text: str) -> None:
+    """Replace the text of a Python source, in the encoding that it has.
+
+    Raises OSError, UnicodeEncodeError where the encoding lacks a character.
+    """
+    write_atomically(path, text.encode(_encoding(path.read_bytes())))
 
 
 def source_bytes(text: str) -> bytes:
     """The bytes of a Python source with that text, in the encoding that it declares (UTF-8 by default)."""
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode(errors="replace")).readline)
+        encoding = _encoding(text.encode(errors="replace"))
     except SyntaxError:  # whoever reads it says what is wrong with its declaration
         encoding = "utf-8"
     return text.encode(encoding, errors="replace")
+
+
+def _encoding(data: bytes) -> str:
+    return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
 
 
 @contextmanager

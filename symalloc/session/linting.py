@@ -177,7 +177,7 @@ class LintSession:
         for file in report.files:
             diagnostics = [d for d in report if d.file == file]
             if any(d.fixes for d in diagnostics):
-                text = read_source(Path(file)).text
+                text = read_source(Path(file))
                 relint = partial(self._fixed_again, file)
                 changed = rewrite(file, text, diagnostics, relint, unsafe=unsafe)
                 if changed.after != changed.before:

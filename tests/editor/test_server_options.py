@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.editor.server_options import ServerOptions, read_options
+from symalloc.editor.checker import ServerOptions, read_options
 from symalloc.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symalloc.session.files import read_source, write_atomically
+from symalloc.session.files import read_source, write_atomically, write_source
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,7 @@ from symalloc.session.files import read_source, write_atomically
 def test_a_source_is_written_back_as_it_was(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "m.py"
     path.write_bytes(data)
-    source = read_source(path)
-    source.write(source.text)
+    write_source(path, read_source(path))
     assert path.read_bytes() == data
 
 
@@ -54,6 +53,6 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "m.py"
     path.write_text("# coding: latin-1\n")
     with pytest.raises(UnicodeEncodeError):
-        read_source(path).write("漢")
+        write_source(path, "漢")
     assert [p.name for p in tmp_path.iterdir()] == ["m.py"]
     assert path.read_text() == "# coding: latin-1\n"
