@@ -53,6 +53,7 @@ def bind(name: str, *extents: int, **others: int) -> tuple[Binding, ...]:
 def case(
     bindings: Sequence[Binding],
     *,
+    name: str | None = None,
     function: str = "main",
     declared: Binding | None = None,
     paths: tuple[str, ...] = (),
@@ -61,12 +62,12 @@ def case(
     theirs: str | None = None,
     devices: int = 1,
 ) -> Callable[[Builder], Builder]:
-    """Enter the builder into the table under its own name."""
+    """Enter the builder into the table, under its own name where there is no other `name`."""
 
     def enter(build: Builder) -> Builder:
-        name = build.__name__
-        CASES[name] = Case(
-            name=name,
+        called = name or build.__name__
+        CASES[called] = Case(
+            name=called,
             build=partial(_bounded, build, function, declared) if declared else build,
             bindings=tuple(bindings),
             function=function,

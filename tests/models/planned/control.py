@@ -6,6 +6,7 @@ from __future__ import annotations
 from tvm.script import relax as R  # noqa: N812
 
 from tests.models.planned.case import bind, case
+from tests.models.zoo import control
 from tests.modules import later_ir_module
 
 _ROWS = bind("n", 1, 7, 16, 33, 64, 100)  # 64 is the bound, where one is declared
@@ -91,61 +92,5 @@ class computed_condition:
         return z
 
 
-@case(_ROWS)
-@later_ir_module
-class callee:
-    """A private function called with rows n, then 2 * n; each of its calls needs memory of its own."""
-
-    @R.function
-    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-        ("2 * n", 64), "float32"
-    ):
-        cls = callee
-        e = R.exp(x)
-        a = cls.layer(e, w)
-        b = R.multiply(a, e)
-        c = R.concat([b, a], axis=0)
-        d = cls.layer(c, w)
-        y = R.add(d, c)
-        return y
-
-    @R.function(private=True)
-    def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-        ("m", 64), "float32"
-    ):
-        a = R.matmul(x, w)
-        b = R.nn.relu(a)
-        c = R.exp(b)
-        d = R.multiply(c, a)
-        e = R.add(d, x)
-        return e
-
-
-@case(_ROWS, function="decode")
-@later_ir_module
-class two_entries:
-    """Two entry points, prefill and decode, of one module."""
-
-    @R.function
-    def prefill(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
-        ("n", 64), "float32"
-    ):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.gelu(a)
-            c = R.add(b, x)
-            y = R.nn.softmax(c, axis=-1)
-            R.output(y)
-        return y
-
-    @R.function
-    def decode(x: R.Tensor((1, 64), "float32"), cache: R.Tensor(("n", 64), "float32")) -> R.Tensor(
-        (1, 64), "float32"
-    ):
-        with R.dataflow():
-            t = R.permute_dims(cache)
-            scores = R.matmul(x, t)
-            p = R.nn.softmax(scores, axis=-1)
-            y = R.matmul(p, cache)
-            R.output(y)
-        return y
+case(_ROWS, name="callee")(control.subroutines)
+case(_ROWS, name="two_entries", function="score")(control.several_functions)

@@ -107,26 +107,31 @@ class branch_on_shape:
 @model()
 @later_ir_module
 class subroutines:
-    """A private function called twice, with dynamic arguments."""
+    """A private function called with rows n, then 2 * n; each of its calls needs memory of its own."""
 
     @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(
-        ("n", 8), "float32"
+    def main(x: R.Tensor(("n", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        ("2 * n", 64), "float32"
     ):
         cls = subroutines
-        a = cls.layer(x, w)
-        b = R.multiply(a, a)
-        y = cls.layer(b, w)
+        e = R.exp(x)
+        a = cls.layer(e, w)
+        b = R.multiply(a, e)
+        c = R.concat([b, a], axis=0)
+        d = cls.layer(c, w)
+        y = R.add(d, c)
         return y
 
     @R.function(private=True)
-    def layer(x: R.Tensor(("m", 8), "float32"), w: R.Tensor((8, 8), "float32")) -> R.Tensor(
-        ("m", 8), "float32"
+    def layer(x: R.Tensor(("m", 64), "float32"), w: R.Tensor((64, 64), "float32")) -> R.Tensor(
+        ("m", 64), "float32"
     ):
         a = R.matmul(x, w)
         b = R.nn.relu(a)
-        c = R.add(b, x)
-        return c
+        c = R.exp(b)
+        d = R.multiply(c, a)
+        e = R.add(d, x)
+        return e
 
 
 @model()

@@ -13,18 +13,22 @@ from tests.modules import later_ir_module
 @model()
 @later_ir_module
 class reshape_heads:
-    """(b, s, 8) to (b, s * 8) and back, inside dataflow: views."""
+    """A chain of reshapes within dataflow: views of views."""
 
     @R.function
-    def main(x: R.Tensor(("b", "s", 8), "float32")) -> R.Tensor(("b", "s", 8), "float32"):
+    def main(x: R.Tensor(("b", "s", 64), "float32")) -> R.Tensor(("b", "s", 64), "float32"):
         b = T.int64()
         s = T.int64()
         with R.dataflow():
             a = R.exp(x)
-            joined = R.reshape(a, R.shape([b, s * 8]))
-            c = R.add(joined, joined)
-            heads = R.reshape(c, R.shape([b, s, 8]))
-            y = R.nn.softmax(heads, axis=-1)
+            joined = R.reshape(a, R.shape([b, s * 64]))
+            heads = R.reshape(joined, R.shape([b * s, 4, 16]))
+            c = R.add(heads, heads)
+            flat = R.reshape(c, R.shape([b * s * 64]))
+            d = R.multiply(flat, flat)
+            rows = R.reshape(d, R.shape([b, s, 64]))
+            e = R.nn.softmax(rows, axis=-1)
+            y = R.add(e, rows)
             R.output(y)
         return y
 

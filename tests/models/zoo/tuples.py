@@ -33,22 +33,29 @@ class tuple_in_and_out:
 @model()
 @later_ir_module
 class nested_tuples:
-    """Tuples in tuples, taken apart again while other tensors are allocated."""
+    """Tuples in and out, nested on the way; one tensor is returned twice."""
 
     @R.function
-    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+    def main(
+        p: R.Tuple(R.Tensor(("n", 64), "float32"), R.Tensor(("n", 64), "float32")),
+    ) -> R.Tuple(
+        R.Tensor(("n", 64), "float32"),
+        R.Tuple(R.Tensor((64,), "float32"), R.Tensor(("n", 64), "float32")),
+    ):
         with R.dataflow():
-            a = R.add(x, x)
-            b = R.multiply(a, x)
-            t = ((a, b), x)
+            a = p[0]
+            b = p[1]
+            s = R.add(a, b)
+            d = R.multiply(s, b)
+            t = ((s, d), a)
             inner = t[0]
-            c = R.exp(b)
-            d = inner[1]
-            e = R.add(c, d)
-            f = inner[0]
-            y = R.add(e, f)
-            R.output(y)
-        return y
+            e = R.exp(inner[1])
+            f = R.add(e, inner[0])
+            g = R.multiply(f, e)
+            h = R.sum(g, axis=0)
+            out = (f, (h, f))
+            R.output(out)
+        return out
 
 
 @model()
@@ -95,26 +102,30 @@ class split_and_join:
 @model()
 @later_ir_module
 class inplace:
-    """R.call_tir_inplace: the result lies where its first input did."""
+    """R.call_tir_inplace twice in a row: the results lie where the first input did."""
 
     @T.prim_func(private=True)
     def double(x: T.handle):
         n = T.int64()
-        a = T.match_buffer(x, (n, 8), "float32")
-        for i, j in T.grid(n, 8):
+        a = T.match_buffer(x, (n, 64), "float32")
+        for i, j in T.grid(n, 64):
             a[i, j] = a[i, j] * T.float32(2)
 
     @R.function
-    def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
+    def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
         n = T.int64()
         cls = inplace
         with R.dataflow():
             a = R.add(x, x)
             b = R.call_tir_inplace(
-                cls.double, (a,), inplace_indices=[0], out_ty=[R.Tensor((n, 8), "float32")]
+                cls.double, (a,), inplace_indices=[0], out_ty=[R.Tensor((n, 64), "float32")]
             )
             c = R.exp(x)
-            y = R.add(b, c)
+            d = R.multiply(b, c)
+            e = R.call_tir_inplace(
+                cls.double, (d,), inplace_indices=[0], out_ty=[R.Tensor((n, 64), "float32")]
+            )
+            y = R.add(e, c)
             R.output(y)
         return y
 
