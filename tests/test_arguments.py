@@ -121,7 +121,6 @@ def models() -> Mapping[str, Case]:
             sense={"capacity": OPTIONAL, "seed": WHOLE, "certificate": OPTIONAL},
         ),
         "save_program": Case(function=symalloc.save_program, given={"program": None, "path": "x.pt2"}),
-        "sources": Case(function=planned.sources),
         "assert_memory_safe": Case(
             function=symalloc.assert_memory_safe, given={"target": Chain}, sense=LINTING
         ),
