@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage
+from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, Range
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
     AbstractValue,
@@ -239,7 +239,7 @@ class Content:
             guards = tuple(c for c in known.guards if not self.is_plain(c))
             runs = tuple(c for c in known.runs if not self.is_plain(c))
             pairs = zip(known.ranges, shape, strict=True)
-            ranges = tuple(None if found == (ZERO, extent) else found for found, extent in pairs)
+            ranges = tuple(None if found == Range(ZERO, extent) else found for found, extent in pairs)
             yield known._replace(ranges=ranges, guards=guards, runs=runs)
 
     def is_plain(self, condition: Condition) -> bool:

@@ -229,22 +229,13 @@ class _Positions:
         """The sets of roots that undecided phis may be; sets within another set are left out."""
         if not undecided:
             return (NO_REGIONS,)
-        branches = () if self.once else sorted(self._branches(undecided))
+        phis = members(self.points_to.with_choices(undecided) & self.points_to.phis)
+        branches = () if self.once else sorted({self.points_to.regions[number].branch for number in phis})
         if self.once or len(branches) > _MOST_BRANCHES:
             return (self.roots(self.points_to.resolve(undecided)),)
         ways = product((0, 1), repeat=len(branches))
         found = dict.fromkeys(self._chosen(undecided, dict(zip(branches, way, strict=True))) for way in ways)
         return [one for one in found if not any(one != other and one & other == one for other in found)]
-
-    def _branches(self, undecided: RegionSet) -> set[int]:
-        """The points that decide the phis, those of phis within phis included."""
-        phis, pending = NO_REGIONS, [undecided]
-        while pending:
-            fresh = pending.pop() & self.points_to.phis & ~phis
-            phis |= fresh
-            for number in members(fresh):
-                pending.extend(leaf.must | leaf.may for leaf in self.points_to.regions[number].sources or ())
-        return {self.points_to.regions[number].branch for number in members(phis)}
 
     def _chosen(self, undecided: RegionSet, sides: Mapping[int, int]) -> RegionSet:
         """The roots that phis are where the Ifs went to `sides`."""

@@ -332,15 +332,19 @@ class PointsTo:
         """The real regions behind the result of the function."""
         return self.targets(*pointees_of(self.result))
 
-    def resolve(self, numbers: RegionSet) -> RegionSet:
-        """The set with every phi replaced by all that it may be, on whatever branch."""
+    def with_choices(self, numbers: RegionSet) -> RegionSet:
+        """The set with all that every phi in it may be, on whatever branch, phis among those, too."""
         found, seen = numbers, NO_REGIONS
         while pending := found & self.phis & ~seen:
             seen |= pending
             for number in members(pending):
                 for source in self.regions[number].sources or ():
                     found |= source.must | source.may
-        return found & ~self.phis if seen else found
+        return found
+
+    def resolve(self, numbers: RegionSet) -> RegionSet:
+        """The set with every phi replaced by all that it may be, on whatever branch."""
+        return self.with_choices(numbers) & ~self.phis
 
     def roots(self, numbers: RegionSet) -> frozenset[int]:
         """The roots of all regions of a set, phis replaced by what they may be."""

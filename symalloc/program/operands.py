@@ -53,27 +53,23 @@ def inplace_operands(call: ir.CallTIR | ir.CallPacked) -> tuple[ir.Operand, ...]
     return tuple(inputs[i] for i in call.inplace if i is not None and 0 <= i < len(inputs))
 
 
+def leaves_in(operand: ir.Operand) -> Iterator[ir.Operand]:
+    """The operands in `operand` that are no tuple literals, in order."""
+    if not isinstance(operand, ir.TupleValue):
+        yield operand
+        return
+    for item in operand.items:
+        yield from leaves_in(item)
+
+
 def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
     """The variables of `operand`, those inside tuple literals too."""
-    pending = [operand]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, ir.Var):
-            yield current
-        elif isinstance(current, ir.TupleValue):
-            pending.extend(reversed(current.items))
+    return (leaf for leaf in leaves_in(operand) if isinstance(leaf, ir.Var))
 
 
 def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    getter = _OPERANDS.get(type(instruction))
-    operands = () if getter is None else getter(instruction)
-    for operand in operands:
-        if type(operand) is not ir.Var:
-            break
-    else:
-        return operands  # type: ignore[return-value] # all are variables
-    return tuple([v for o in operands for v in ((o,) if type(o) is ir.Var else variables_in(o))])
+    return tuple(var for operand in operands_of(instruction) for var in variables_in(operand))
 
 
 def other_names(
@@ -106,13 +102,8 @@ def other_names(
 
 def function_references(operands: Iterable[ir.Operand]) -> Iterator[str]:
     """The functions of the module among operands, those inside tuple literals too."""
-    pending = list(operands)
-    while pending:
-        operand = pending.pop()
-        if isinstance(operand, ir.FunctionRef):
-            yield operand.name
-        elif isinstance(operand, ir.TupleValue):
-            pending.extend(operand.items)
+    leaves = (leaf for operand in operands for leaf in leaves_in(operand))
+    return (leaf.name for leaf in leaves if isinstance(leaf, ir.FunctionRef))
 
 
 def instructions_of(block: ir.Block) -> Iterator[ir.Instruction]:

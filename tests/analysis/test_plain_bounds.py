@@ -8,8 +8,9 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symalloc.analysis.kernels.coverage import Range
 from symalloc.analysis.kernels.index_bounds import is_below
-from symalloc.analysis.kernels.uninitialized import Range, WrittenRange, left_out
+from symalloc.analysis.kernels.uninitialized import left_out
 from symalloc.size.condition import ge, lt
 from symalloc.size.expr import Expr, constant, floordiv, mod, symbol
 from symalloc.size.sign import is_nonnegative
@@ -70,10 +71,10 @@ def test_a_fused_loop_with_a_guard() -> None:
 
 _ENDS: tuple[Expr, ...] = (constant(0), constant(2), A, A + 1, N - A, N, N + 2)
 _end = st.sampled_from(_ENDS)
-_written = st.builds(WrittenRange, _end, _end, st.sampled_from([ge(0, 0), ge(A, 3), ge(N, A)]))
+_written = st.builds(Range, _end, _end, st.sampled_from([ge(0, 0), ge(A, 3), ge(N, A)]))
 
 
-def _numbers(one: Range | WrittenRange, point: dict[str, int]) -> set[int]:
+def _numbers(one: Range, point: dict[str, int]) -> set[int]:
     return set(range(one.begin.evaluate(point), one.end.evaluate(point)))
 
 
@@ -85,7 +86,7 @@ def _numbers(one: Range | WrittenRange, point: dict[str, int]) -> set[int]:
 )
 @settings(max_examples=tries(150, 3000), deadline=None)
 def test_it_is_positive_exactly_where_a_number_is_left_out(
-    wanted: Range, written: list[WrittenRange], n: int, k: int
+    wanted: Range, written: list[Range], n: int, k: int
 ) -> None:
     point = {"n": n, "a": k}
     found = left_out(wanted, written)
@@ -93,10 +94,3 @@ def test_it_is_positive_exactly_where_a_number_is_left_out(
     there = (_numbers(one, point) for one in written if one.condition.evaluate(point))
     left = _numbers(wanted, point).difference(*there)
     assert (found.evaluate(point) > 0) == bool(left)
-
-
-def test_ranges_side_by_side_are_one() -> None:
-    parts = [WrittenRange(A * i, A * (i + 1)) for i in range(8)]
-    found = left_out(Range(constant(0), A * 8), parts)
-    assert found is not None
-    assert found.evaluate({"a": 5}) <= 0

@@ -31,10 +31,11 @@ from symalloc.size.sign import is_nonnegative, undominated
 
 
 class Range(NamedTuple):
-    """The numbers from `begin` up to `end`, which is not one of them."""
+    """The numbers from `begin` up to `end`, which is not one of them, where `condition` holds."""
 
     begin: Expr
     end: Expr
+    condition: Condition = TRUE
 
 
 class Elements(NamedTuple):
@@ -223,7 +224,7 @@ def accessed_elements(
     for index, extent in zip(indices, shape, strict=True):
         own = [c for c, bound in bounds.items() if bound and index.symbols <= c.symbols]
         found = _range([bounds[c] or (None, None) for c in own], extent, scalars)
-        ranges.append(None if found == (ZERO, extent) or not any(c in told for c in own) else found)
+        ranges.append(None if found == Range(ZERO, extent) or not any(c in told for c in own) else found)
     guards = tuple(c for c in told if not c.symbols & names)
     return Elements(tuple(ranges), guards, idle, exact and not rest)
 

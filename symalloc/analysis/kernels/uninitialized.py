@@ -13,22 +13,14 @@ from symalloc.analysis.kernels.coverage import Elements, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import TensorType
 from symalloc.size.choice import maximum, select
-from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt
+from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ONE, ZERO, Expr, constant, product, symbol
 
 _MOST_RANGES = 2
 """The number of ranges, none of them plainly next to another, up to which the order is told."""
 
 
-class WrittenRange(NamedTuple):
-    """A range that is written where `condition` holds."""
-
-    begin: Expr
-    end: Expr
-    condition: Condition = TRUE
-
-
-def left_out(wanted: Range, written: Sequence[WrittenRange]) -> Expr | None:
+def left_out(wanted: Range, written: Sequence[Range]) -> Expr | None:
     """The part of `wanted` from the first number that `written` lacks on; at most 0 where it lacks none.
 
     None where there are too many ranges in `written` to tell.
@@ -45,13 +37,13 @@ def left_out(wanted: Range, written: Sequence[WrittenRange]) -> Expr | None:
     return wanted.end - reached
 
 
-def _after(one: WrittenRange, reached: Expr) -> Expr:
+def _after(one: Range, reached: Expr) -> Expr:
     """The end up to which all is written, where that was `reached` before."""
     joins = conjunction((one.condition, le(one.begin, reached)))
     return select(joins, maximum(reached, one.end), reached)
 
 
-def _merged(ranges: Sequence[WrittenRange]) -> list[WrittenRange]:
+def _merged(ranges: Sequence[Range]) -> list[Range]:
     """The ranges, those joined where one begins exactly at a place that another is written up to.
 
     Any of them may be empty, its end before its begin: they reach as far as the one that reaches farthest.
@@ -62,7 +54,7 @@ def _merged(ranges: Sequence[WrittenRange]) -> list[WrittenRange]:
             ((a, b) for a in found for b in found if a is not b and b[0] in a[1] and a[2] == b[2]), None
         )
         if pair is None:
-            return [WrittenRange(begin, maximum(*ends), condition) for begin, ends, condition in found]
+            return [Range(begin, maximum(*ends), condition) for begin, ends, condition in found]
         one, other = pair
         found = [rest for rest in found if rest is not one and rest is not other]
         found.append((one[0], one[1] | other[1], one[2]))
@@ -219,8 +211,8 @@ def _range(stretch: MemoryRange, axis: int, extent: Expr) -> Range:
     return Range(ZERO, extent) if found is None else found
 
 
-def _written(part: MemoryRange, axis: int, extent: Expr) -> WrittenRange:
-    return WrittenRange(*_range(part, axis, extent), conjunction(part.elements.conditions))
+def _written(part: MemoryRange, axis: int, extent: Expr) -> Range:
+    return _range(part, axis, extent)._replace(condition=conjunction(part.elements.conditions))
 
 
 # -- element by element --------------------------------------------------------------------------------------
@@ -264,7 +256,7 @@ def _in_bytes(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -
     target = bytes_of(wanted)
     ranges = [bytes_of(part) for part in parts]
     known = [
-        WrittenRange(*found, conjunction(part.elements.conditions))
+        found._replace(condition=conjunction(part.elements.conditions))
         for found, part in zip(ranges, parts, strict=True)
         if found is not None
     ]
@@ -273,18 +265,18 @@ def _in_bytes(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -
     known = [one for one in known if not _apart(one, target)]
     left = left_out(target, known)
     if left is None:
-        known = [one for one in known if not apart(Range(one.begin, one.end), target)]
+        known = [one for one in known if not apart(one, target)]
         left = left_out(target, known)
     if left is None:
         return None
     if not known:
         return UninitializedRange(_nbytes(wanted))
     begin = wanted.region.offset or ZERO
-    shown = [WrittenRange(one.begin - begin, one.end - begin, one.condition) for one in known]
+    shown = [Range(one.begin - begin, one.end - begin) for one in known]
     return UninitializedRange(left, _words(shown, "bytes ", ""))
 
 
-def _apart(one: WrittenRange, other: Range) -> bool:
+def _apart(one: Range, other: Range) -> bool:
     """True if two ranges plainly have nothing in common."""
     return le(other.end, one.begin).as_bool is True or le(one.end, other.begin).as_bool is True
 
@@ -319,7 +311,7 @@ def ends_of(stretch: MemoryRange) -> tuple[Range, Range, Range] | None:
     first = last = start
     step, item = constant(kind.dtype.itemsize), constant(kind.dtype.itemsize)
     for extent, found in reversed(list(zip(kind.shape, elements.ranges, strict=False))):
-        begin, end = (ZERO, extent) if found is None else found
+        begin, end, _ = found or Range(ZERO, extent)
         first, last = first + begin * step, last + (end - 1) * step
         step = step * extent
     some = ge(product(kind.shape), 1)
@@ -327,5 +319,5 @@ def ends_of(stretch: MemoryRange) -> tuple[Range, Range, Range] | None:
     return Range(first, first + whole), Range(first, first + size), Range(last, last + size)
 
 
-def _words(written: Sequence[WrittenRange], before: str, behind: str) -> str:
+def _words(written: Sequence[Range], before: str, behind: str) -> str:
     return before + " and ".join(dict.fromkeys(f"{r.begin} to {r.end}" for r in written)) + behind
