@@ -9,7 +9,7 @@ result is an alias of what the callee returns.  A kill in the callee so drops th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from symalloc.analysis.paths import path_conditions
 from symalloc.analysis.regions import RegionKind, align
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
-from symalloc.program.control_flow import callees_first
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType, TupleType
 from symalloc.size.condition import Condition
@@ -243,18 +242,11 @@ def callees_to_write_out(program: ir.Program, analyses: Mapping[str, FunctionAna
     return storages, results that share memory, or memory that they may not have written; or they call such a
     function with their own parameters, or return what it returns.
     """
-    called = {name: dict(analysis.cfg.of_type(ir.CallFunction)) for name, analysis in analyses.items()}
-    wanted = {c.name for calls in called.values() for c in calls.values()} & program.functions.keys()
-    if not wanted:
-        return frozenset()
-    graph = {name: {c.name for c in calls.values()} & called.keys() for name, calls in called.items()}
+    called = {name: [call for _, call in one.cfg.of_type(ir.CallFunction)] for name, one in analyses.items()}
+    wanted = {call.name for calls in called.values() for call in calls} & program.functions.keys()
     found = {name for name in wanted if _matters(analyses[name])}
-    order, before = callees_first(graph), -1
-    while len(found) != before:
-        before = len(found)
-        for name in order:
-            if name in wanted and name not in found and _hands_on(analyses[name], called[name], found):
-                found.add(name)
+    while more := {name for name in wanted - found if _hands_on(analyses[name], called[name], found)}:
+        found |= more
     return frozenset(found)
 
 
@@ -321,13 +313,13 @@ def _may_return_unwritten(analysis: FunctionAnalysis) -> bool:
     return False
 
 
-def _hands_on(analysis: FunctionAnalysis, calls: Mapping[int, ir.CallFunction], found: set[str]) -> bool:
+def _hands_on(analysis: FunctionAnalysis, calls: Sequence[ir.CallFunction], found: set[str]) -> bool:
     """True where a function of `found` is called with parameters, or its result returned."""
     points_to = analysis.points_to
     results = points_to.roots(points_to.regions_of(analysis.cfg.points[-1].operand))
     made = {points_to.regions[root].var for root in results}
     return any(
         call.var in made or any(_is_given(analysis, points_to.regions_of(one)) for one in call.arguments)
-        for call in calls.values()
+        for call in calls
         if call.name in found
     )

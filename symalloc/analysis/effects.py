@@ -11,10 +11,12 @@ from symalloc.analysis.regions import (
     FunctionSummary,
     PointsTo,
     RegionKind,
+    TuplePointees,
     leaves_of,
     pointees_of,
+    union_of,
 )
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, only_member
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
 from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, SHAPE_ARGUMENTS, packed_function
@@ -122,7 +124,10 @@ class _EffectReader:
 
     def regions(self, operands: Sequence[ir.Operand | None]) -> tuple[RegionSet, RegionSet]:
         """The tensors that operands point to: (must, may); of a storage what functions do somewhere on it."""
-        must, may = self.points_to.pointees(operands)
+        return self.tensors_in(*self.points_to.pointees(operands))
+
+    def tensors_in(self, must: RegionSet, may: RegionSet) -> tuple[RegionSet, RegionSet]:
+        """The tensors among regions; for storages what functions do somewhere on them."""
         content = self.points_to.content_of_storages(must | may)
         return must & self.tensors, may & self.tensors | content
 
@@ -227,29 +232,27 @@ class _EffectReader:
         if summary is None or callee is None or len(callee.params) != len(call.arguments):
             reads, may_reads = self.regions(call.arguments)
             return Effect(reads, may_reads, captures=reads | may_reads)
-        sure = call.var not in self.unsure
-        reads = may_reads = writes = may_writes = captures = ignores = NO_REGIONS
-        for number, (_, leaf) in enumerate(self.points_to.argument_leaves(call.arguments, callee)):
-            content = self.points_to.content_of_storages(leaf.must | leaf.may)
-            if contains(summary.reads, number):
-                reads |= leaf.must if sure else NO_REGIONS
-                may_reads |= leaf.may | content | (NO_REGIONS if sure else leaf.must)
-            if contains(summary.writes, number) and sure:
-                writes, may_writes = writes | leaf.must, may_writes | leaf.may | content
-            elif contains(summary.writes | summary.may_writes, number):
-                may_writes |= leaf.must | leaf.may | content
-            if contains(summary.captures, number):
-                captures |= leaf.must | leaf.may | content
-            if contains(summary.ignores_offset, number) and ZERO in self.points_to.offsets_of(leaf):
-                ignores |= leaf.must
-        tensors = self.tensors
+        leaves = [leaf for _, leaf in self.points_to.argument_leaves(call.arguments, callee)]
+        reads, may_reads = self.tensors_in(*union_of(leaves, summary.reads))
+        writes, may_writes = self.tensors_in(*union_of(leaves, summary.writes))
+        if call.var in self.unsure:
+            reads, may_reads, writes, may_writes = (
+                NO_REGIONS,
+                reads | may_reads,
+                NO_REGIONS,
+                writes | may_writes,
+            )
+        other, maybe = self.tensors_in(*union_of(leaves, summary.may_writes))
+        kept, may_be_kept = self.tensors_in(*union_of(leaves, summary.captures))
+        ignored = (leaves[number] for number in members(summary.ignores_offset))
+        ignores = (leaf for leaf in ignored if ZERO in self.points_to.offsets_of(leaf))
         return Effect(
-            reads & tensors,
-            may_reads & tensors,
-            writes & tensors,
-            may_writes & tensors,
-            captures=captures & tensors,
-            ignores_offset=ignores,
+            reads,
+            may_reads,
+            writes,
+            may_writes | other | maybe,
+            captures=kept | may_be_kept,
+            ignores_offset=pointees_of(TuplePointees(tuple(ignores)))[0],
         )
 
     def call_operator(self, call: ir.CallOperator) -> Effect:

@@ -25,8 +25,9 @@ from symalloc.analysis.regions import (
     leaves_of,
     pointees_of,
     sum_of,
+    union_of,
 )
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
 from symalloc.program.operands import other_names
@@ -373,11 +374,9 @@ class _PointsToBuilder:
                 return made
             return Pointees(self.add(RegionKind.STORAGE, call, nbytes=entry.storage))
         must, may = (made.must, made.may) if entry.fresh or entry.constant else (NO_REGIONS, NO_REGIONS)
-        for number, leaf in enumerate(leaves):
-            if contains(entry.must, number) and call.var not in self.unsure:
-                must, may = must | leaf.must, may | leaf.may
-            elif contains(entry.must | entry.may, number):
-                may |= leaf.must | leaf.may
+        for is_sure, numbers in ((call.var not in self.unsure, entry.must), (False, entry.may)):
+            surely, perhaps = union_of(leaves, numbers)
+            must, may = (must | surely, may | perhaps) if is_sure else (must, may | surely | perhaps)
         storages = self.known.storages
         if not made.must & storages:  # a tensor on a storage is not that storage
             must, may = must & ~storages, may & ~storages | self.handed_over(must | may)

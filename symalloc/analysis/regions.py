@@ -102,6 +102,13 @@ def leaves_of(value: AbstractValue) -> Iterator[Pointees]:
             yield current
 
 
+def union_of(leaves: Sequence[Pointees], numbers: LeafSet) -> tuple[RegionSet, RegionSet]:
+    """All that those of the leaves with these numbers point to: (must, may)."""
+    return pointees_of(
+        TuplePointees(tuple(leaves[number] for number in members(numbers) if number < len(leaves)))
+    )
+
+
 def collapsed(value: AbstractValue) -> Pointees:
     """`value` as one handle; the fields of a tuple are no longer told apart."""
     return value if isinstance(value, Pointees) else Pointees(*pointees_of(value), None)

@@ -188,18 +188,8 @@ def bounds_of(
 
 def factor_of(expr: Expr, counter: str) -> Expr | None:
     """The factor of the symbol `counter` in `expr`; None where `expr` is not linear in it."""
-    if counter not in expr.symbols:
-        return ZERO
-    found = ZERO
-    for monomial, coefficient in expr.terms.items():
-        powers = [p for atom, p in monomial if isinstance(atom, Symbol) and atom.name == counter]
-        hidden = any(counter in atom.symbols for atom, _ in monomial if not isinstance(atom, Symbol))
-        if hidden or powers not in ([], [1]):
-            return None
-        if powers:
-            rest = tuple(part for part in monomial if part[0].key != counter)
-            found = found + Expr({rest: coefficient})
-    return found
+    factor, rest = _taken_out(expr, Symbol(counter))
+    return None if counter in factor.symbols or counter in rest.symbols else factor
 
 
 def _at_end(
