@@ -113,9 +113,9 @@ class FunctionAnalysis:
         made = [r for r in regions if type(r.instruction) is AllocFresh and r.parent is None]
         return {r.var: Allocation(r.number, r.nbytes, escapes.get(r.number)) for r in made}
 
-    def live_ranges(self, numbers: Iterable[int], *, once: bool = False) -> LiveRanges:
+    def live_ranges(self, numbers: Iterable[int]) -> LiveRanges:
         """The live ranges of roots by number; see `find_live_ranges`."""
-        return find_live_ranges(self.points_to, self.effects, numbers, once=once)
+        return find_live_ranges(self.points_to, self.effects, numbers)
 
 
 def analyse(program: Program) -> dict[str, FunctionAnalysis]:

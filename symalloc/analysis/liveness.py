@@ -111,17 +111,9 @@ class LiveRanges(NamedTuple):
     points: Sequence[int]
 
 
-def find_live_ranges(
-    points_to: PointsTo, effects: Sequence[Effect], numbers: Iterable[int], *, once: bool = False
-) -> LiveRanges:
-    """The live ranges of roots by number.
-
-    Numbers from `len(points_to.regions)` on are program points, for memory that is needed there alone.
-    `once`: each point counts once, where all that an If may yield is live.
-    """
-    regions, wanted = len(points_to.regions), frozenset(numbers)
-    needed_at = {number - regions for number in wanted if number >= regions}
-    positions = _Positions(points_to, region_set(wanted), once=once)
+def find_live_ranges(points_to: PointsTo, effects: Sequence[Effect], numbers: Iterable[int]) -> LiveRanges:
+    """The live ranges of roots by number."""
+    positions = _Positions(points_to, region_set(numbers))
     phis = positions.phis
     touched = {point: effect.touched for point, effect in enumerate(effects) if effect is not NO_EFFECT}
     begins = positions.begins(touched)
@@ -132,8 +124,6 @@ def find_live_ranges(
             positions.waiting |= begins.pop()[1]
         now = touched[point]
         live = positions.roots(now | later.contents)
-        if point in needed_at:
-            live |= RegionSet(1 << (regions + point))
         undecided = (now | later.must | later.may) & phis if phis else NO_REGIONS
         positions.take(point, live, undecided)
     return positions.ranges()
@@ -142,8 +132,8 @@ def find_live_ranges(
 class _Positions:
     """Counts positions from the last one on, and notes at which something becomes live or dead."""
 
-    def __init__(self, points_to: PointsTo, wanted: RegionSet, *, once: bool) -> None:
-        self.points_to, self.wanted, self.once = points_to, wanted, once
+    def __init__(self, points_to: PointsTo, wanted: RegionSet) -> None:
+        self.points_to, self.wanted = points_to, wanted
         phis = (RegionSet(1 << number) for number in members(points_to.phis))
         self.phis = NO_REGIONS  # those that may be one of the wanted roots
         for phi in phis:
@@ -230,8 +220,8 @@ class _Positions:
         if not undecided:
             return (NO_REGIONS,)
         phis = members(self.points_to.with_choices(undecided) & self.points_to.phis)
-        branches = () if self.once else sorted({self.points_to.regions[number].branch for number in phis})
-        if self.once or len(branches) > _MOST_BRANCHES:
+        branches = sorted({self.points_to.regions[number].branch for number in phis})
+        if len(branches) > _MOST_BRANCHES:
             return (self.roots(self.points_to.resolve(undecided)),)
         ways = product((0, 1), repeat=len(branches))
         found = dict.fromkeys(self._chosen(undecided, dict(zip(branches, way, strict=True))) for way in ways)

@@ -245,7 +245,7 @@ def _live(analysis: FunctionAnalysis, region: Region) -> str:
     """The lines between which the bytes of a region are needed; of a storage, those of what lies on it."""
     regions = analysis.points_to.regions
     numbers = [r.number for r in regions if region.number in (r.number, r.parent)]
-    ranges = analysis.live_ranges(numbers, once=True).of.values()
+    ranges = analysis.live_ranges(numbers).of.values()
     if not ranges:
         return "never: nothing reads or writes it"
     first = _line(analysis, min(one.first for one in ranges))

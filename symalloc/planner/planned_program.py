@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program import ir
-from symalloc.program.control_flow import BlockNesting, ControlFlowGraph, control_flow_graph
+from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
 from symalloc.program.types import StorageType
 from symalloc.size.expr import Expr
 
@@ -54,13 +54,12 @@ def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[in
     """The arenas of `plan` (by index), each under the instruction in front of which it is reserved: none is
     held before something lies in it, nor on a path that needs none of it.
     """
-    nesting = BlockNesting(cfg)
     found: dict[ir.Var, list[int]] = {}
     for index, arena in enumerate(plan.arenas):
         members = [p.buffer.var for p in arena.placements if p.buffer.var is not None]
         if not members:
             continue
-        point = nesting.reservation(cfg.starts[var] for var in members).point
+        point = cfg.reservation(cfg.starts[var] for var in members).point
         instruction = cfg.points[point].instruction
         if instruction is not None:
             found.setdefault(instruction.var, []).append(index)

@@ -56,6 +56,13 @@ Sides: TypeAlias = tuple[tuple[int, bool], ...]
 """The branches that a path takes, in order: (number of the BRANCH, True for its then-block)."""
 
 
+class ReservationPoint(NamedTuple):
+    """The points [begin, end) of the block that memory is reserved in, and the one that it is in front of."""
+
+    block: tuple[int, int]
+    point: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ControlFlowGraph:
     """The program points of a function.
@@ -120,6 +127,24 @@ class ControlFlowGraph:
         """By variable, the instruction that binds it; parameters are left out."""
         return {p.instruction.var: p.instruction for p in self.points if p.instruction}
 
+    def reservation(self, points: Iterable[int]) -> ReservationPoint:
+        """Return where memory that the instructions at `points` share is reserved.
+
+        That is in front of the first of them, or of the If of that block which the first lies in: the
+        innermost that holds them all.
+        """
+        numbers = frozenset(points)
+        first = min(numbers)
+        chain = self.sides[first]
+        levels = zip(*(self.sides[number] for number in numbers), strict=False)
+        depth = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+        point = chain[depth][0] if depth < len(chain) else first
+        if not depth:
+            return ReservationPoint((0, len(self.points)), point)
+        branch, then = chain[depth - 1]
+        middle, join = self.joins[branch]
+        return ReservationPoint((branch + 1, middle) if then else (middle + 1, join), point)
+
 
 def control_flow_graph(function: Function) -> ControlFlowGraph:
     """The control-flow graph of `function`."""
@@ -146,49 +171,6 @@ def _lay_out(block: Block, start: int, points: list[ProgramPoint], joins: dict[i
 def _end(points: list[ProgramPoint], kind: PointKind, branch: If | None, start: int, result: Operand) -> int:
     points.append(ProgramPoint(kind, branch, tuple(variables_in(result)), start, result))
     return len(points) - 1
-
-
-# -- blocks within each other ------------------------------------------------------------------------------
-
-
-class ReservationPoint(NamedTuple):
-    """The points [begin, end) of the block that memory is reserved in, and the one that it is in front of."""
-
-    block: tuple[int, int]
-    point: int
-
-
-@dataclass(slots=True)
-class BlockNesting:
-    """Finds the innermost block that holds some program points, and the point in it in front of them all."""
-
-    cfg: ControlFlowGraph
-
-    def reservation(self, points: Iterable[int]) -> ReservationPoint:
-        """Return where memory that the instructions at `points` share is reserved.
-
-        That is in front of the first of them, or of the If of that block which the first lies in.
-        """
-        numbers = frozenset(points)
-        first = min(numbers)
-        chain = self.cfg.sides[first]
-        levels = zip(*(self.cfg.sides[number] for number in numbers), strict=False)
-        depth = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
-        point = chain[depth][0] if depth < len(chain) else first
-        return ReservationPoint(self._range(chain[:depth]), point)
-
-    def around(self, point: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield the blocks of Ifs around a point, the outermost first: the BRANCH, and the points of each."""
-        chain = self.cfg.sides[point]
-        for depth in range(len(chain)):
-            yield chain[depth][0], self._range(chain[: depth + 1])
-
-    def _range(self, chain: Sides) -> tuple[int, int]:
-        if not chain:
-            return 0, self.cfg.exit + 1
-        branch, then = chain[-1]
-        middle, join = self.cfg.joins[branch]
-        return (branch + 1, middle) if then else (middle + 1, join)
 
 
 # -- the call graph ----------------------------------------------------------------------------------------

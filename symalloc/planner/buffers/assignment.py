@@ -183,7 +183,7 @@ class _Assigning:
     def reserved_at(self, group: Sequence[int]) -> tuple[int, str, int, int]:
         """Return the place of an arena and where it is reserved, in the order of the text."""
         buffers = [self.candidates.buffers[i] for i in group]
-        point = self.candidates.nesting.reservation(b.made for b in buffers).point
+        point = self.candidates.cfg.reservation(b.made for b in buffers).point
         return buffers[0].device, buffers[0].scope, point, group[0]
 
     def chosen(self, steps: CallSteps) -> Chosen:

@@ -50,7 +50,7 @@ class CallSteps:
     """
 
     def __init__(self, found: Candidates, buffers: Sequence[Buffer], *, apart: bool = False) -> None:
-        self.buffers, self.nesting, timeline = buffers, found.nesting, found.timeline
+        self.buffers, self.cfg, timeline = buffers, found.cfg, found.timeline
         self.sizes = [_taken(buffer) for buffer in buffers]
         self.kinds = [(b.grounded, apart and b.size.as_constant is not None) for b in buffers]
         self.has_late_sizes = any(b.known >= 0 for b in buffers)
@@ -79,7 +79,7 @@ class CallSteps:
     @property
     def straight(self) -> bool:
         """True where the function does not branch."""
-        return not self.nesting.cfg.joins
+        return not self.cfg.joins
 
     @property
     def all_sizes(self) -> tuple[Expr, ...]:
@@ -101,7 +101,7 @@ class CallSteps:
         if self.straight:
             begin = bisect_left(self.points, min(self.buffers[i].made for i in members))
             return ((begin, max((self.spans[i][-1][1] for i in members if self.spans[i]), default=begin)),)
-        there = self._begun_at(self.nesting.reservation(self.buffers[i].made for i in members))
+        there = self._begun_at(self.cfg.reservation(self.buffers[i].made for i in members))
         edges = np.flatnonzero(np.diff(there & self._needed(members), prepend=False, append=False))
         return [(begin, end) for begin, end in edges.reshape(-1, 2).tolist()]
 
@@ -149,7 +149,7 @@ class CallSteps:
         if not self.has_late_sizes:
             return True
         known = max(self.buffers[i].known for i in members)
-        return known < 0 or known < self.nesting.reservation(self.buffers[i].made for i in members).point
+        return known < 0 or known < self.cfg.reservation(self.buffers[i].made for i in members).point
 
     def may_join(self, members: Sequence[int], i: int) -> bool:
         """The same for one more beside `members`, for which it is so."""

@@ -12,7 +12,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffers.sizing import Sized, Sizes
 from symalloc.planner.memory_plan import Buffer, Plan, Unplanned
 from symalloc.planner.planned_program import written_function
-from symalloc.program.control_flow import BlockNesting, ControlFlowGraph
+from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import AllocFresh, Block, If, Instruction, Program, Var
 from symalloc.program.types import DType
 from symalloc.size.expr import ZERO
@@ -29,7 +29,7 @@ class Candidates:
 
     buffers: Sequence[Buffer] = ()
     left: Sequence[Unplanned] = ()
-    nesting: BlockNesting
+    cfg: ControlFlowGraph
     timeline: Timeline = field(default_factory=Timeline)
     points: Sequence[int] = ()
 
@@ -49,9 +49,8 @@ def find_candidates(
     must start a storage, all of them with `storages`.
     """
     analysis = analyses[name]
-    nesting = BlockNesting(analysis.cfg)
     if analysis.recursive:
-        return Candidates(left=tuple(_unplanned_by_recursion(analysis)), nesting=nesting)
+        return Candidates(left=tuple(_unplanned_by_recursion(analysis)), cfg=analysis.cfg)
     ranges = analysis.live_ranges(made.number for made in analysis.allocations.values())
     found: list[Buffer] = []
     left: list[Unplanned] = []
@@ -77,7 +76,7 @@ def find_candidates(
     return Candidates(
         buffers=[replace(buffer, id=number) for number, buffer in enumerate(found)],
         left=left,
-        nesting=nesting,
+        cfg=analysis.cfg,
         timeline=timeline,
         points=points,
     )
