@@ -130,8 +130,7 @@ def read_csv(text: str, name: str) -> PackingProblem:
         raise ProblemError("there is nothing in it; the first line names the columns: id,lower,upper,size")
     header = _header(rows[0])
     numbered = [(line, row) for line, row in enumerate(rows[1:], start=2) if any(row)]
-    buffers = tuple(_row(id_, header, row, line) for id_, (line, row) in enumerate(numbered))
-    _require_different(b.name for b in buffers)
+    buffers = _buffers((_row(header, row, line) for line, row in numbered), {})
     return PackingProblem(name=name, buffers=buffers, table=(header, *(row for _, row in numbered)))
 
 
@@ -143,8 +142,7 @@ def _problem(read: Callable[[], ProblemDocument], name: str) -> PackingProblem:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ProblemError(f"not JSON: {error}") from None
     ranges = {symbol: _range(symbol, bounds) for symbol, bounds in raw.symbols.items()}
-    buffers = tuple(_buffer(i, b, ranges) for i, b in enumerate(raw.buffers))
-    _require_different(b.name for b in buffers)
+    buffers = _buffers(((f"buffers[{i}] (`{b.id}`)", b) for i, b in enumerate(raw.buffers)), ranges)
     return PackingProblem(name=raw.name or name, buffers=buffers, ranges=ranges)
 
 
@@ -159,10 +157,25 @@ def _range(name: str, bounds: _JsonRange) -> tuple[int, int | None]:
     return bounds.min, bounds.max
 
 
-def _buffer(id_: int, raw: _JsonBuffer, ranges: Mapping[str, object]) -> Buffer:
-    where = f"buffers[{id_}] (`{raw.id}`)"
-    size = _size(raw.size, where, ranges)
-    return _checked(id_, str(raw.id), size, (raw.lower, raw.upper), raw.alignment, where)
+def _buffers(given: Iterable[tuple[str, _JsonBuffer]], ranges: Mapping[str, object]) -> tuple[Buffer, ...]:
+    """Return the buffers, each of which comes with the words for where it was read; raise ProblemError."""
+    found: dict[str, Buffer] = {}
+    for where, raw in given:
+        name, size, live = str(raw.id), _size(raw.size, where, ranges), (raw.lower, raw.upper)
+        if (size.as_constant or 0) < 0:
+            raise ProblemError(f"{where}.size: {size} is negative")
+        if raw.lower >= raw.upper:
+            raise ProblemError(f"{where}: it is never live: lower {raw.lower} is not below upper {raw.upper}")
+        if not 1 <= raw.alignment <= MOST_ALIGNMENT:
+            raise ProblemError(f"{where}.alignment: {raw.alignment} is not between 1 and {MOST_ALIGNMENT}")
+        if not name:
+            raise ProblemError("the id of a buffer is empty")
+        if name in found:
+            raise ProblemError(f"two buffers have the id `{name}`")
+        found[name] = Buffer(
+            id=len(found), name=name, size=size, nbytes=size, live=(live,), alignment=raw.alignment
+        )
+    return tuple(found.values())
 
 
 def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
@@ -177,28 +190,6 @@ def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
         hint = _hint(names[0], list(ranges))
         raise ProblemError(f"{where}.size: `{names[0]}` is not among the symbols{hint}, in `{size}`")
     return expr
-
-
-def _checked(id_: int, name: str, size: Expr, live: tuple[int, int], alignment: int, where: str) -> Buffer:
-    """Return the buffer, if it can be; raise ProblemError otherwise."""
-    value, (lower, upper) = size.as_constant, live
-    if value is not None and value < 0:
-        raise ProblemError(f"{where}.size: {value} is negative")
-    if lower >= upper:
-        raise ProblemError(f"{where}: it is never live: lower {lower} is not below upper {upper}")
-    if not 1 <= alignment <= MOST_ALIGNMENT:
-        raise ProblemError(f"{where}.alignment: {alignment} is not between 1 and {MOST_ALIGNMENT}")
-    return Buffer(id=id_, name=name, size=size, nbytes=size, live=(live,), alignment=alignment)
-
-
-def _require_different(ids: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for id_ in ids:
-        if not id_:
-            raise ProblemError("the id of a buffer is empty")
-        if id_ in seen:
-            raise ProblemError(f"two buffers have the id `{id_}`")
-        seen.add(id_)
 
 
 def _header(row: Sequence[str]) -> tuple[str, ...]:
@@ -216,7 +207,7 @@ def _header(row: Sequence[str]) -> tuple[str, ...]:
     return tuple(row)
 
 
-def _row(id_: int, header: Sequence[str], row: Sequence[str], line: int) -> Buffer:
+def _row(header: Sequence[str], row: Sequence[str], line: int) -> tuple[str, _JsonBuffer]:
     if len(row) != len(header):
         raise ProblemError(f"line {line}: {len(row)} cells under {len(header)} columns")
     cells = dict(zip(header, row, strict=True))
@@ -224,11 +215,8 @@ def _row(id_: int, header: Sequence[str], row: Sequence[str], line: int) -> Buff
     for column, text in cells.items():
         if not re.fullmatch(r"[+-]?\d{1,100}", text, re.ASCII):
             raise ProblemError(f"line {line}, {column}: `{text[:40]}` is no integer")
-    found = {column: int(text) for column, text in cells.items()}
-    live = found["lower"], found["upper"]
-    return _checked(
-        id_, name, constant(found["size"]), live, found.get("alignment", 1), f"line {line} (`{name}`)"
-    )
+    numbers = {"alignment": 1, **{column: int(text) for column, text in cells.items()}}
+    return f"line {line} (`{name}`)", _JsonBuffer(id=name, **numbers)
 
 
 def _misshapen(problem: str) -> str:
