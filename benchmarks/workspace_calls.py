@@ -78,7 +78,7 @@ def _outcomes(call: RandomCall, pipeline: PipelineName, *, run: bool) -> list[st
     if problems:
         return problems
     uses = non_arena_memory(program, analyse(program)["main"], scratch).kernels
-    expected = max((use.scratch.peak.evaluate(call.binding) for use in uses), default=0)
+    expected = max((use.nbytes.evaluate(call.binding) for use in uses if use.nbytes is not None), default=0)
     return ["read", *([_in_a_child(lambda: _measured(call, module, expected))] if run else [])]
 
 

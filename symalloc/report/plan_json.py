@@ -23,7 +23,7 @@ from symalloc.planner.memory_report.function_report import (
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult
+from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelUse
 from symalloc.planner.plan_diff.compare_plans import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
@@ -74,16 +74,6 @@ class UnplannedTensor(Document, frozen=True, kw_only=True):
     name: str
     nbytes: Expr | None = field(name="bytes")
     reason: str
-
-
-class KernelEntry(Document, frozen=True, kw_only=True):
-    """A kernel that takes workspace of its own while it runs; `problem`: why its bytes are not known."""
-
-    name: str
-    calls: Count
-    nbytes: Expr | None = field(name="bytes")
-    problem: str | None
-    parallel: Annotated[bool, about("Taken by each worker thread of a parallel loop.")]
 
 
 class OtherPlan(Document, frozen=True, kw_only=True):
@@ -149,7 +139,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     donated: tuple[DonatedResult, ...] = field(name="carried")
     made: tuple[CalleeTensor, ...]
     unplanned: tuple[UnplannedTensor, ...]
-    kernels: tuple[KernelEntry, ...]
+    kernels: tuple[KernelUse, ...]
     packed: tuple[str, ...]
     tvm: OtherPlans | None
     target: TargetReport | None
@@ -186,16 +176,6 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         signed=sorted(report.signed),
         guards=[_guard(guard) for guard in plan.guards],
         returned=[result.nbytes for result in outside.returned],
-        kernels=[
-            record(
-                KernelEntry,
-                use,
-                use.scratch,
-                name=use.kernel,
-                nbytes=use.scratch.peak if use.scratch.problem is None else None,
-            )
-            for use in outside.kernels
-        ],
         tvm=None
         if both is None
         else OtherPlans(

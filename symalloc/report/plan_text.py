@@ -18,7 +18,7 @@ from symalloc.planner.memory_report.function_report import (
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import KernelWorkspaceUse
+from symalloc.planner.memory_report.non_arena import KernelUse
 from symalloc.prover.verdict import Proof, Verdict, counterexample_title
 from symalloc.report.quantities import (
     MOST_ROWS,
@@ -54,9 +54,7 @@ def peak_lines(report: FunctionReport) -> Iterator[str]:
             yield from _peak(sample.peak, sample.binding, report.outside.kernels)
 
 
-def _peak(
-    peak: CallPeak, binding: Mapping[str, int], kernels: tuple[KernelWorkspaceUse, ...]
-) -> Iterator[str]:
+def _peak(peak: CallPeak, binding: Mapping[str, int], kernels: tuple[KernelUse, ...]) -> Iterator[str]:
     runs = f", in call {peak.step} of {peak.steps}, `{peak.operator}`" if peak.operator else ""
     yield f"  peak{at_binding(binding)}: {human_bytes(peak.nbytes)} of tensors{runs}"
     rows = []
@@ -68,7 +66,7 @@ def _peak(
     rest = peak.tensors[MOST_ROWS:]
     if rest:
         yield f"    … and {len(rest)} more, {human_bytes(sum(t.nbytes for t in rest))}"
-    sizes = [use.scratch.peak for use in kernels if use.kernel == peak.operator]
+    sizes = [use.nbytes for use in kernels if use.name == peak.operator]
     workspace = highest(sizes, binding) if sizes else None
     if workspace:
         yield f"    `{peak.operator}` takes {human_bytes(workspace)} of workspace besides"
@@ -327,7 +325,7 @@ def _outside(report: FunctionReport) -> Iterator[str]:
     yield from capped(left, "unplanned tensors")
     if outside.kernels:
         yield "  kernels with workspace:"
-        yield from capped([_kernel(use) for use in _by_size(report)], "kernels")
+        yield from capped(list(_kernels(report)), "kernels")
     if report.outcome.planned.problem is not None:
         yield "  unknown: what a whole call holds, as functions call themselves, how often depends on data"
     if outside.packed:
@@ -340,23 +338,15 @@ def _bytes(size: Expr | None) -> str:
     return "size unknown" if size is None else cut(f"{size} B", WIDEST)
 
 
-def _by_size(report: FunctionReport) -> list[KernelWorkspaceUse]:
-    """Return the kernels, unknown ones first, then the largest at the last sample."""
+def _kernels(report: FunctionReport) -> Iterator[str]:
+    """The kernels, unknown ones first, then the largest at the last sample."""
     at: Mapping[str, int] = report.samples[-1].binding if report.samples else {}
-
-    def rank(use: KernelWorkspaceUse) -> tuple[bool, int]:
-        peak = evaluated(use.scratch.peak, at) if use.scratch.problem is None else None
-        return peak is not None, -(peak or 0)
-
-    return sorted(report.outside.kernels, key=rank)
-
-
-def _kernel(use: KernelWorkspaceUse) -> str:
-    calls = "once" if use.calls == 1 else f"{use.calls} times"
-    if use.scratch.problem is not None:
-        return f"    {use.kernel}, called {calls}: unknown, {use.scratch.problem}"
-    each = " for each worker thread" if use.scratch.parallel else ""
-    return f"    {use.kernel}, called {calls}: {cut(use.scratch.peak, WIDEST)} B{each}"
+    ranked = [(evaluated(use.nbytes, at), use) for use in report.outside.kernels]
+    for _, use in sorted(ranked, key=lambda one: (one[0] is not None, -(one[0] or 0))):
+        calls = "once" if use.calls == 1 else f"{use.calls} times"
+        each = " for each worker thread" if use.parallel else ""
+        known = f"{cut(use.nbytes, WIDEST)} B{each}" if use.problem is None else f"unknown, {use.problem}"
+        yield f"    {use.name}, called {calls}: {known}"
 
 
 # -- TVM's own plan ----------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.planner.memory_report.non_arena import (
     CalleeTensor,
+    KernelUse,
     KernelWorkspace,
-    KernelWorkspaceUse,
     NonArenaMemory,
     ResultTensor,
     WorkspaceStep,
@@ -151,9 +151,9 @@ def everything() -> FunctionReport:
         made=(CalleeTensor(by="layer", nbytes=32 * N), CalleeTensor(by="relax.run.nonzero", nbytes=None)),
         calls=(softmax, softmax, takes(8 * N, parallel=True), KernelWorkspace(problem="it cannot be read")),
         kernels=(
-            KernelWorkspaceUse(kernel="softmax", scratch=softmax, calls=2),
-            KernelWorkspaceUse(kernel="rows", scratch=takes(8 * N, parallel=True)),
-            KernelWorkspaceUse(kernel="strange", scratch=KernelWorkspace(problem="it cannot be read")),
+            KernelUse.of("softmax", softmax, calls=2),
+            KernelUse.of("rows", takes(8 * N, parallel=True)),
+            KernelUse.of("strange", KernelWorkspace(problem="it cannot be read")),
         ),
         packed=("keep", "relax.run.nonzero"),
     )
@@ -191,13 +191,12 @@ def large() -> FunctionReport:
     stacked = [sum(sizes[:i], start=parse_expr("0")) for i in range(40)]
     placements = [placed(i, size, stacked[i], (i, i + 3)) for i, size in enumerate(sizes)]
     plan = Plan(function="main", arenas=(arena(sum(sizes, start=parse_expr("0")), *placements),))
-    kernels = [
-        KernelWorkspaceUse(kernel=f"kernel{i}", scratch=takes(constant(5000 * i + 5000))) for i in range(15)
-    ]
+    taken = [takes(constant(5000 * i + 5000)) for i in range(15)]
+    kernels = [KernelUse.of(f"kernel{i}", each) for i, each in enumerate(taken)]
     return function_report(
         plan,
         function(),
-        NonArenaMemory(kernels=tuple(kernels), calls=tuple(use.scratch for use in kernels)),
+        NonArenaMemory(kernels=tuple(kernels), calls=tuple(taken)),
         outcome=arenas_alone(plan),
         wanted=[{"n": 5}],
     )

@@ -372,7 +372,7 @@ def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
         *(r.nbytes for r in outside.returned),
         *(m.nbytes for m in outside.made),
         *(c.nbytes for c in outside.donated),
-        *(use.scratch.peak for use in outside.kernels),
+        *(use.nbytes for use in outside.kernels),
     ]
     return frozenset().union(*(size.symbols for size in sizes if size is not None))
 
@@ -402,8 +402,8 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | N
     assert known is None or arena is None or arena <= known, "arenas are part of a whole call"
     bounded = None if report.comparison is None else report.comparison.bounded
     unbounded = None if report.comparison is None else report.comparison.unbounded
-    taken = [size for use in outside.kernels for _, size in use.scratch.steps if size is not None]
-    sized = all(u.scratch.problem is None for u in outside.kernels) and total(taken, at) is not None
+    taken = [size for call in outside.calls for _, size in call.steps if size is not None]
+    sized = all(call.problem is None for call in outside.calls) and total(taken, at) is not None
     call, known_call = (unplanned, known_unplanned) if falls_back else (whole, known)
     floor = combined(sum, (highest(each.sums, at) for each in report.floor))
     unshared = total((p.buffer.size for p in report.placements if not p.buffer.returned), at)
@@ -421,7 +421,7 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | N
         made=total((m.nbytes for m in outside.made), at),
         unplanned=total((u.nbytes for u in report.unplanned), at),
         donated=total((c.nbytes for c in outside.donated), at),
-        workspace=highest([use.scratch.peak for use in outside.kernels], at) if sized else None,
+        workspace=highest([use.nbytes for use in outside.kernels], at) if sized else None,
         pool=pool,
         bounded=None if bounded is None else bounded.peak(at, results=False),
         unbounded=None if unbounded is None else unbounded.peak(at, results=False),

@@ -144,13 +144,23 @@ class CalleeTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     nbytes: Expr | None = msgspec.field(name="bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelWorkspaceUse:
-    """A kernel that takes workspace (`scratch`, over the function's symbols), and how often it is called."""
+class KernelUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel that takes workspace of its own while it runs; `problem`: why its bytes are not known.
 
-    kernel: str
-    scratch: KernelWorkspace
-    calls: int = 1
+    `parallel`: it is taken by each worker thread of a parallel loop.
+    """
+
+    name: str
+    calls: int
+    nbytes: Expr | None = msgspec.field(name="bytes")
+    problem: str | None
+    parallel: bool
+
+    @classmethod
+    def of(cls, name: str, taken: KernelWorkspace, calls: int = 1) -> KernelUse:
+        """The use of a kernel that takes `taken` at each of so many calls."""
+        known = taken.peak if taken.problem is None else None
+        return cls(name=name, calls=calls, nbytes=known, problem=taken.problem, parallel=taken.parallel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +176,7 @@ class NonArenaMemory:
     donated: tuple[DonatedResult, ...] = ()
     made: tuple[CalleeTensor, ...] = ()
     calls: tuple[KernelWorkspace, ...] = ()
-    kernels: tuple[KernelWorkspaceUse, ...] = ()
+    kernels: tuple[KernelUse, ...] = ()
     packed: tuple[str, ...] = ()
 
 
@@ -185,8 +195,8 @@ def non_arena_memory(
         returned=tuple(_returned(points_to)),
         donated=tuple(_donated(analysis)),
         made=tuple(_made(points_to)),
-        calls=tuple(use.scratch for use in found),
-        kernels=tuple(replace(use, calls=count) for use, count in Counter(found).items()),
+        calls=tuple(taken for _, taken in found),
+        kernels=tuple(KernelUse.of(*use, calls=count) for use, count in Counter(found).items()),
         packed=tuple(sorted(walk.packed)),
     )
 
@@ -204,7 +214,7 @@ class _KernelCalls:
 
     def block(
         self, block: ir.Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
-    ) -> Iterator[KernelWorkspaceUse]:
+    ) -> Iterator[tuple[str, KernelWorkspace]]:
         """The kernel calls of `block`; `bound` gives its symbols in those of the outermost function."""
         for instruction in instructions_of(block):
             match instruction:
@@ -213,8 +223,7 @@ class _KernelCalls:
                     if taken or taken.problem is not None:
                         values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
                         known = taken.symbols <= values.keys()
-                        scratch = taken.substitute(values) if known else _OPEN
-                        yield KernelWorkspaceUse(kernel=kernel, scratch=scratch)
+                        yield kernel, taken.substitute(values) if known else _OPEN
                 case ir.CallPacked(name=name):
                     self.packed.add(name)
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
