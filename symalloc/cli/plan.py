@@ -79,7 +79,7 @@ def plan_command(
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.planner.memory_report.fitting import arena_proof, fit_function
+    from symalloc.planner.memory_report.function_report import arena_proof, fit_function
     from symalloc.prover.prover import Prover
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import exceeding_line, fit_lines, plans_as_text

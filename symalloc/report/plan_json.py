@@ -13,11 +13,12 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import FurtherArena, Rung
-from symalloc.planner.memory_report import fitting
-from symalloc.planner.memory_report.fitting import FunctionFit, LargestValue
 from symalloc.planner.memory_report.function_report import (
+    Fit,
     FloorSums,
+    FunctionFit,
     FunctionReport,
+    LargestValue,
     MemorySample,
     TargetReport,
     own_storages,
@@ -221,7 +222,7 @@ def _other(memory: Timeline) -> OtherPlan:
     )
 
 
-def _fit(fit: fitting.Fit) -> FitEntry:
+def _fit(fit: Fit) -> FitEntry:
     proof = fit.proof
     condition = None if proof.precondition is None else str(proof.precondition)
     return record(FitEntry, fit, proof, verdict=proof.verdict.value, condition=condition)

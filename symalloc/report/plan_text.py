@@ -9,9 +9,11 @@ from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
-from symalloc.planner.memory_report.fitting import Fit, FunctionFit, LargestValue
 from symalloc.planner.memory_report.function_report import (
+    Fit,
+    FunctionFit,
     FunctionReport,
+    LargestValue,
     MemorySample,
     TargetReport,
     TvmComparison,

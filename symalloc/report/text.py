@@ -352,61 +352,40 @@ class _DiagnosticText:
 
     def __init__(self, diagnostic: Diagnostic, report: Report, width: int | None) -> None:
         self.diagnostic, self.report = diagnostic, report
-        self.style = STYLES[diagnostic.severity]
+        d, self.style = diagnostic, STYLES[diagnostic.severity]
         self.width = None if width is None else max(width, NARROWEST)
-        spans = [label.span for label in diagnostic.labels]
-        if diagnostic.span:
-            spans.append(diagnostic.span)
-        self.gutter = max((len(str(s.end_line)) for s in spans), default=1)
-
-    @property
-    def room(self) -> int:
-        """Cells right of the gutter."""
-        return (self.width or WIDEST) - self.gutter - 3
+        # the main one last, so that carets win where they overlap
+        self.marks = [Underline(span=x.span, text=x.text, style=SECONDARY, glyph="-") for x in d.labels]
+        if d.span:
+            self.marks.append(Underline(span=d.span, text=d.label, style=self.style, glyph="^"))
+        self.gutter = max((len(str(m.span.end_line)) for m in self.marks), default=1)
 
     def render(self) -> Text:
-        if self.diagnostic.dependents:
-            return Text("\n").join([self.header().append_text(self.place()), Text(""), Text("")])
-        lines = [self.header(), *self.body(), *self.remarks(), Text("")]
-        return Text("\n").join([*lines, Text("")])
-
-    def header(self) -> Text:
         d = self.diagnostic
         header = Text().append(f"{d.severity}[{d.rule}]", self.style)
         header.append(f": {self.wrapped(visible(d.message), len(header) + 2)}", "bold")
-        return header
-
-    def place(self) -> Text:
-        """The place at the end of a finding that is shown on one line."""
-        d = self.diagnostic
+        lines = [header, *([] if d.dependents else [*self.body(), *self.remarks()])]
         where = f"{d.span.file}:{d.span.line}:{d.span.column}" if d.span else d.file or d.module
-        return Text().append(" --> ", FRAME).append(visible(where)) if where else Text()
+        if d.dependents and where:
+            header.append(" --> ", FRAME).append(visible(where))
+        return Text("\n").join([*lines, Text(""), Text("")])
 
     def body(self) -> Iterator[Text]:
-        span = self.diagnostic.span
-        if span is None:
-            yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(self.outside()))
+        d = self.diagnostic
+        if d.span is None:
+            inside = f" of `{d.module}`" if d.module and d.file else ""
+            function = f", function `{d.function}`{inside}" if d.function else ""
+            where = f"{d.file or d.module or 'module'}{function}"
+            yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(where))
             return
-        files = dict.fromkeys([span.file, *(label.span.file for label in self.diagnostic.labels)])
-        for file in files:
-            marks = [m for m in self.marks() if m.span.file == file]
-            sign, at = ("-->", span) if file == span.file else (":::", marks[0].span)
+        for file in dict.fromkeys([d.span.file, *(m.span.file for m in self.marks)]):
+            marks = [m for m in self.marks if m.span.file == file]
+            sign, at = ("-->", d.span) if file == d.span.file else (":::", marks[0].span)
             line = Text().append(f"{' ' * self.gutter}{sign} ", FRAME)
             yield line.append(visible(f"{file}:{at.line}:{at.column}"))
-            yield from self.source(file, marks)
-
-    def marks(self) -> list[Underline]:
-        """The labels and the main mark; the main one last, so that carets win where they overlap."""
-        d = self.diagnostic
-        marks = [Underline(span=x.span, text=x.text, style=SECONDARY, glyph="-") for x in d.labels]
-        if d.span:
-            marks.append(Underline(span=d.span, text=d.label, style=self.style, glyph="^"))
-        return marks
-
-    def source(self, file: str, marks: Sequence[Underline]) -> Iterator[Text]:
-        source = self.report.sources.get(file)
-        rows = excerpt(source.text, marks, self.room) if source else []
-        yield from map(self.row, [Row(number=None, text=Text()), *rows] if rows else [])
+            source, room = self.report.sources.get(file), (self.width or WIDEST) - self.gutter - 3
+            rows = excerpt(source.text, marks, room) if source else []
+            yield from map(self.row, [Row(number=None, text=Text()), *rows] if rows else [])
 
     def row(self, row: Row) -> Text:
         number = f"{'...':<{self.gutter + 2}}" if row.gap else f"{row.number or '':>{self.gutter}} |"
@@ -440,8 +419,13 @@ class _DiagnosticText:
             yield "note", f"found after {d.stage}"
         if d.path:
             yield "on paths where", d.path
-        if d.counterexample is not None:
-            yield _counterexample(d)
+        if d.counterexample:
+            consequence = f"  ->  {d.consequence}" if d.consequence else ""
+            every = "   (every shape without an empty dimension fails)"
+            every = every if d.verdict is Verdict.ALWAYS_INVALID else ""
+            yield counterexample_title(d.smallest), f"{binding_text(d.counterexample)}{consequence}{every}"
+        elif d.counterexample is not None:
+            yield "for every input", d.consequence or "the rule is broken"
         if d.precondition:
             where = f" in `{d.function}`" if d.function else ""
             guard = f"{'a' if d.guarded else 'no'} guard{where} enforces it"
@@ -454,11 +438,3 @@ class _DiagnosticText:
         for fix in d.fixes:
             outcome = f", re-linted: {fix.outcome}" if fix.outcome else ""
             yield "help", f"{fix.title}   fix ({'safe' if fix.safe else 'unsafe'}){outcome}"
-
-
-def _counterexample(d: Diagnostic) -> tuple[str, str]:
-    consequence = f"  ->  {d.consequence}" if d.consequence else ""
-    if not d.counterexample:
-        return "for every input", d.consequence or "the rule is broken"
-    every = "   (every shape without an empty dimension fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
-    return counterexample_title(d.smallest), f"{binding_text(d.counterexample)}{consequence}{every}"

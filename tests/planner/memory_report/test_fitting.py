@@ -5,8 +5,13 @@ from itertools import product
 
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.fitting import arena_proof, fit_function
-from symalloc.planner.memory_report.function_report import FunctionReport, PlanOutcome, function_report
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    PlanOutcome,
+    arena_proof,
+    fit_function,
+    function_report,
+)
 from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
