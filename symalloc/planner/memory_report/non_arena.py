@@ -73,10 +73,6 @@ class KernelWorkspace:
                 sums.append(sum(held.values(), start=ZERO))
         return maximum(*undominated(sums)) if sums else ZERO
 
-    def __bool__(self) -> bool:
-        """Return whether it takes anything that is known."""
-        return bool(self.steps)
-
 
 def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str, int]) -> int:
     """Return the bytes that TVM's pool of a fresh thread holds once a function has made `calls` many times.
@@ -96,7 +92,12 @@ def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str,
     for _ in range(MOST_CALLS):
         for slot, wanted in requests:
             if wanted is not None:
-                lent[slot] = _taken(free, wanted)
+                fitting = bisect_left(free, wanted)
+                if fitting < len(free):
+                    wanted = free.pop(fitting)
+                elif free:
+                    free.pop()
+                lent[slot] = wanted
             elif slot in lent:
                 insort(free, lent.pop(slot))
         held = sum(free) + sum(lent.values())
@@ -104,16 +105,6 @@ def workspace_pool_bytes(calls: Sequence[KernelWorkspace], binding: Mapping[str,
             break
         before = held
     return before
-
-
-def _taken(free: list[int], wanted: int) -> int:
-    """Take the block that the pool hands out for `wanted` bytes from `free`; return its size."""
-    fitting = bisect_left(free, wanted)
-    if fitting < len(free):
-        return free.pop(fitting)
-    if free:
-        free.pop()
-    return wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +211,7 @@ class _KernelCalls:
             match instruction:
                 case ir.CallKernel(kernel=kernel, arguments=arguments):
                     taken = self.scratch.get(kernel, KernelWorkspace())
-                    if taken or taken.problem is not None:
+                    if taken.steps or taken.problem is not None:
                         values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
                         known = taken.symbols <= values.keys()
                         yield kernel, taken.substitute(values) if known else _OPEN
