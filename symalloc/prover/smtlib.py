@@ -8,7 +8,8 @@ failure, to be answered `sat`. Divisors are at least 1 wherever they matter, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Literal
 
@@ -20,33 +21,48 @@ from symalloc.size.defined import fails, holds
 from symalloc.size.expr import Expr
 
 Status = Literal["sat", "unsat", "unknown"]
+_UNQUOTABLE = re.compile(r"[|\\%\x00\ud800-\udfff]")
 
 
 def certificate(constraint: Condition, domain: Domain, proof: Proof) -> str:
     """The script for `proof` of `constraint` over `domain`."""
     symbols = sorted(constraint.symbols.union(*(a.symbols for a in domain.assumptions)))
+    bounds = {s: (domain.lower_of(s), domain.upper_of(s)) for s in symbols}
     lines = [
         f"; {_comment(str(constraint))}",
         f"; {proof.verdict.value}, decided by {proof.decided_by}",
         f"; expected: {status(proof)}",
         f"(set-info :status {status(proof)})",
         "(set-logic ALL)",
-        *(f"(declare-const {_name(s)} Int)" for s in symbols),
+        *declared(bounds),
+        *asserted(holds(a, _unproved) for a in domain.assumptions),
+        *_question(constraint, proof),
+        "(check-sat)",
+        "",
     ]
-    for symbol in symbols:
-        low, high = domain.lower_of(symbol), domain.upper_of(symbol)
-        lines.append(f"(assert (<= {_integer(low)} {_name(symbol)} {_integer(high)}))")
-    lines += (f"(assert {holds(a, _unproved).fold(_SMT_LIB)})" for a in domain.assumptions)
-    lines += _question(constraint, proof)
-    return "\n".join((*lines, "(check-sat)", ""))
+    return "\n".join(lines)
 
 
-def _question(constraint: Condition, proof: Proof) -> Iterable[str]:
+def declared(bounds: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Declare integers, and assert that they lie within their bounds."""
+    ranges = ((_integer(low), _quoted(s), _integer(high)) for s, (low, high) in bounds.items())
+    return [
+        *(f"(declare-const {_quoted(s)} Int)" for s in bounds),
+        *(f"(assert (<= {low} {text} {high}))" for low, text, high in ranges),
+    ]
+
+
+def asserted(conditions: Iterable[Condition]) -> list[str]:
+    """Assert each of `conditions`."""
+    return [f"(assert {c.fold(_SMT_LIB)})" for c in conditions]
+
+
+def _question(constraint: Condition, proof: Proof) -> Sequence[str]:
     if proof.verdict is Verdict.VACUOUS:
         return ("; the assumptions alone",)
     if proof.verdict is Verdict.ALWAYS_INVALID:
-        return ("; the claim", f"(assert {holds(constraint, _unproved).fold(_SMT_LIB)})")
-    return ("; the claim fails", f"(assert {fails(constraint, _unproved).fold(_SMT_LIB)})")
+        return ("; the claim", *asserted([holds(constraint, _unproved)]))
+    return ("; the claim fails", *asserted([fails(constraint, _unproved)]))
 
 
 def status(proof: Proof) -> Status:
@@ -64,8 +80,13 @@ def _comment(text: str) -> str:
     return " ".join(text.split())
 
 
-def _name(symbol: str) -> str:
-    return f"|{symbol.replace('|', '_')}|"
+def encoded(symbol: str) -> str:
+    """The name of a symbol in scripts, with other characters for those that no name may hold there."""
+    return _UNQUOTABLE.sub(lambda found: f"%{ord(found[0]):x};", symbol)
+
+
+def _quoted(symbol: str) -> str:
+    return f"|{encoded(symbol)}|"
 
 
 def _integer(value: int) -> str:
@@ -76,7 +97,7 @@ class _SmtLib(Algebra[str, str]):
     """SMT-LIB's prefix notation."""
 
     def symbol(self, name: str) -> str:
-        return _name(name)
+        return _quoted(name)
 
     def total(self, terms: Sequence[Term[str]]) -> str:
         return _apply("+", [self._term(*term) for term in terms], "0")

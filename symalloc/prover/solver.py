@@ -1,16 +1,14 @@
-"""Layer `z3`: the judge of last resort, under a budget, and the only conversion to z3."""
+"""Layer `z3`: the judge of last resort, under a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add, mul
 from time import perf_counter
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
-from symalloc.size.algebra import Algebra, Operator, Term
+from symalloc.prover.smtlib import asserted, declared, encoded
 from symalloc.size.condition import Condition
 
 TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
@@ -36,7 +34,7 @@ class Solver:
         """Start another proof: the questions from here on share one budget and one context."""
         self._steps = self.budget.z3_steps
         self._milliseconds = float(self.budget.z3_milliseconds)
-        self._terms: Z3Terms | None = None
+        self._z3: Z3 | None = None
 
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
         """Look for a point of `box` that satisfies all `conditions`; it is checked by exact evaluation.
@@ -50,19 +48,19 @@ class Solver:
         if steps < FEWEST or self._milliseconds < 1:
             return None
         self.asked += 1
-        self._terms = self._terms or Z3Terms()  # before the clock starts: importing z3 takes a while
+        self._z3 = self._z3 or Z3()  # before the clock starts: importing z3 takes a while
         start = perf_counter()
-        answer = self._terms.answer(conditions, box, steps, int(self._milliseconds))
+        answer = self._z3.answer(conditions, box, steps, int(self._milliseconds))
         self._milliseconds -= 1e3 * (perf_counter() - start)
         if answer is None:
             self._steps -= steps
         return answer
 
 
-class Z3Terms(Algebra[Any, Any]):
-    """Terms of a context of their own; symbols are integer constants of the same name.
+class Z3:
+    """A context of z3 and a solver for one question after the other, which it reads as SMT-LIB (`smtlib`).
 
-    z3's integer division rounds so that the remainder is not negative; that is Python's for divisors of at
+    Its integer division rounds so that the remainder is not negative; that is Python's for divisors of at
     least 1, and the conditions given here hold no other divisor where they matter (`symalloc.size.defined`).
     """
 
@@ -77,10 +75,9 @@ class Z3Terms(Algebra[Any, Any]):
         solver = self._tactic.solver()
         # with z3's own handler an interrupt would only end the question, and the program would go on
         solver.set("timeout", milliseconds, "ctrl_c", False, "rlimit", steps)
-        for name, low in box.lower.items():
-            solver.add(self.symbol(name) >= low, self.symbol(name) <= box.upper[name])
-        solver.add(*(c.fold(self) for c in conditions))
+        bounds = {name: (low, box.upper[name]) for name, low in box.lower.items()}
         try:
+            solver.from_string("\n".join((*declared(bounds), *asserted(conditions))))
             outcome = solver.check()
         except self.z3.Z3Exception:
             return None
@@ -89,48 +86,6 @@ class Z3Terms(Algebra[Any, Any]):
         if outcome != self.z3.sat:
             return None
         model = solver.model()
-        values = {name: model.eval(self.symbol(name)) for name in box.lower}
+        values = {name: model.eval(self.z3.Int(encoded(name), self.context)) for name in box.lower}
         point = {n: v.as_long() if self.z3.is_int_value(v) else box.lower[n] for n, v in values.items()}
         return point if box.holds(point) and all(c.evaluate(point) for c in conditions) else None
-
-    def symbol(self, name: str) -> Any:
-        return self.z3.Int(name, self.context)
-
-    def total(self, terms: Sequence[Term[Any]]) -> Any:
-        return reduce(add, (self._term(*term) for term in terms)) if terms else self._number(0)
-
-    def _number(self, value: int) -> Any:
-        return self.z3.IntVal(value, self.context)
-
-    def _term(self, coefficient: int, factors: Sequence[tuple[Any, int]]) -> Any:
-        repeated = [factor for factor, power in factors for _ in range(power)]
-        if coefficient != 1 or not factors:
-            repeated.insert(0, self._number(coefficient))
-        return reduce(mul, repeated)
-
-    def floordiv(self, numerator: Any, denominator: Any) -> Any:
-        return numerator / denominator
-
-    def mod(self, numerator: Any, denominator: Any) -> Any:
-        return numerator % denominator
-
-    def minimum(self, operands: Sequence[Any]) -> Any:
-        return reduce(lambda a, b: self.z3.If(a <= b, a, b), operands)
-
-    def maximum(self, operands: Sequence[Any]) -> Any:
-        return reduce(lambda a, b: self.z3.If(a >= b, a, b), operands)
-
-    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
-        return self.z3.If(condition, then, otherwise)
-
-    def relation(self, operator: Operator, terms: Sequence[Term[Any]]) -> Any:
-        left, right = self.difference(terms)
-        if operator == "<=":
-            return left <= right
-        return left == right if operator == "==" else left != right
-
-    def conjunction(self, operands: Sequence[Any]) -> Any:
-        return self.z3.And(*operands) if operands else self.z3.BoolVal(True, self.context)
-
-    def disjunction(self, operands: Sequence[Any]) -> Any:
-        return self.z3.Or(*operands) if operands else self.z3.BoolVal(False, self.context)

@@ -8,12 +8,16 @@ import pytest
 import z3
 
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
+from symalloc.prover.bounds import Box
 from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
 from symalloc.prover.explanation import order
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
+from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Verdict
+from symalloc.size.condition import disjunction, eq
+from symalloc.size.expr import symbol
 from symalloc.size.parse import parse_condition
 
 
@@ -47,6 +51,15 @@ def test_certificate_replays(text: str, assume: tuple[str, ...], expected: str) 
 def test_certificate_quotes_names() -> None:
     constraint = parse_condition("select >= 1")
     assert "(declare-const |select| Int)" in certificate(constraint, Domain(), Prover().prove(constraint))
+
+
+def test_strange_names_are_not_taken_for_each_other() -> None:
+    names = ("a|b", "a_b", "a%7c;b", "a\\b", "größe", "a\nb", "a\0b", "a\udc80b")
+    claim = disjunction(eq(symbol(name), number + 1) for number, name in enumerate(names))
+    box = Box(dict.fromkeys(names, 0), dict.fromkeys(names, 9))
+    wanted = [eq(symbol(name), number) for number, name in enumerate(names)]
+    assert Solver(Budget()).ask(wanted, box) == {name: number for number, name in enumerate(names)}
+    assert Solver(Budget()).ask([*wanted, claim], box) == "z3"
 
 
 @pytest.mark.parametrize(
