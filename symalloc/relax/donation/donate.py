@@ -37,20 +37,22 @@ from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, call_graph
 from symalloc.program.ir import Program
-from symalloc.program.operands import tensor_type
+from symalloc.program.operands import callee_of, tensor_type
 from symalloc.program.types import TensorType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.emit.emit_module import VIEW
+from symalloc.relax.emit.emit_module import VIEWED
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
+    bound,
     elements,
     same_extent,
+    typed_call,
     visit,
     with_parameters,
 )
@@ -328,16 +330,11 @@ def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
 
 
 def _doer(instruction: ir.Instruction | None) -> str:
-    match instruction:
-        case ir.CallKernel(kernel=name):
-            return f"`{name}`"
-        case ir.CallPacked(name=name) | ir.CallFunction(name=name) | ir.CallOperator(name=name):
-            return f"`{name}`"
-        case ir.NotUnderstood(what=what):
-            return what
-        case None:
-            return "the caller"
-    return f"`{instruction.var.name}`"
+    if instruction is None:
+        return "the caller"
+    if isinstance(instruction, ir.NotUnderstood):
+        return instruction.what
+    return f"`{callee_of(instruction) or instruction.var.name}`"
 
 
 # attributes that say nothing of single parameters by their positions
@@ -391,8 +388,8 @@ def _same_places(source: Node, target: Node, kept: Collection[Node], *, equal: b
 
 def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
     """Return whether no extent that only `dropped` parameters bound is still spoken of."""
-    bound = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
-    lost = {e.__chandle__() for p in dropped for e in _bare(p)} - bound
+    kept = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
+    lost = {e.__chandle__() for p in dropped for e in _bare(p)} - kept
     spoken = set[int]()
     for node in (body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)):
         visit(node, (tvm.ir.Var, lambda one: spoken.add(one.__chandle__())))
@@ -504,7 +501,7 @@ class DonationWriter:
 
     def __init__(self, module: tvm.IRModule, kind: GuardKind) -> None:
         self.module, self.draft = module, ModuleDraft(module)
-        self.guards = GuardWriter(kind="assert" if kind == "fallback" else kind, draft=self.draft)
+        self.kind: GuardKind = kind
         self.kernels: dict[tuple[str, tuple[Overlay, ...]], GlobalVar] = {}
 
     def overlaid(self, kernel: str, overlays: tuple[Overlay, ...]) -> GlobalVar:
@@ -550,13 +547,13 @@ class _DonatedFunction(BindingRewriter):
 
     def checks(self) -> Iterator[relax.VarBinding]:
         """The checks that outputs fit into their inputs."""
-        name = self.cfg.function.name
         prims = PrimBuilder(entry_symbols(self.function, self.cfg.function))
+        name, draft = self.cfg.function.name, self.module.draft
+        guards = GuardWriter(kind=self.module.kind, draft=draft, function=name, prims=prims)
         for one in self.donated:
-            if one.guards:
-                call = self.module.guards.fit(one.guards, str(one.output), str(one.input), name, prims)
-                if call is not None:
-                    yield self.bind("fits", call)
+            call = guards.fit(one.guards, str(one.output), str(one.input)) if one.guards else None
+            if call is not None:
+                yield self.bind("fits", call)
 
     def donated_fields(self) -> Iterator[relax.VarBinding]:
         """Take fields out of parameters that are tuples."""
@@ -582,10 +579,9 @@ class _DonatedFunction(BindingRewriter):
     def view(self, binding: BindingNode, source: Node) -> relax.VarBinding:
         shape, dtype, *_ = elements(binding.value.args)
         type_ = binding.var.ty
-        call = Call(
-            relax.ExternFunc(VIEW), [source, shape, dtype, relax.prim_value(0)], ty_args=[type_], ret_ty=type_
+        return bound(
+            binding.var, typed_call(VIEWED, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
         )
-        return relax.VarBinding(binding.var, self.builder.normalize(call))
 
     def over(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
         value = binding.value

@@ -85,6 +85,7 @@ class _FunctionWriter(BindingRewriter):
     needs_zero_offset: Collection[ir.Var] = ()
     unplanned: GlobalVar | None = None
     prims: PrimBuilder = field(init=False)
+    checks: GuardWriter = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
     arenas: dict[int, VarNode] = field(default_factory=dict)
     places: dict[ir.Var, tuple[int, Expr]] = field(default_factory=dict)
@@ -98,6 +99,9 @@ class _FunctionWriter(BindingRewriter):
         if len(self.function.params) != len(self.cfg.function.params):
             raise EmissionError(f"`{self.plan.function}` has other parameters than what was planned")
         self.prims = PrimBuilder(entry_symbols(self.function, self.cfg.function))
+        self.checks = GuardWriter(
+            kind=self.module.kind, draft=self.module.draft, function=self.plan.function, prims=self.prims
+        )
         self.instructions = by_binding(self.cfg)
         for index, arena in enumerate(self.plan.arenas):
             for placement in arena.placements:
@@ -133,7 +137,7 @@ class _FunctionWriter(BindingRewriter):
             some = [g for g in guards if g.declared is declared]
             if not some:
                 continue
-            call = self.module.guards.call(some, self.plan.function, self.prims, uncaptured(self.function))
+            call = self.checks.call(some, uncaptured(self.function))
             if call is not None:
                 yield bound(typed_var("guard", NOTHING), call)
 
@@ -216,10 +220,13 @@ class _FunctionWriter(BindingRewriter):
         claims = [eq(old, new) for old, new in _extents(cast) if new.symbols.isdisjoint(cast.defines)]
         open_claims = [c for c in claims if c.as_bool is not True]
         if open_claims:
-            call = self.module.guards.cast(open_claims, self.plan.function, self.prims)
-            yield bound(typed_var("cast_guard", NOTHING), call)
+            yield bound(typed_var("cast_guard", NOTHING), self.checks.cast(open_claims))
 
     def allocation(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
+        """The tensor in its arena; its offset is folded into its data pointer where some user wants that.
+
+        Raises EmissionError where that would copy the tensor: what is written to the copy is lost.
+        """
         value = binding.value
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
@@ -227,23 +234,13 @@ class _FunctionWriter(BindingRewriter):
         shape, dtype, device = elements(value.args)[:3]
         given = [self.arenas[index], self.prims(offset), shape, dtype, device]
         placed = typed_call(_ALLOC_TENSOR, given, value.ty, span=value.span)
-        if var not in self.needs_zero_offset:
+        if var not in self.needs_zero_offset or offset.as_constant == 0:
             return [bound(binding.var, placed)]
-        return list(self.at_zero_offset(binding.var, placed, offset))
-
-    def at_zero_offset(self, var: VarNode, placed: Node, offset: Expr) -> Iterator[relax.VarBinding]:
-        """`var` bound to the tensor that `placed` makes, with its offset folded into its data pointer.
-
-        Raises EmissionError where that would copy the tensor: what is written to the copy is lost.
-        """
-        if offset.as_constant == 0:
-            yield bound(var, placed)
-            return
         if not self.module.addresses:
-            raise EmissionError(f"`{var.name}` must start its storage on this target, and does not")
-        away = typed_var(f"{var.name}_placed", placed.ty)
-        yield bound(away, placed)
-        yield bound(var, typed_call(_ENSURE_ZERO_OFFSET, [away], placed.ty))
+            raise EmissionError(f"`{binding.var.name}` must start its storage on this target, and does not")
+        away = typed_var(f"{binding.var.name}_placed", placed.ty)
+        settled = typed_call(_ENSURE_ZERO_OFFSET, [away], placed.ty)
+        return [bound(away, placed), bound(binding.var, settled)]
 
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:
@@ -272,7 +269,7 @@ def emit_module(
     target brings a tensor to offset zero without copying it; where it does not, none that needs that may lie
     elsewhere.  `keeps_reshapes`: R.reshape may stand, for LegalizeOps will not run again.
     """
-    writer = _ModuleWriter(module, analyses, plans, guards, addresses, keeps_reshapes)
+    writer = _ModuleWriter(module, analyses, guards, addresses, keeps_reshapes)
     for name, plan in plans.items():
         if plan.guards or any(arena.placements for arena in plan.arenas):
             writer.function(name, plan)
@@ -289,7 +286,6 @@ class _ModuleWriter:
         self,
         module: tvm.IRModule,
         analyses: Mapping[str, FunctionAnalysis],
-        plans: Mapping[str, Plan],
         kind: GuardKind,
         addresses: bool,
         keeps_reshapes: bool,
@@ -299,7 +295,6 @@ class _ModuleWriter:
         self.globals: dict[str, GlobalVar] = {v.name_hint: v for v in module.get_global_vars()}
         self.positions = offset_kernels(module)
         self.draft = ModuleDraft(module)
-        self.guards = GuardWriter(kind=kind, draft=self.draft)
         self.offset_parameters: dict[str, frozenset[int]] = {}
 
     def function(self, name: str, plan: Plan) -> None:
@@ -310,15 +305,13 @@ class _ModuleWriter:
         for kernel, positions in found.offset_parameters.items():
             self.offset_parameters[kernel] = self.offset_parameters.get(kernel, frozenset()) | positions
         fallback = self.kind == "fallback" and any(g.defined_by is None for g in plan.guards)
-        unplanned = self.unplanned(name, plan, function) if fallback else None
-
         writer = _FunctionWriter(
             module=self,
             plan=plan,
             cfg=cfg,
             function=function,
             needs_zero_offset=found.needs_zero_offset,
-            unplanned=unplanned,
+            unplanned=self.unplanned(name, plan, function) if fallback else None,
         )
         try:
             self.draft.functions[variable] = writer.planned()

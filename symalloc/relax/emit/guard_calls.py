@@ -34,14 +34,14 @@ _CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 @dataclass(slots=True, kw_only=True)
 class GuardWriter:
-    """Writes the guards of the functions of one module, with the kernels that they take."""
+    """Writes the guards of one function: calls on the scalars of `prims`, and kernels in the `draft`."""
 
     kind: GuardKind
     draft: ModuleDraft
+    function: str
+    prims: PrimBuilder
 
-    def call(
-        self, guards: Sequence[Guard], function: str, prims: PrimBuilder, beside: Sequence[VarNode] = ()
-    ) -> Node | None:
+    def call(self, guards: Sequence[Guard], beside: Sequence[VarNode] = ()) -> Node | None:
         """The call that raises unless all `guards` hold; None where nothing is to be checked.
 
         They are of one kind: declared bounds, or what 64 bits need.  The call also gets the tensors `beside`,
@@ -52,78 +52,81 @@ class GuardWriter:
         """
         if self.kind == "none":
             return None
-        complaint = f"{function}: these shapes need more bytes than 64 bits count"
+        complaint = "these shapes need more bytes than 64 bits count"
         if guards[0].declared:
-            complaint = f"{function}: these shapes are outside of the bounds that it declares"
+            complaint = "these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
         bounds = _bounds(check)
         if not bounds or self.kind == "native":
-            return self._raise(check, check.conjuncts, complaint, function, prims, beside)
+            return self._raise(check, check.conjuncts, complaint, beside)
         shown = ", ".join(f"{n} = {{}}{_limited(bounds[n], open_as='{}')}" for n in bounds)
         named = ", ".join(f"{n}{_limited(bounds[n])}" for n in bounds)
         values: list[Node] = []
         for name, limits in bounds.items():
-            values += [prims.variables[name], *(prims(x) for _, x in limits if x.as_constant is None)]
+            values.append(self.prims.variables[name])
+            values += (self.prims(x) for _, x in limits if x.as_constant is None)
         texts = f"{complaint}: got {shown}", f"{complaint}: got {named}"
-        return _assertion(prims.condition(check), texts, values, beside)
+        return self._assertion(check, texts, values, beside)
 
-    def cast(self, claims: Sequence[Condition], function: str, prims: PrimBuilder) -> Node:
+    def cast(self, claims: Sequence[Condition]) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
-        complaint = f"{function}: a match_cast does not hold"
-        return self._raise(conjunction(claims), claims, complaint, function, prims)
+        return self._raise(conjunction(claims), claims, "a match_cast does not hold")
 
-    def fit(
-        self, guards: Sequence[Guard], output: str, source: str, function: str, prims: PrimBuilder
-    ) -> Node | None:
+    def fit(self, guards: Sequence[Guard], output: str, source: str) -> Node | None:
         """The call that raises unless `guards` hold, and with them an output fits into an input."""
         if self.kind == "none":
             return None
-        complaint = f"{function}: {output} does not fit into {source}, which is donated for it"
+        complaint = f"{output} does not fit into {source}, which is donated for it"
         claims = [g.condition for g in guards if g.condition.as_bool is None]
-        return self._raise(conjunction(g.check for g in guards), claims, complaint, function, prims)
+        return self._raise(conjunction(g.check for g in guards), claims, complaint)
 
     def _raise(
         self,
         test: Condition,
         claims: Sequence[Condition],
         complaint: str,
-        function: str,
-        prims: PrimBuilder,
         beside: Sequence[VarNode] = (),
     ) -> Node:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))
         if self.kind == "native":
-            tests = {f"{complaint}; need {wanted}": test}
+            tests = {wanted: test}
             if test == conjunction(claims):
-                tests = {f"{complaint}; need {claim}": claim for claim in claims}
-            return self._kernel_call(tests, names, f"{function}_guard", prims, beside)
+                tests = {str(claim): claim for claim in claims}
+            return self._kernel_call(tests, complaint, names, beside)
         values = ", ".join(f"{name} = {{}}" for name in names)
         texts = f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}"
-        return _assertion(prims.condition(test), texts, [prims.variables[name] for name in names], beside)
+        return self._assertion(test, texts, [self.prims.variables[name] for name in names], beside)
+
+    def _assertion(
+        self, test: Condition, texts: tuple[str, str], values: Sequence[Node], beside: Sequence[VarNode]
+    ) -> Node:
+        """An assertion with two texts: a format for the values, and one without them."""
+        template, fixed = (StringImm(f"{self.function}: {text}") for text in texts)
+        given = [self.prims.condition(test), template, *values, fixed, *beside]
+        return typed_call(_ASSERT, given, NOTHING, [NOTHING])
 
     def _kernel_call(
         self,
         tests: Mapping[str, Condition],
+        complaint: str,
         names: Sequence[str],
-        symbol: str,
-        prims: PrimBuilder,
         beside: Sequence[VarNode],
     ) -> Node:
-        """Raises the text of the first test that fails.  Called by its symbol: a direct call of a kernel
+        """Says what the first test that fails needs.  Called by its symbol: a direct call of a kernel
         without effects would be removed as dead code.
         """
         params = {name: tirx.Var(name, "int64") for name in names}
-        builder = PrimBuilder(dict(params))
-        asserts = [
-            tirx.AssertStmt(builder.condition(test), StringImm("ValueError"), [StringImm(message)])
-            for message, test in tests.items()
-        ]
+        builder = PrimBuilder(params)
+        asserts = []
+        for need, test in tests.items():
+            said = StringImm(f"{self.function}: {complaint}; need {need}")
+            asserts.append(tirx.AssertStmt(builder.condition(test), StringImm("ValueError"), [said]))
         body = asserts[0] if len(asserts) == 1 else tirx.SeqStmt(asserts)
         unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(beside))]
-        kernel = tirx.PrimFunc([*(params[n] for n in names), *unread], body)
-        added = self.draft.add(symbol, kernel.with_attr("tirx.is_host_func", True), public=True)
-        arguments = [*(prims.variables[name] for name in names), *beside]
+        kernel = tirx.PrimFunc([*params.values(), *unread], body).with_attr("tirx.is_host_func", True)
+        added = self.draft.add(f"{self.function}_guard", kernel, public=True)
+        arguments = [*(self.prims.variables[name] for name in names), *beside]
         return typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
 
 
@@ -142,14 +145,6 @@ def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     ):
         return ()
     return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
-
-
-def _assertion(
-    condition: Node, texts: tuple[str, str], values: Sequence[Node], beside: Sequence[VarNode]
-) -> Node:
-    """An assertion with two texts: a format for the values, and one without them."""
-    template, fixed = map(StringImm, texts)
-    return typed_call(_ASSERT, [condition, template, *values, fixed, *beside], NOTHING, [NOTHING])
 
 
 def _bounds(check: Condition) -> Mapping[str, Sequence[tuple[str, Expr]]]:

@@ -19,9 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from logging.handlers import QueueHandler
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from symalloc.errors import RunError, SymallocError
@@ -186,25 +188,14 @@ def serve(descriptor: int) -> None:
     _prepare()
     os.dup2(2, 1)  # whatever TVM prints goes where the parent keeps it
     pipe = Connection(descriptor)
-    _LOGGER.addHandler(_Forwarding(pipe))
+    sending: Any = SimpleNamespace(put_nowait=pipe.send)
+    _LOGGER.addHandler(QueueHandler(sending))  # it makes text of what is logged
     _LOGGER.propagate = False
     with suppress(EOFError):
         while True:
             job: Job = pipe.recv()
             _LOGGER.setLevel(job.log_level)
             pipe.send(_done(job, pipe))
-
-
-class _Forwarding(logging.Handler):
-    """Sends the parent what is logged, as text."""
-
-    def __init__(self, pipe: Connection) -> None:
-        super().__init__()
-        self._pipe = pipe
-
-    def emit(self, record: logging.LogRecord) -> None:
-        record.msg, record.args, record.exc_info = record.getMessage(), None, None
-        self._pipe.send(record)
 
 
 def _done(job: Job, pipe: Connection) -> JobEnd:
