@@ -69,24 +69,17 @@ Form: TypeAlias = Literal["json", "script"]
 
 def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
     """TVM's plans by function, for a module as CallTIRRewrite leaves it."""
-    declared = {v.name_hint for v, f in lowered.functions.items() if _declares_bounds(f)}
-    unbounded = _plans(_without_bounds(lowered))
+    functions = {v: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
+    bare = {v: f for v, f in functions.items() if f.attrs and BOUNDS[0] in f.attrs}
+    declared = {v.name_hint for v in bare}
+    for name in BOUNDS:
+        bare = {v: f.without_attr(name) for v, f in bare.items()}
+    unbounded = _plans(with_functions(lowered, bare))
     bounded = _plans(lowered) if declared else unbounded
     return {
         name: TvmComparison(bounded=bounded[name] if name in declared else None, unbounded=plan)
         for name, plan in unbounded.items()
     }
-
-
-def _declares_bounds(function: object) -> bool:
-    return isinstance(function, relax.Function) and bool(function.attrs and BOUNDS[0] in function.attrs)
-
-
-def _without_bounds(module: tvm.IRModule) -> tvm.IRModule:
-    bare = {v: f for v, f in module.functions_items() if _declares_bounds(f)}
-    for name in BOUNDS:
-        bare = {v: f.without_attr(name) for v, f in bare.items()}
-    return with_functions(module, bare)
 
 
 def _plans(lowered: tvm.IRModule) -> dict[str, Timeline]:
@@ -115,7 +108,8 @@ def plan_file(
     bindings `samples`, or at standard ones, beside `comparison`: TVM's plans by function, why there are
     none, or None where nobody asked.  Certificates are returned, not written.
     """
-    loaded, lowered = _lowered(request)
+    loaded = load_requested(request)
+    lowered = lower_or_refuse(loaded, request.target, request.pipeline)
     prover = Prover()
     planned = _planned(lowered, request.target, replace(options, certificate=None), prover)
     certified = options.certificate is not None
@@ -135,7 +129,7 @@ def plan_file(
 
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     """TVM's own plans of a module, by function; raises RunError."""
-    return compare_with_tvm(_lowered(request)[1])
+    return compare_with_tvm(lower_or_refuse(load_requested(request), request.target, request.pipeline))
 
 
 def plan_module(
@@ -216,12 +210,6 @@ def _compared(
     if isinstance(found, str):
         return dict.fromkeys(planned.plans, TvmComparison(bounded=None, unbounded=Timeline(problem=found)))
     return found or {}
-
-
-def _lowered(request: PlanRequest) -> tuple[tvm.IRModule, tvm.IRModule]:
-    """The module as it is in the file, and behind CallTIRRewrite."""
-    loaded = load_requested(request)
-    return loaded, lower_or_refuse(loaded, request.target, request.pipeline)
 
 
 def _planned(

@@ -26,7 +26,7 @@ from symalloc.program.types import DType, TensorType, TupleType
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import DonatedAlias, donated_aliases
 from symalloc.size.expr import ZERO
-from tests.planner.random_programs import MIX, MIX_KERNEL, Machine, Maker
+from tests.planner.random_programs import MIX, MIX_KERNEL, Frame, Machine, Maker
 from tests.program.build import F32, KERNELS, U8, Body, param, program_of, tensor_of
 
 PROVER = Prover()
@@ -325,8 +325,11 @@ class Donating(Machine):
 
     def run(self) -> list[int]:
         arguments = [self.write(self.reserve(self.binding[n]), ()) for n in ("n", "m")]
-        given = [arguments[self.donated].address] if "main" in self.plans else None
-        self.log.append(self.read(self.call("main", [*arguments], self.binding, given)))
+        function = self.program.functions["main"]
+        frame = Frame(machine=self, binding=dict(self.binding), plan=self.plans.get("main"))
+        frame.values.update(zip(function.params, arguments, strict=True))
+        frame.arenas[0] = arguments[self.donated]
+        self.log.append(self.read(frame.block(function.body)))
         return self.log
 
 
