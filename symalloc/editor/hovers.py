@@ -86,11 +86,7 @@ def _innermost(
 ) -> Thing | None:
     """The one whose text stands around `place`, or ends at it; of several the one that begins last."""
     spans = ((span_of(one), one) for one in found)
-    around = [
-        ((span.line, span.column), one)
-        for span, one in spans
-        if span and (span.line, span.column) <= place <= (span.end_line, span.end_column)
-    ]
+    around = [(span.start, one) for span, one in spans if span and span.start <= place <= span.end]
     return max(around, key=lambda each: each[0])[1] if around else None
 
 
@@ -117,11 +113,7 @@ def _named(
         statement = script.statement_at(instruction.span)
         if stored:  # at the end of a branch TVM gives it another name
             best = instruction if statement is here else best
-        elif (
-            instruction.var.name == name
-            and statement is not here
-            and (instruction.span.line, instruction.span.column) < (span.line, span.column)
-        ):
+        elif instruction.var.name == name and statement is not here and instruction.span.start < span.start:
             around = blocks.get(statement, ())
             best = instruction if branches[: len(around)] == around else best
     if best is not None:
@@ -269,4 +261,4 @@ def _is_about(diagnostic: Diagnostic, target: _Target) -> bool:
 def _overlap(a: Span, b: Span) -> bool:
     if a.file != b.file:
         return False
-    return (a.line, a.column) < (b.end_line, b.end_column) and (b.line, b.column) < (a.end_line, a.end_column)
+    return a.start < b.end and b.start < a.end

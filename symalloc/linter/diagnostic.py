@@ -29,16 +29,16 @@ class UserScript:
     def call_at(self, span: Span) -> ast.Call | None:
         """The call that starts at `span`; of several the one that ends there too, or else the longest."""
         calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
-        calls = [node for node in calls if _start(self.span(node)) == _start(span)]
-        exact = [call for call in calls if _end(self.span(call)) == _end(span)]
-        return max(exact or calls, key=lambda call: _end(self.span(call)), default=None)
+        calls = [node for node in calls if self.span(node).start == span.start]
+        exact = [call for call in calls if self.span(call).end == span.end]
+        return max(exact or calls, key=lambda call: self.span(call).end, default=None)
 
     def statement_at(self, span: Span) -> ast.stmt | None:
         """The innermost statement around `span`."""
         statements = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
-        before = [node for node in statements if _start(self.span(node)) <= _start(span)]
-        around = [node for node in before if _end(span) <= _end(self.span(node))]
-        return max(around, key=lambda node: _start(self.span(node)), default=None)
+        before = [node for node in statements if self.span(node).start <= span.start]
+        around = [node for node in before if span.end <= self.span(node).end]
+        return max(around, key=lambda node: self.span(node).start, default=None)
 
     def at(self, line: int, column: int = 1) -> Span:
         """The empty span in front of a column of `line`."""
@@ -64,14 +64,6 @@ def parse_user_script(source: Source) -> UserScript | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return UserScript(file=source.file, lines=tuple(split_lines(source.text)), tree=tree)
-
-
-def _start(span: Span) -> tuple[int, int]:
-    return span.line, span.column
-
-
-def _end(span: Span) -> tuple[int, int]:
-    return span.end_line, span.end_column
 
 
 if TYPE_CHECKING:
@@ -188,6 +180,12 @@ class Diagnostic:
     def kind(self) -> tuple[str, str, str]:
         """The rule, and the module and the function in which it is broken."""
         return self.rule, self.module, self.function
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The places that it points at."""
+        spans = self.span, *(label.span for label in self.labels), *(one.span for one in self.dependents)
+        return tuple(span for span in spans if span is not None)
 
     @property
     def one_line(self) -> str:

@@ -58,7 +58,7 @@ def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
     """Make `edits` in `text`; they must not overlap.  Inserted lines end as those of `text` do."""
     starts = _line_starts(text)
     newline = "\r\n" if "\r\n" in text else "\n"
-    for edit in sorted(edits, key=lambda e: (e.span.line, e.span.column), reverse=True):
+    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         first = starts[edit.span.line - 1] + edit.span.column - 1
         last = min(starts[edit.span.end_line - 1] + edit.span.end_column - 1, len(text))
         text = text[:first] + edit.text.replace("\n", newline) + text[last:]
@@ -114,9 +114,8 @@ def _compatible(diagnostics: Iterable[Diagnostic], unsafe: bool) -> tuple[Fix, .
 
 def _overlap(a: Span, b: Span) -> bool:
     """True where they share text, or are the same place."""
-    first, second = sorted((a, b), key=lambda s: (s.line, s.column))
-    end, start = (first.end_line, first.end_column), (second.line, second.column)
-    return end > start or (first.line, first.column) == start
+    first, second = sorted((a, b), key=lambda span: span.start)
+    return first.end > second.start or first.start == second.start
 
 
 def _line_starts(text: str) -> list[int]:

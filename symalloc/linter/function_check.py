@@ -547,9 +547,9 @@ def _bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) 
 
 def _smallest_told(dependents: Iterable[Finding]) -> Proof | None:
     """The proof with the least counterexample, of those that depend on the shapes."""
-    told = [f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK]
-    told.sort(key=lambda f: sorted((f.counterexample or {"": 2**64}).values())[::-1])
-    return told[0].proof if told else None
+    told = (f for f in dependents if f.verdict is Verdict.RUNTIME_CHECK)
+    order = sorted(told, key=lambda f: sorted((f.counterexample or {"": 2**64}).values())[::-1])
+    return order[0].proof if order else None
 
 
 def _listed(sites: Iterable[Site]) -> str:

@@ -138,9 +138,7 @@ class FunctionProver:
             proof = self._ask(constraint, self._over(asked))
             if proof.verdict is Verdict.ALWAYS_VALID:
                 return replace(proof, guarded=True)
-        if (
-            asked.sized and proof.verdict is Verdict.VACUOUS
-        ):  # what is given asks for inputs out of the ordinary
+        if asked.sized and proof.verdict is Verdict.VACUOUS:  # what is given asks for other inputs
             return self.decide(asked._replace(sized=False))
         if facts.calls and proof.verdict is Verdict.RUNTIME_CHECK:
             checked = self._ask(constraint, self._over(asked, calls=True))

@@ -22,7 +22,7 @@ from symalloc.linter.lint_options import LintOptions, matches_file, parse_assump
 from symalloc.linter.sites.site import FunctionContext, ProgramContext, Site
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program import ir
-from symalloc.program.control_flow import ControlFlowGraph, functions_as_values
+from symalloc.program.control_flow import functions_as_values
 from symalloc.program.ir import (
     Block,
     CallFunction,
@@ -134,13 +134,8 @@ class CallChecks:
 
 def _obligations(one: FunctionCheck) -> dict[Finding, Condition]:
     """Collect the findings of a function that the shapes of its parameters decide."""
-    given = {
-        name
-        for param in one.context.function.params
-        for _, extent in extent_pairs(param.type, param.type)
-        for name in (extent.as_symbol,)
-        if name is not None
-    }
+    pairs = (pair for param in one.context.function.params for pair in extent_pairs(param.type, param.type))
+    given = {extent.as_symbol for extent, _ in pairs}
     found = {}
     for finding in (*one.findings, *one.bound_dependent):
         if finding.verdict is not Verdict.RUNTIME_CHECK or finding.guarded or finding.site.uncertainty:
@@ -228,38 +223,23 @@ def merge_callers(findings: Sequence[Finding]) -> Mapping[Finding, Finding | Non
 
 
 def _rank(finding: Finding) -> tuple[object, ...]:
-    severity = finding.severity
-    return (
-        finding.site.uncertainty is not None,
-        severity is None,
-        0 if severity is None else severity.rank,
-        len(finding.calls),
-    )
+    rank = len(Severity) if finding.severity is None else finding.severity.rank
+    return finding.site.uncertainty is not None, rank, len(finding.calls)
 
 
 SITES = ("kernel-store", "kernel-load")
 """The kinds of sites that are asked about there."""
 
 
-def lone_kernels(
-    program: Program, graphs: Iterable[ControlFlowGraph], indices: UnprovedIndices
-) -> Program | None:
-    """A program of functions that each call one kernel which nothing calls; None where none needs a look.
-
-    `graphs` are those of the functions of `program`.
-    """
-    called: set[str] = set()
-    for cfg in graphs:
+def lone_kernels(shared: ProgramContext) -> Program | None:
+    """A program of functions that each call one kernel which nothing calls; None where none needs a look."""
+    program, taken = shared.program, set(shared.program.functions)
+    for cfg in shared.graphs:
         calls: Sequence[tuple[int, CallKernel | CallTIR]] = cfg.of_type(CallKernel, CallTIR)
-        called.update(call.kernel for _, call in calls)
-    functions = {
-        name: _caller(kernel)
-        for name, kernel in program.kernels.items()
-        if name not in called and name not in program.functions and indices[name]
-    }
-    if not functions:
-        return None
-    return Program(name=program.name, functions=functions, kernels=program.kernels, stage=program.stage)
+        taken.update(call.kernel for _, call in calls)
+    left = (kernel for name, kernel in program.kernels.items() if name not in taken and shared.indices[name])
+    functions = {kernel.name: _caller(kernel) for kernel in left}
+    return replace(program, functions=functions) if functions else None
 
 
 def _caller(kernel: Kernel) -> Function:
@@ -311,7 +291,7 @@ def check(
     merged = merge_callers([f for one in checks for f in one.findings]) if shared.expanded else {}
     diagnostics = [found for one in checks for found in _diagnostics(one, merged)]
     rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
-    lone = lone_kernels(program, shared.graphs, indices) if rules.rules else None
+    lone = lone_kernels(shared) if rules.rules else None
     if lone is not None:  # where they are right for some shapes they may be meant for these
         found = check(lone, rules, prover)
         diagnostics += (one for one in found if one.verdict is Verdict.ALWAYS_INVALID)
@@ -439,7 +419,7 @@ class Linter:
             report_unused=complete,
         )
         kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
-        shown = {s.file for d in kept for s in (d.span, *(label.span for label in d.labels)) if s}
+        shown = {span.file for diagnostic in kept for span in diagnostic.spans}
         summary.seconds = perf_counter() - started
         report = Report(
             diagnostics=tuple(kept),
@@ -504,10 +484,10 @@ class Linter:
 
 def _symbols(programs: Iterable[Program]) -> Mapping[str, tuple[Origin, ...]]:
     """The symbols of all functions, and where they get their values, in order."""
-    found: dict[str, set[Origin]] = {}
+    found: defaultdict[str, set[Origin]] = defaultdict(set)
     for function in (function for program in programs for function in program.functions.values()):
         for name, origin in function.symbols.items():
-            found.setdefault(name, set()).add(origin)
+            found[name].add(origin)
     return {name: tuple(sorted(origins, key=str)) for name, origins in found.items()}
 
 
@@ -517,8 +497,7 @@ def _printed(program: Program, found: Report) -> tuple[Source | None, Mapping[Sp
     None where nothing was found, or spans point into a file.
     """
     source = program.source
-    further = ((*(label.span for label in d.labels), *(one.span for one in d.dependents)) for d in found)
-    spans = [span for d, more in zip(found, further, strict=True) for span in (d.span, *more) if span]
+    spans = [span for diagnostic in found for span in diagnostic.spans]
     if source is None or isinstance(source, Source) or not spans:
         return None, {}
     text, places = source.located(spans)
@@ -549,5 +528,5 @@ def _placed(
 
 def _order(diagnostic: Diagnostic) -> tuple[object, ...]:
     span = diagnostic.span
-    place = (span.file, span.line, span.column) if span else ("", 0, 0)
+    place = (span.file, *span.start) if span else ("", 0, 0)
     return (diagnostic.severity.rank, *place, diagnostic.rule)

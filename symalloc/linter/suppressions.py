@@ -116,12 +116,11 @@ def _placed(script: UserScript, statements: Sequence[_LogicalLine], base: Suppre
     statement = next((s for s in statements if s.last >= line), None)
     if statement is None:
         return replace(base, problem="no code follows this comment")
-    if statement.is_decorator and statement.first > line:
-        definitions = (n for n in ast.walk(script.tree) if isinstance(n, ast.FunctionDef | ast.ClassDef))
-        for node in definitions:
-            if node.decorator_list and node.decorator_list[0].lineno == statement.first:
-                last = node.end_lineno or statement.last
-                return replace(base, first=statement.first, last=last, scope=node.name)
+    definitions = (n for n in ast.walk(script.tree) if isinstance(n, ast.FunctionDef | ast.ClassDef))
+    for node in definitions if statement.is_decorator and statement.first > line else ():
+        if node.decorator_list and node.decorator_list[0].lineno == statement.first:
+            last = node.end_lineno or statement.last
+            return replace(base, first=statement.first, last=last, scope=node.name)
     return replace(base, first=statement.first, last=statement.last)
 
 
@@ -209,23 +208,17 @@ def _unused(rule: Rule, one: Suppression, file: str, suppressions: Iterable[Supp
 
 def remove_suppression(unused: Suppression, others: Sequence[str], script: UserScript) -> Fix:
     """Delete the rule from a comment that allows `others` as well; with the last rule the comment."""
-    line = script.lines[unused.comment.line - 1]
-    edit = _without_key(line, unused.comment, others) if others else _without_comment(line, unused.comment)
-    return Fix(title=f"remove `{unused.key}` from the comment", edits=(edit,), safe=True)
-
-
-def _without_key(line: str, comment: Span, others: Sequence[str]) -> TextEdit:
-    start, end = line.index("(", comment.column), line.index(")", comment.column)
-    span = comment._replace(column=start + 2, end_column=end + 1)
-    return TextEdit(span=span, text=", ".join(others))
-
-
-def _without_comment(line: str, comment: Span) -> TextEdit:
-    """Delete the white space in front, too, and the line where nothing else stands on it."""
+    comment, line = unused.comment, script.lines[unused.comment.line - 1]
     code = line[: comment.column - 1].rstrip()
-    if code:
-        return TextEdit(span=comment._replace(column=len(code) + 1), text="")
-    return TextEdit(span=comment._replace(column=1, end_line=comment.line + 1, end_column=1), text="")
+    if others:
+        start, end = line.index("(", comment.column), line.index(")", comment.column)
+        span = comment._replace(column=start + 2, end_column=end + 1)
+    elif code:  # the white space in front goes, too
+        span = comment._replace(column=len(code) + 1)
+    else:
+        span = comment._replace(column=1, end_line=comment.line + 1, end_column=1)
+    edit = TextEdit(span=span, text=", ".join(others))
+    return Fix(title=f"remove `{unused.key}` from the comment", edits=(edit,), safe=True)
 
 
 _ALLOWED = re.compile(r"#\s*symalloc\s*:\s*allow\s*\((?P<keys>[^()]*)\)")

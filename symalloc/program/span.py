@@ -23,6 +23,16 @@ class Span(NamedTuple):
     end_line: int
     end_column: int
 
+    @property
+    def start(self) -> tuple[int, int]:
+        """The line and the column of the first character."""
+        return self.line, self.column
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The line and the column behind the last character."""
+        return self.end_line, self.end_column
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, islice
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, comparisons, kernel_facts
@@ -47,7 +47,7 @@ from symalloc.program.ir import (
 )
 from symalloc.program.operands import inplace_operands, operands_of, read_cast, tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
-from symalloc.size.condition import eq
+from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product, symbol
 
 
@@ -465,6 +465,9 @@ def _index_site(
         if c in names
     )
     ends = (least, greatest, extent, *where)
+    doubt = "it is another element of the same buffer" if bound.in_memory else None
+    if not bound.access.exact:
+        doubt = "it may not be executed: what it hangs on depends on data"
     return Site(
         kind=f"kernel-{bound.access.kind}",
         quantities={"least": least, "greatest": greatest, "extent": extent},
@@ -476,7 +479,7 @@ def _index_site(
             "reach": _reach(bound, names),
         },
         passes=Passes((*kernel_facts(kernel, arguments), *where), counters, bound.access.exact),
-        uncertainty=_uncertainty(bound),
+        uncertainty=doubt,
         dedup_key=(call.kernel, bound.access.parameter, bound.axis, bound.index, ends),
     )
 
@@ -484,21 +487,15 @@ def _index_site(
 def _symbols(bound: IndexBound) -> frozenset[str]:
     """The symbols of the kernel that a question about `bound` is over."""
     passes = (loop.passes for loop in bound.access.loops if loop.passes is not None)
-    exprs = (bound.index, bound.extent, bound.range.least, bound.range.greatest, *passes)
-    spoken = (e.symbols for e in exprs), (c.symbols for c in bound.range.where), (bound.range.counters,)
-    return frozenset(chain.from_iterable(chain(*spoken)))
-
-
-def _uncertainty(bound: IndexBound) -> str | None:
-    if not bound.access.exact:
-        return "it may not be executed: what it hangs on depends on data"
-    return "it is another element of the same buffer" if bound.in_memory else None
+    sizes = (bound.index, bound.extent, bound.range.least, bound.range.greatest, *passes)
+    exprs: tuple[Expr | Condition, ...] = (*sizes, *bound.range.where)
+    return frozenset(bound.range.counters).union(*(spoken.symbols for spoken in exprs))
 
 
 def _reach(bound: IndexBound, names: Mapping[str, Expr]) -> str:
     """The values of an index, in words."""
-    least, greatest = (e.substitute(names) for e in (bound.range.least, bound.range.greatest))
-    index = bound.index.substitute(names)
-    if bound.range.counters or least == greatest:
-        return f"is {index}"
-    return f"is {index}, from {least} to {greatest}"
+    least, greatest, index = (
+        e.substitute(names) for e in (bound.range.least, bound.range.greatest, bound.index)
+    )
+    ends = "" if bound.range.counters or least == greatest else f", from {least} to {greatest}"
+    return f"is {index}{ends}"

@@ -304,17 +304,16 @@ def leaks(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     allocations: Sequence[tuple[int, ir.AllocStorage | ir.AllocTensor]]
     allocations = cfg.of_type(ir.AllocStorage, ir.AllocTensor)
     for index, made in allocations:
-        if made.var not in used:
-            yield index, _allocation(made, "never-used")
-        elif killed and made.var not in killed:
+        relation = "never-used" if made.var not in used else "never-killed"
+        if relation == "never-killed":
+            if not killed or made.var in killed:
+                continue
             freed = _escaping(context) | context.regions_of(killed) if freed is None else freed
-            if not context.regions_of((made.var,)) & freed:
-                yield index, _allocation(made, "never-killed")
-
-
-def _allocation(made: ir.AllocStorage | ir.AllocTensor, relation: str) -> Site:
-    texts = {"variable": made.var.name, "kind": "storage" if isinstance(made, ir.AllocStorage) else "tensor"}
-    return Site(kind="allocation", relation=relation, texts=texts)
+            if context.regions_of((made.var,)) & freed:
+                continue
+        kind = "storage" if isinstance(made, ir.AllocStorage) else "tensor"
+        texts = {"variable": made.var.name, "kind": kind}
+        yield index, Site(kind="allocation", relation=relation, texts=texts)
 
 
 def _escaping(context: FunctionContext) -> RegionSet:
