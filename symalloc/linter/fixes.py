@@ -225,8 +225,11 @@ def _grow_storage(finding: Finding, script: UserScript) -> Fix | None:
     size), or the size is not written as a shape in the call that reserves it.
     """
     tensor, context = finding.instruction, finding.context
-    storage = _only_storage(context, tensor) if isinstance(tensor, AllocTensor) else None
-    if storage is None or storage.span is None or not _holds_only_tensors(context, storage):
+    regions = storages_of(context, tensor) if isinstance(tensor, AllocTensor) else ()
+    storage = regions[0].instruction if len(regions) == 1 else None
+    if not isinstance(storage, AllocStorage) or storage.span is None:
+        return None
+    if not _holds_only_tensors(context, storage):
         return None
     call = script.call_at(storage.span)
     shape = _shape_argument(call) if call else None
@@ -241,11 +244,6 @@ def _grow_storage(finding: Finding, script: UserScript) -> Fix | None:
     text = f"{ast.unparse(shape.func)}([{size.text(TVMSCRIPT)}])"
     edit = TextEdit(span=script.span(shape), text=text)
     return Fix(title=f"{_reason(tensors, storage)}: {text}", edits=(edit,), safe=True)
-
-
-def _only_storage(context: FunctionContext, tensor: AllocTensor) -> AllocStorage | None:
-    found = [region.instruction for region in storages_of(context, tensor)]
-    return found[0] if len(found) == 1 and isinstance(found[0], AllocStorage) else None
 
 
 def _holds_only_tensors(context: FunctionContext, storage: AllocStorage) -> bool:

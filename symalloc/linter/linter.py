@@ -13,29 +13,12 @@ from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse
 from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import Finding, FunctionCheck
-from symalloc.linter.function_prover import (
-    PlacedConstraint,
-    UnprovedIndices,
-    domain_of,
-)
+from symalloc.linter.function_prover import PlacedConstraint, UnprovedIndices, domain_of
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.sites.site import FunctionContext, ProgramContext, Site
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program import ir
 from symalloc.program.control_flow import functions_as_values
-from symalloc.program.ir import (
-    Block,
-    CallFunction,
-    CallKernel,
-    CallTIR,
-    Function,
-    Kernel,
-    KernelScalar,
-    Origin,
-    Program,
-    TupleValue,
-    Var,
-)
 from symalloc.program.operands import extent_pairs
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
 from symalloc.program.source_map import NumberedSpan
@@ -81,7 +64,7 @@ def _write_out(
 ) -> frozenset[str]:
     """Write out the calls of a function that need it; return the functions whose instructions stand there."""
     program = shared.program
-    needed = any(call.name in callees for _, call in analyses[name].cfg.of_type(CallFunction))
+    needed = any(call.name in callees for _, call in analyses[name].cfg.of_type(ir.CallFunction))
     expansion = expand_calls(program, program.functions[name], callees) if needed else None
     if expansion is None:
         return frozenset()
@@ -110,7 +93,7 @@ class CallChecks:
     def enter(self, one: FunctionCheck) -> None:
         """Take in a checked function; add to its findings those of its calls."""
         cfg = one.context.analysis.cfg
-        for point, call in cfg.of_type(CallFunction):
+        for point, call in cfg.of_type(ir.CallFunction):
             obligations = self._obligations.get(call.name)
             if obligations is None:
                 self._open.add(call.name)  # recursion: its needs were not known when this call was checked
@@ -158,7 +141,7 @@ def _needed(finding: Finding) -> Condition | None:
 
 def _answer(
     one: FunctionCheck,
-    call: CallFunction,
+    call: ir.CallFunction,
     point: int,
     cause: Finding,
     condition: Condition,
@@ -231,36 +214,36 @@ SITES = ("kernel-store", "kernel-load")
 """The kinds of sites that are asked about there."""
 
 
-def lone_kernels(shared: ProgramContext) -> Program | None:
+def lone_kernels(shared: ProgramContext) -> ir.Program | None:
     """A program of functions that each call one kernel which nothing calls; None where none needs a look."""
     program, taken = shared.program, set(shared.program.functions)
     for cfg in shared.graphs:
-        calls: Sequence[tuple[int, CallKernel | CallTIR]] = cfg.of_type(CallKernel, CallTIR)
+        calls: Sequence[tuple[int, ir.CallKernel | ir.CallTIR]] = cfg.of_type(ir.CallKernel, ir.CallTIR)
         taken.update(call.kernel for _, call in calls)
     left = (kernel for name, kernel in program.kernels.items() if name not in taken and shared.indices[name])
     functions = {kernel.name: _caller(kernel) for kernel in left}
     return replace(program, functions=functions) if functions else None
 
 
-def _caller(kernel: Kernel) -> Function:
+def _caller(kernel: ir.Kernel) -> ir.Function:
     """A function with the parameters of `kernel`, which it hands on."""
-    params = tuple(Var(parameter.name, parameter.type) for parameter in kernel.parameters)
+    params = tuple(ir.Var(parameter.name, parameter.type) for parameter in kernel.parameters)
     nothing = TupleType(fields=())
-    call = CallKernel(var=Var("_", nothing), kernel=kernel.name, arguments=params)
+    call = ir.CallKernel(var=ir.Var("_", nothing), kernel=kernel.name, arguments=params)
     extents = (extent for param in params for extent in extents_of(param.type))
-    symbols = {name: Origin.DIMENSION for extent in extents for name in extent.symbols}
-    scalars = {p.name: Origin.SCALAR for p in kernel.parameters if isinstance(p, KernelScalar)}
-    return Function(
+    symbols = {name: ir.Origin.DIMENSION for extent in extents for name in extent.symbols}
+    scalars = {p.name: ir.Origin.SCALAR for p in kernel.parameters if isinstance(p, ir.KernelScalar)}
+    return ir.Function(
         name=kernel.name,
         params=params,
-        body=Block(instructions=(call,), result=TupleValue(())),
+        body=ir.Block(instructions=(call,), result=ir.TupleValue(())),
         result_type=nothing,
         symbols=scalars | symbols,
     )
 
 
 def check(
-    program: Program,
+    program: ir.Program,
     rulebook: Rulebook,
     prover: Prover,
     *,
@@ -351,7 +334,7 @@ class LintedFile:
     """
 
     report: Report
-    symbols: Mapping[str, tuple[Origin, ...]]
+    symbols: Mapping[str, tuple[ir.Origin, ...]]
     settled: bool = True
 
     @property
@@ -359,14 +342,11 @@ class LintedFile:
         """True if all of it was read, and nothing was left undecided: linting it again gives the same."""
         return self.settled and not self.report.unread and not self.report.summary.unknown
 
-    def finished(
-        self, fixes: Mapping[int, tuple[Fix, ...]] | None = None, *, settled: bool = True
-    ) -> LintedFile:
-        """The same without what tries fixes: with the `fixes` that help, by the `id` of the diagnostic.
+    def finished(self, good: Mapping[int, tuple[Fix, ...]] = {}, *, settled: bool = True) -> LintedFile:
+        """The same without what tries fixes: with the `good` ones, by the `id` of the diagnostic.
 
         `settled`: these were tried to the end.
         """
-        good = fixes or {}
         found = (replace(d, candidates=(), fixes=good.get(id(d), ())) for d in self.report)
         return replace(self, report=replace(self.report, diagnostics=tuple(found)), settled=settled)
 
@@ -482,16 +462,16 @@ class Linter:
         return replace(diagnostic, severity=Severity.ERROR) if self.options.strict and unsure else diagnostic
 
 
-def _symbols(programs: Iterable[Program]) -> Mapping[str, tuple[Origin, ...]]:
+def _symbols(programs: Iterable[ir.Program]) -> Mapping[str, tuple[ir.Origin, ...]]:
     """The symbols of all functions, and where they get their values, in order."""
-    found: defaultdict[str, set[Origin]] = defaultdict(set)
+    found: defaultdict[str, set[ir.Origin]] = defaultdict(set)
     for function in (function for program in programs for function in program.functions.values()):
         for name, origin in function.symbols.items():
             found[name].add(origin)
     return {name: tuple(sorted(origins, key=str)) for name, origins in found.items()}
 
 
-def _printed(program: Program, found: Report) -> tuple[Source | None, Mapping[Span, Span]]:
+def _printed(program: ir.Program, found: Report) -> tuple[Source | None, Mapping[Span, Span]]:
     """The script that TVM prints for `program`, under a name of its own, and the places of what was `found`.
 
     None where nothing was found, or spans point into a file.
@@ -507,7 +487,7 @@ def _printed(program: Program, found: Report) -> tuple[Source | None, Mapping[Sp
 
 
 def _placed(
-    diagnostic: Diagnostic, program: Program, reading: FileResult, places: Mapping[Span, Span]
+    diagnostic: Diagnostic, program: ir.Program, reading: FileResult, places: Mapping[Span, Span]
 ) -> Diagnostic:
     """The finding with its file, module and stage, its numbered spans looked up in `places`."""
 

@@ -34,25 +34,14 @@ from symalloc.linter.sites.site import (
     places_of,
 )
 from symalloc.program import ir
-from symalloc.program.ir import (
-    CallKernel,
-    CallOperator,
-    CallTIR,
-    ConstantTensor,
-    KernelBuffer,
-    MatchCast,
-    NotUnderstood,
-    Operand,
-    Scalar,
-)
 from symalloc.program.operands import inplace_operands, operands_of, read_cast, tensor_type, type_of
 from symalloc.program.types import ScalarType, TensorType
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import ONE, ZERO, Expr, constant, mod, product, symbol
 
 
-@instruction_sites(CallKernel, CallTIR)
-def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
+@instruction_sites(ir.CallKernel, ir.CallTIR)
+def call_arguments(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
     """The sites of one call of a PrimFunc: number of arguments, dtype, number of dimensions, extents,
     byte offset.
     """
@@ -67,7 +56,7 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
         return
     for position, argument in enumerate(arguments):
         parameter = kernel.parameters[position]
-        if isinstance(parameter, KernelBuffer):
+        if isinstance(parameter, ir.KernelBuffer):
             yield from _properties(context, call, parameter, argument)
     for found in comparisons(kernel, arguments):
         if found.actual == found.expected and found.actual.symbols:
@@ -79,8 +68,8 @@ def call_arguments(context: FunctionContext, call: CallKernel | CallTIR) -> Iter
         )
 
 
-@instruction_sites(MatchCast)
-def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
+@instruction_sites(ir.MatchCast)
+def match_casts(context: FunctionContext, cast: ir.MatchCast) -> Iterator[Site]:
     """The sites of one cast; extents that bind a symbol are compared with nothing."""
     reading = read_cast(cast)
     for index, source, target in reading.compared:
@@ -93,7 +82,7 @@ def match_casts(context: FunctionContext, cast: MatchCast) -> Iterator[Site]:
 
 
 def _properties(
-    context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+    context: FunctionContext, call: ir.CallKernel | ir.CallTIR, buffer: ir.KernelBuffer, argument: ir.Operand
 ) -> Iterator[Site]:
     """The properties of an argument that must be equal whatever the shapes are."""
     kind = tensor_type(argument)
@@ -122,7 +111,7 @@ def _properties(
 
 
 def argument_site(
-    call: CallKernel | CallTIR,
+    call: ir.CallKernel | ir.CallTIR,
     argument: str,
     parameter: str,
     what: str,
@@ -142,9 +131,13 @@ def argument_site(
     )
 
 
-def argument_name(call: CallKernel | CallTIR, argument: Operand) -> str:
+def argument_name(call: ir.CallKernel | ir.CallTIR, argument: ir.Operand) -> str:
     """The name of an argument: that of the result where the call allocates it."""
-    fresh = isinstance(call, CallTIR) and isinstance(argument, ConstantTensor) and argument not in call.inputs
+    fresh = (
+        isinstance(call, ir.CallTIR)
+        and isinstance(argument, ir.ConstantTensor)
+        and argument not in call.inputs
+    )
     return call.var.name if fresh else name_of(argument)
 
 
@@ -217,8 +210,8 @@ _UNCHECKED = {"relax.take": frozenset({"fast"})}
 """Operators that take indices, and the modes in which they use them as they are."""
 
 
-@instruction_sites(CallOperator)
-def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[Site]:
+@instruction_sites(ir.CallOperator)
+def constant_indices(context: FunctionContext, call: ir.CallOperator) -> Iterator[Site]:
     """One site for each different constant index of `call`."""
     modes = _UNCHECKED.get(call.name)
     mode = call.attributes.get("mode", "fast")
@@ -236,10 +229,10 @@ def constant_indices(context: FunctionContext, call: CallOperator) -> Iterator[S
         )
 
 
-def _indices(operand: Operand) -> tuple[Expr, ...]:
-    if isinstance(operand, ConstantTensor):
+def _indices(operand: ir.Operand) -> tuple[Expr, ...]:
+    if isinstance(operand, ir.ConstantTensor):
         return tuple(map(constant, operand.values or ()))
-    if isinstance(operand, Scalar):
+    if isinstance(operand, ir.Scalar):
         return () if operand.value is None else (operand.value,)
     kind = type_of(operand)
     return (kind.value,) if isinstance(kind, ScalarType) and kind.value is not None else ()
@@ -406,8 +399,8 @@ def _argument(handed: _Handed) -> KernelArgument | None:
     )
 
 
-@instruction_sites(NotUnderstood)
-def slots(_context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
+@instruction_sites(ir.NotUnderstood)
+def slots(_context: FunctionContext, call: ir.NotUnderstood) -> Iterator[Site]:
     """A slot that is stored or loaded, and that the shape heap does not have."""
     fault = call.fault
     if fault is None or fault.size is None:
@@ -426,8 +419,8 @@ def slots(_context: FunctionContext, call: NotUnderstood) -> Iterator[Site]:
     )
 
 
-@instruction_sites(CallKernel, CallTIR)
-def indices(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
+@instruction_sites(ir.CallKernel, ir.CallTIR)
+def indices(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
     """The indices of stores and loads that the kernel's own text does not prove to be inside."""
     bounds, arguments = context.shared.indices[call.kernel], arguments_of(call)
     if bounds and len(arguments) == len(context.program.kernels[call.kernel].parameters):
@@ -452,7 +445,7 @@ def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[
 
 
 def _index_site(
-    context: FunctionContext, call: CallKernel | CallTIR, bound: IndexBound, argument: str
+    context: FunctionContext, call: ir.CallKernel | ir.CallTIR, bound: IndexBound, argument: str
 ) -> Site:
     kernel, arguments = context.program.kernels[call.kernel], arguments_of(call)
     names = _renaming(context.function.symbols, bind_kernel(kernel, arguments), _symbols(bound))

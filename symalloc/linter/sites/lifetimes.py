@@ -33,7 +33,6 @@ from symalloc.linter.sites.site import (
 )
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
-from symalloc.program.ir import CallPacked, Instruction, NotUnderstood, Origin
 from symalloc.program.operands import operands_of, type_of
 from symalloc.program.types import extents_of
 from symalloc.size.choice import select
@@ -109,7 +108,7 @@ def _maker(made: ir.Instruction) -> str:
 def symbols(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The symbols of the function that nothing defines."""
     for name, origin in context.function.symbols.items():
-        if origin is Origin.UNDEFINED:
+        if origin is ir.Origin.UNDEFINED:
             first = _first_use(context, name)
             found = context.analysis.cfg.points[first].instruction if first is not None else None
             span = found.span if found is not None and found.span is not None else context.function.span
@@ -126,7 +125,7 @@ def _first_use(context: FunctionContext, name: str) -> int | None:
     return None
 
 
-def _expressions(instruction: Instruction) -> Iterator[Expr]:
+def _expressions(instruction: ir.Instruction) -> Iterator[Expr]:
     yield from extents_of(instruction.var.type)
     for operand in operands_of(instruction):
         yield from extents_of(type_of(operand))
@@ -140,10 +139,10 @@ def _expressions(instruction: Instruction) -> Iterator[Expr]:
 @function_sites("construct")
 def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     """The constructs of the function that were not understood, once a kind; not what follows from another."""
-    for index, found in context.analysis.cfg.of_type(NotUnderstood):
+    for index, found in context.analysis.cfg.of_type(ir.NotUnderstood):
         if found.fault is not None:  # that is an error
             continue
-        if not any(isinstance(context.definition(read), NotUnderstood) for read in found.reads):
+        if not any(isinstance(context.definition(read), ir.NotUnderstood) for read in found.reads):
             yield index, not_understood(found.what)
 
 
@@ -537,14 +536,14 @@ def overwritten_while_kept(context: FunctionContext) -> Iterator[tuple[int, Site
                 yield point, not_understood(what, **more)
 
 
-def _keepers(context: FunctionContext) -> Sequence[tuple[int, CallPacked]]:
+def _keepers(context: FunctionContext) -> Sequence[tuple[int, ir.CallPacked]]:
     """The calls of packed functions that may keep a state: impure, of unknown effect, and no library's.
 
     A library is given memory without content, among other things, and fills it.
     """
     return [
         (point, call)
-        for point, call in context.analysis.cfg.of_type(CallPacked)
+        for point, call in context.analysis.cfg.of_type(ir.CallPacked)
         if call.may_capture and not call.pure
         if not _fills(context, point)
     ]
@@ -561,7 +560,7 @@ def _fills(context: FunctionContext, point: int) -> bool:
 
 
 def _lost_while_kept(
-    context: FunctionContext, keeper: int, region: Region, readers: Sequence[tuple[int, CallPacked]]
+    context: FunctionContext, keeper: int, region: Region, readers: Sequence[tuple[int, ir.CallPacked]]
 ) -> tuple[Access, str] | None:
     """A write behind `keeper` of memory that is also `region`'s, and what may read that behind it."""
     conflicts, paths = context.conflicts, context.paths

@@ -1,19 +1,25 @@
-"""Sites of sizes and places: tensors on storages, views, byte offsets, layouts, possible sizes."""
+"""Sites of sizes and places: tensors on storages, views, byte offsets, layouts, what a call may hold."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind
+from symalloc.analysis.register_machine import Step
 from symalloc.analysis.sets import contains
+from symalloc.analysis.timeline import Timeline
+from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.kernels import argument_name, argument_site
 from symalloc.linter.sites.site import (
     FunctionContext,
+    ProgramContext,
     Site,
     caller_name,
     function_sites,
@@ -23,26 +29,123 @@ from symalloc.linter.sites.site import (
     shape_text,
 )
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind, ProgramPoint
-from symalloc.program.ir import (
-    AllocFresh,
-    AllocStorage,
-    AllocTensor,
-    CallKernel,
-    CallOperator,
-    CallTIR,
-    Instruction,
-    KernelBuffer,
-    Operand,
-    View,
-)
+from symalloc.program.control_flow import PointKind, ProgramPoint, functions_as_values
 from symalloc.program.operands import tensor_type
 from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import TensorType, byte_count
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.condition import le
+from symalloc.size.choice import maximum
+from symalloc.size.condition import Condition, le
+from symalloc.size.evaluation import evaluated
 from symalloc.size.expr import ONE, ZERO, Expr, constant, product, round_up
+from symalloc.size.sign import undominated
+
+_TYPICAL = 1024  # the value of every symbol where moments are compared to point at one
+_MOST_SUMS = 64  # of a formula that the prover is asked about
+_LONG = 102  # characters of a formula that is not shown
+
+
+class HeldMoment(NamedTuple):
+    """The `size` bytes that a call holds once the instruction at `point` has taken its memory.
+
+    `path`: the branches on which that is so.  `inner` are conditions that hold in the functions called then,
+    in symbols of the caller.
+    """
+
+    size: Expr
+    point: int
+    path: PathCondition
+    inner: frozenset[Condition]
+
+    @property
+    def typical(self) -> int:
+        """The bytes at shapes that are neither small nor large."""
+        return evaluated(self.size, dict.fromkeys(self.size.symbols, _TYPICAL)) or 0
+
+
+def _moments(context: FunctionContext, timeline: Timeline) -> Iterator[HeldMoment]:
+    """Yield the moments at which a call takes memory."""
+    for number, size in timeline.formulas():
+        step = timeline.steps[number]
+        outer, inner = step.outermost, frozenset(_inner(step, context.shared))
+        yield HeldMoment(size, context.analysis.cfg.starts[outer.var], outer.path, inner)
+
+
+def _inner(step: Step, shared: ProgramContext) -> Iterator[Condition]:
+    """Yield the conditions that hold in the functions called at a step, as the caller can tell them."""
+    while step.frame.caller is not None:
+        values = step.frame.values
+        held = shared.holding(step.frame.name, step.path, step.var)
+        told = (condition.substitute(values) for condition in held if condition.symbols <= values.keys())
+        yield from (condition for condition in told if condition.as_bool is None)
+        step = step.frame.caller
+
+
+@function_sites("held-memory")
+def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Compare what a call holds with the budget: a site for each set of facts, the largest first."""
+    limit, shared = context.shared.budget, context.shared
+    if limit is None or not _reserves_memory(shared) or _counts_in_callers(context):
+        return
+    timeline = Timeline.of(context.program, context.function.name, kills="stock")
+    groups: defaultdict[object, list[HeldMoment]] = defaultdict(list)
+    for moment in () if timeline.problem else dict.fromkeys(_moments(context, timeline.known)):
+        groups[context.facts.before[moment.point].guards, moment.path, moment.inner].append(moment)
+    for group in sorted(groups.values(), key=lambda group: -max(moment.typical for moment in group)):
+        yield min(moment.point for moment in group), _site(context, limit, group, timeline.doubt)
+    if timeline.not_known is not None:  # what is known may be too much by itself
+        yield 0, _undecided(context, limit, timeline.not_known)
+
+
+def _reserves_memory(shared: ProgramContext) -> bool:
+    """False for a module that reserves no memory yet: TVM's passes put that in."""
+    return any(cfg.of_type(ir.AllocStorage, ir.AllocFresh) for cfg in shared.graphs)
+
+
+def _counts_in_callers(context: FunctionContext) -> bool:
+    """True where only other functions of the program call a function: it counts with them."""
+    name, graphs = context.function.name, context.shared.graphs
+    called = {call.name for cfg in graphs for _, call in cfg.of_type(ir.CallFunction)}
+    return context.function.private and name in called and name not in functions_as_values(graphs)
+
+
+def _site(context: FunctionContext, limit: int, group: Sequence[HeldMoment], doubt: str | None) -> Site:
+    """The site of moments at which the same is known; `doubt` says why the call may hold less."""
+    signed = {name for name, origin in context.function.symbols.items() if origin is ir.Origin.SCALAR}
+    sums = undominated((moment.size for moment in group), signed)
+    if len(sums) > _MOST_SUMS:
+        return _undecided(context, limit, f"{len(sums)} sums are more than are compared")
+    largest = max(group, key=lambda moment: moment.typical)
+    held = maximum(*sums) if sums else ZERO
+    text = f"{held} B"
+    return Site(
+        kind="held-memory",
+        instruction=context.instruction(largest.point),
+        quantities={"held": held, "budget": constant(limit)},
+        texts={
+            "what": "memory",
+            "amount": text if len(text) <= _LONG else f"the largest of {len(sums)} sums",
+        },
+        path=largest.path,
+        uncertainty=doubt,
+        passes=Passes(conditions=tuple(sorted(largest.inner, key=str))) if largest.inner else None,
+        dedup_key="decided",
+        several=True,
+    )
+
+
+def _undecided(context: FunctionContext, limit: int, why: str) -> Site:
+    return Site(
+        kind="held-memory",
+        span=context.function.span,
+        quantities={"budget": constant(limit)},
+        texts={"what": "memory"},
+        unknown=why,
+        dedup_key="undecided",
+        several=True,
+    )
+
 
 ALIGNMENT = constant(64)
 """Bytes that TVM's kernels expect a tensor's address to be a multiple of."""
@@ -50,7 +153,7 @@ PAGE = 4096
 """Bytes that TVM's allocators round a storage up to."""
 
 
-def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, ...]:
+def storages_of(context: FunctionContext, alloc: ir.AllocTensor) -> tuple[Region, ...]:
     """The storages that the tensor may lie on."""
     points_to = context.points_to
     alone = points_to.only_region(points_to.value_of(alloc.var))
@@ -59,7 +162,7 @@ def storages_of(context: FunctionContext, alloc: AllocTensor) -> tuple[Region, .
     return tuple(dict.fromkeys([storage for storage, _ in _placed(context, alloc)]))
 
 
-def _placed(context: FunctionContext, alloc: AllocTensor) -> Iterator[tuple[Region, PathCondition]]:
+def _placed(context: FunctionContext, alloc: ir.AllocTensor) -> Iterator[tuple[Region, PathCondition]]:
     """The storages that the tensor may lie on, each with the branches on which it does."""
     points_to = context.points_to
     found = [(points_to.regions[t.region].parent, t.path) for t in points_to.targets_of(alloc.var)]
@@ -68,11 +171,11 @@ def _placed(context: FunctionContext, alloc: AllocTensor) -> Iterator[tuple[Regi
             yield points_to.regions[parent], path
 
 
-@instruction_sites(AllocTensor)
-def tensor_on_storage(context: FunctionContext, alloc: AllocTensor) -> Iterator[Site]:
+@instruction_sites(ir.AllocTensor)
+def tensor_on_storage(context: FunctionContext, alloc: ir.AllocTensor) -> Iterator[Site]:
     """The sites of one alloc_tensor."""
     for storage, path in _placed(context, alloc):
-        made = storage.instruction if isinstance(storage.instruction, AllocStorage) else None
+        made = storage.instruction if isinstance(storage.instruction, ir.AllocStorage) else None
         size = storage.nbytes if storage.kind is RegionKind.STORAGE else None
         quantities = {"offset": alloc.offset, "alignment": ALIGNMENT}
         quantities["itemsize"] = constant(alloc.dtype.itemsize)
@@ -121,7 +224,7 @@ def tensors_on_storages_of_others(context: FunctionContext) -> Iterator[tuple[in
     expansion = context.expansion
     if expansion is None:
         return
-    for point, made in context.analysis.cfg.of_type(AllocTensor):
+    for point, made in context.analysis.cfg.of_type(ir.AllocTensor):
         here = expansion.calls_to(made)
         storages = storages_of(context, made)
         if any(expansion.calls_to(storage.instruction) != here for storage in storages):
@@ -199,8 +302,10 @@ _SCOPES: Mapping[str, frozenset[str]] = {
 """Scopes that the allocators of a kind of device know; those of the other kinds are their own affair."""
 
 
-@instruction_sites(AllocStorage, AllocTensor, AllocFresh)
-def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh) -> Iterator[Site]:
+@instruction_sites(ir.AllocStorage, ir.AllocTensor, ir.AllocFresh)
+def memory_places(
+    context: FunctionContext, made: ir.AllocStorage | ir.AllocTensor | ir.AllocFresh
+) -> Iterator[Site]:
     """The device of an allocation among those of the module, and its scope among those of the device."""
     for problem, doubt, found in _misplaced(made, context.program.devices):
         yield Site(
@@ -212,7 +317,7 @@ def memory_places(context: FunctionContext, made: AllocStorage | AllocTensor | A
 
 
 def _misplaced(
-    made: AllocStorage | AllocTensor | AllocFresh, kinds: Sequence[str]
+    made: ir.AllocStorage | ir.AllocTensor | ir.AllocFresh, kinds: Sequence[str]
 ) -> Iterator[tuple[str, str | None, Mapping[str, Expr]]]:
     """The faults of a place in words, the reason for which it may be none, and the quantities that tell."""
     if made.device < 0 or (kinds and made.device >= len(kinds)):
@@ -220,7 +325,7 @@ def _misplaced(
         doubt = "the machine may be given more devices than the module names" if made.device >= 0 else None
         told = {"device": constant(made.device), "devices": constant(len(kinds))}
         yield f"device {made.device}, and {there}", doubt, told
-    if isinstance(made, AllocTensor) or made.scope in _PLAIN or made.device < 0:
+    if isinstance(made, ir.AllocTensor) or made.scope in _PLAIN or made.device < 0:
         return
     kind, scope = kinds[made.device] if made.device < len(kinds) else "", f"scope `{made.scope}`"
     if kind in _SCOPES and made.scope not in _SCOPES[kind]:
@@ -230,19 +335,21 @@ def _misplaced(
         yield f"{scope}, which allocators do not have", doubt, {"scopes": ZERO}
 
 
-@instruction_sites(AllocStorage)
-def storages(context: FunctionContext, storage: AllocStorage) -> Iterator[Site]:
+@instruction_sites(ir.AllocStorage)
+def storages(context: FunctionContext, storage: ir.AllocStorage) -> Iterator[Site]:
     """The site of one storage."""
     if storage.size is not None:
         yield Site(kind="storage", quantities={"size": storage.size}, texts={"storage": storage.var.name})
 
 
-@instruction_sites(AllocTensor, AllocFresh, View, CallTIR)
-def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | CallTIR) -> Iterator[Site]:
+@instruction_sites(ir.AllocTensor, ir.AllocFresh, ir.View, ir.CallTIR)
+def extents(
+    context: FunctionContext, made: ir.AllocTensor | ir.AllocFresh | ir.View | ir.CallTIR
+) -> Iterator[Site]:
     """One site for each extent of what is allocated or viewed; constants that are not negative are left
     out.
     """
-    for output in made.outputs if isinstance(made, CallTIR) else (made,):
+    for output in made.outputs if isinstance(made, ir.CallTIR) else (made,):
         shape = output.shape or ()
         for index, extent in enumerate(shape):
             if (extent.as_constant or 0) >= 0 and extent.as_constant is not None:
@@ -255,9 +362,9 @@ def extents(context: FunctionContext, made: AllocTensor | AllocFresh | View | Ca
             )
 
 
-@instruction_sites(AllocStorage, AllocTensor, AllocFresh, CallTIR)
+@instruction_sites(ir.AllocStorage, ir.AllocTensor, ir.AllocFresh, ir.CallTIR)
 def byte_counts(
-    context: FunctionContext, made: AllocStorage | AllocTensor | AllocFresh | CallTIR
+    context: FunctionContext, made: ir.AllocStorage | ir.AllocTensor | ir.AllocFresh | ir.CallTIR
 ) -> Iterator[Site]:
     """The sizes and ends that TVM computes in 64 bits."""
     for what, nbytes in _sizes(made):
@@ -272,7 +379,7 @@ def byte_counts(
         )
 
 
-def divisor_site(divisor: Expr, user: Site, made: Instruction | None) -> Site:
+def divisor_site(divisor: Expr, user: Site, made: ir.Instruction | None) -> Site:
     """The site of a divisor in a quantity of the site `user`, at the instruction `made`."""
     return Site(
         kind="divisor",
@@ -284,35 +391,35 @@ def divisor_site(divisor: Expr, user: Site, made: Instruction | None) -> Site:
     )
 
 
-def _sizes(made: Instruction) -> Iterator[tuple[str, Expr]]:
+def _sizes(made: ir.Instruction) -> Iterator[tuple[str, Expr]]:
     name = made.var.name
     match made:
-        case AllocStorage(size=size) if size is not None:
+        case ir.AllocStorage(size=size) if size is not None:
             yield f"the size of storage `{name}`", size
-        case AllocTensor(offset=offset, shape=shape, dtype=dtype) if shape is not None:
+        case ir.AllocTensor(offset=offset, shape=shape, dtype=dtype) if shape is not None:
             yield f"the end of tensor `{name}`", offset + product(shape) * dtype.itemsize
-        case AllocFresh(shape=shape, dtype=dtype) if shape is not None:
+        case ir.AllocFresh(shape=shape, dtype=dtype) if shape is not None:
             yield f"the size of tensor `{name}`", product(shape) * dtype.itemsize
-        case CallTIR(outputs=outputs):
+        case ir.CallTIR(outputs=outputs):
             for output in outputs:
                 if output.nbytes is not None:
                     yield f"the size of tensor `{name}`", output.nbytes
 
 
-@instruction_sites(CallKernel, CallTIR)
-def buffer_layouts(context: FunctionContext, call: CallKernel | CallTIR) -> Iterator[Site]:
+@instruction_sites(ir.CallKernel, ir.CallTIR)
+def buffer_layouts(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
     """The sites of one call: what a buffer declares beside what its argument, which is row-major, has."""
     kernel = context.program.kernels.get(call.kernel)
-    if kernel is None or not any(isinstance(p, KernelBuffer) and p.layout for p in kernel.parameters):
+    if kernel is None or not any(isinstance(p, ir.KernelBuffer) and p.layout for p in kernel.parameters):
         return
     for parameter, argument in zip(kernel.parameters, arguments_of(call), strict=False):
-        if isinstance(parameter, KernelBuffer):
+        if isinstance(parameter, ir.KernelBuffer):
             yield from _offset(context, call, parameter, argument)
             yield from _strides(context, call, parameter, argument)
 
 
 def _offset(
-    context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+    context: FunctionContext, call: ir.CallKernel | ir.CallTIR, buffer: ir.KernelBuffer, argument: ir.Operand
 ) -> Iterator[Site]:
     if buffer.layout is None or not buffer.layout.elem_offset or buffer.dtype is None:
         return
@@ -323,7 +430,7 @@ def _offset(
 
 
 def _strides(
-    context: FunctionContext, call: CallKernel | CallTIR, buffer: KernelBuffer, argument: Operand
+    context: FunctionContext, call: ir.CallKernel | ir.CallTIR, buffer: ir.KernelBuffer, argument: ir.Operand
 ) -> Iterator[Site]:
     kind, strides = tensor_type(argument), None if buffer.layout is None else buffer.layout.strides
     if strides is None or kind is None or kind.shape is None or len(kind.shape) != len(strides):
@@ -341,8 +448,8 @@ def _strides(
 _RESHAPES = frozenset({"relax.reshape"})
 
 
-@instruction_sites(View)
-def views(context: FunctionContext, view: View) -> Iterator[Site]:
+@instruction_sites(ir.View)
+def views(context: FunctionContext, view: ir.View) -> Iterator[Site]:
     """The site of a R.memory.view (does it lie in its source?) or of an ensure_zero_offset whose result is
     only read (is it no copy?).
     """
@@ -364,8 +471,8 @@ def views(context: FunctionContext, view: View) -> Iterator[Site]:
     )
 
 
-@instruction_sites(View)
-def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
+@instruction_sites(ir.View)
+def written_views(context: FunctionContext, view: ir.View) -> Iterator[Site]:
     """The site of an ensure_zero_offset whose result something writes (is it no copy?)."""
     writer = context.written_views.get(view.var)
     if writer is None:
@@ -381,7 +488,7 @@ def written_views(context: FunctionContext, view: View) -> Iterator[Site]:
     )
 
 
-def _unless_read_alone(context: FunctionContext, view: View, site: Site) -> Iterator[Site]:
+def _unless_read_alone(context: FunctionContext, view: ir.View, site: Site) -> Iterator[Site]:
     """The site; no fault where all that is written there is read from the copy itself."""
     if is_read_besides(context.points_to, context.analysis.effects, view):
         yield site
@@ -389,7 +496,7 @@ def _unless_read_alone(context: FunctionContext, view: View, site: Site) -> Iter
         yield replace(site, uncertainty=f"nothing reads it but by the name of the copy, `{view.var.name}`")
 
 
-def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
+def absolute_offset(context: FunctionContext, view: ir.View) -> Expr | None:
     """Bytes from the start of the root to where a handle that is folded into its pointer begins.
 
     Only ensure_zero_offset folds; what another view's offset is matters to no one before that.  Where a
@@ -403,13 +510,13 @@ def absolute_offset(context: FunctionContext, view: View) -> Expr | None:
     return offsets.pop() if len(offsets) == 1 else None
 
 
-@instruction_sites(View, CallOperator)
-def reshapes(context: FunctionContext, made: View | CallOperator) -> Iterator[Site]:
+@instruction_sites(ir.View, ir.CallOperator)
+def reshapes(context: FunctionContext, made: ir.View | ir.CallOperator) -> Iterator[Site]:
     """The site of a vm.builtin.reshape, or of a R.reshape that is not lowered yet."""
-    source, target = (made.source, made) if isinstance(made, View) else (None, tensor_type(made.var))
-    if isinstance(made, CallOperator) and made.name in _RESHAPES and made.arguments:
+    source, target = (made.source, made) if isinstance(made, ir.View) else (None, tensor_type(made.var))
+    if isinstance(made, ir.CallOperator) and made.name in _RESHAPES and made.arguments:
         source = made.arguments[0]
-    elif isinstance(made, CallOperator) or made.kind != "reshape":
+    elif isinstance(made, ir.CallOperator) or made.kind != "reshape":
         return
     kind = None if source is None else tensor_type(source)
     if source is None or kind is None or kind.shape is None or target is None or target.shape is None:
@@ -427,7 +534,7 @@ def reshapes(context: FunctionContext, made: View | CallOperator) -> Iterator[Si
     )
 
 
-def _bytes(view: View, source: TensorType) -> Expr | None:
+def _bytes(view: ir.View, source: TensorType) -> Expr | None:
     if view.kind == "ensure_zero_offset":
         return source.nbytes
     shape = source.shape if view.shape is None else view.shape  # a scalar's shape is empty, not absent
