@@ -45,56 +45,11 @@ class _Case:
         return self.draw.randrange(-rank, rank)
 
 
-def _unary(c: _Case) -> Any:
-    f = c.pick(op.exp, op.nn.relu, op.sqrt, op.sigmoid, op.tanh, op.nn.gelu, op.nn.silu, op.negative)
-    return f(c.tensor(c.shape()))
-
-
 def _binary(c: _Case) -> Any:
     f = c.pick(op.add, op.multiply, op.subtract, op.divide, op.maximum, op.power)
     left = c.shape()
     right = [e if c.draw.random() < 0.7 else 1 for e in left[c.draw.randrange(len(left)) :]]
     return f(c.tensor(left), c.tensor(right))
-
-
-def _compare(c: _Case) -> Any:
-    shape = c.shape()
-    return c.pick(op.greater, op.equal, op.less_equal)(c.tensor(shape), c.tensor(shape))
-
-
-def _where(c: _Case) -> Any:
-    shape = c.shape()
-    return op.where(c.tensor(shape, "bool"), c.tensor(shape), c.tensor(shape))
-
-
-def _reduce(c: _Case) -> Any:
-    shape = c.shape()
-    f = c.pick(op.sum, op.max, op.min, op.mean, op.prod, op.std, op.variance)
-    axis = c.pick(None, c.axis(len(shape)), [c.axis(len(shape))])
-    return f(c.tensor(shape), axis=axis, keepdims=c.pick(True, False))
-
-
-def _argument(c: _Case) -> Any:
-    shape = c.shape()
-    return c.pick(op.argmax, op.argmin)(
-        c.tensor(shape), axis=c.axis(len(shape)), keepdims=c.pick(True, False)
-    )
-
-
-def _softmax(c: _Case) -> Any:
-    shape = c.shape()
-    return c.pick(op.nn.softmax, op.nn.log_softmax)(c.tensor(shape), axis=c.axis(len(shape)))
-
-
-def _layer_norm(c: _Case) -> Any:
-    shape = c.shape(c.draw.randrange(2, 5))
-    last = [shape[-1]]
-    return op.nn.layer_norm(c.tensor(shape), c.tensor(last), c.tensor(last), axes=-1)
-
-
-def _rms_norm(c: _Case) -> Any:
-    shape = c.shape(c.draw.randrange(2, 5))
-    return op.nn.rms_norm(c.tensor(shape), c.tensor([shape[-1]]), axes=-1)
 
 
 def _group_norm(c: _Case) -> Any:
@@ -169,11 +124,6 @@ def _pool(c: _Case) -> Any:
     )
 
 
-def _adaptive(c: _Case) -> Any:
-    x = c.tensor([c.extent(), c.extent(), c.extent(least=4), c.extent(least=4)])
-    return op.nn.adaptive_avg_pool2d(x, c.pick((1, 1), (2, 3), (3, 2), (7, 7)))
-
-
 def _resize(c: _Case) -> Any:
     x = c.tensor([c.extent(), c.extent(), c.draw.randrange(1, 6), c.draw.randrange(1, 6)])
     mode = c.pick("half_pixel", "align_corners", "asymmetric")
@@ -198,10 +148,6 @@ def _split_reshape(c: _Case) -> Any:
     head, inner = c.pick(1, 2, 3, 4), c.pick(1, 2, 5)
     lead = c.shape(c.draw.randrange(1, 3))
     return op.reshape(c.tensor([*lead, head * inner]), [*lead, head, inner])
-
-
-def _flatten(c: _Case) -> Any:
-    return op.flatten(c.tensor(c.shape()))
 
 
 def _transpose(c: _Case) -> Any:
@@ -230,11 +176,6 @@ def _split(c: _Case) -> Any:
     return op.split(c.tensor(shape), where, axis=axis)
 
 
-def _stack(c: _Case) -> Any:
-    shape = c.shape(c.draw.randrange(1, 4))
-    return op.stack([c.tensor(shape) for _ in range(3)], axis=c.draw.randrange(len(shape) + 1))
-
-
 def _slice(c: _Case) -> Any:
     shape = c.shape()
     axis = c.draw.randrange(len(shape))
@@ -249,79 +190,16 @@ def _symbolic_slice(c: _Case) -> Any:
     return op.strided_slice(c.tensor([2 * n + 3, *rest]), [0], [begin], [end])
 
 
-def _pad(c: _Case) -> Any:
-    shape = c.shape()
-    widths = [c.draw.randrange(0, 3) for _ in range(2 * len(shape))]
-    mode = c.pick("constant", "constant", "reflect", "edge", "replicate", "circular")
-    return op.nn.pad(c.tensor(shape), widths, mode)
-
-
 def _take(c: _Case) -> Any:
     shape = c.shape()
     rows = c.tensor(c.shape(c.draw.randrange(1, 3)), "int64")
     return op.take(c.tensor(shape), rows, axis=c.axis(len(shape)), mode=c.pick("fast", "wrap", "clip"))
 
 
-def _gather(c: _Case) -> Any:
-    shape = c.shape()
-    return op.gather_elements(c.tensor(shape), c.tensor(shape, "int64"), axis=c.draw.randrange(len(shape)))
-
-
-def _scatter(c: _Case) -> Any:
-    shape = c.shape()
-    return op.scatter_elements(
-        c.tensor(shape), c.tensor(shape, "int64"), c.tensor(shape), axis=c.draw.randrange(len(shape))
-    )
-
-
-def _cumsum(c: _Case) -> Any:
-    shape = c.shape()
-    return c.pick(op.cumsum, op.cumprod)(c.tensor(shape), axis=c.pick(None, c.draw.randrange(len(shape))))
-
-
-def _sort(c: _Case) -> Any:
-    shape = c.shape()
-    return c.pick(op.sort, op.argsort)(c.tensor(shape), axis=c.draw.randrange(len(shape)))
-
-
-def _topk(c: _Case) -> Any:
-    shape = c.shape()
-    return op.topk(c.tensor(shape), k=c.pick(1, 2), axis=-1)
-
-
-def _flip(c: _Case) -> Any:
-    shape = c.shape()
-    return op.flip(c.tensor(shape), axis=c.axis(len(shape)))
-
-
-def _tile(c: _Case) -> Any:
-    shape = c.shape()
-    return op.tile(c.tensor(shape), [c.draw.randrange(1, 4) for _ in shape])
-
-
-def _repeat(c: _Case) -> Any:
-    shape = c.shape()
-    return op.repeat(c.tensor(shape), c.draw.randrange(1, 4), axis=c.axis(len(shape)))
-
-
-def _broadcast(c: _Case) -> Any:
-    shape = c.shape()
-    return op.broadcast_to(c.tensor([e if c.draw.random() < 0.5 else 1 for e in shape]), shape)
-
-
-def _expand(c: _Case) -> Any:
-    shape = c.shape()
-    return op.expand_dims(c.tensor(shape), c.draw.randrange(len(shape) + 1))
-
-
 def _squeeze(c: _Case) -> Any:
     shape = c.shape()
     at = c.draw.randrange(len(shape) + 1)
     return op.squeeze(c.tensor([*shape[:at], 1, *shape[at:]]), [at])
-
-
-def _triangle(c: _Case) -> Any:
-    return c.pick(op.triu, op.tril)(c.tensor(c.shape(c.draw.randrange(2, 4))), c.draw.randrange(-2, 3))
 
 
 def _one_hot(c: _Case) -> Any:
@@ -336,29 +214,48 @@ def _attention(c: _Case) -> Any:
     return op.nn.attention(q, k, v, causal_mask=c.pick(None, "TopLeft", "BottomRight"))
 
 
-def _meshgrid(c: _Case) -> Any:
-    return op.meshgrid(
-        relax.Tuple([c.tensor([c.extent()]), c.tensor([c.extent()])]), indexing=c.pick("ij", "xy")
-    )
-
-
-def _layout(c: _Case) -> Any:
-    x = c.tensor([c.extent(), c.extent(), c.pick(4, 8)])
-    return op.layout_transform(x, lambda i, j, k: (k // 4, i, j, k % 4))
-
-
-def _padded_layout(c: _Case) -> Any:
-    x = c.tensor([c.pick(5, 6, 7)])
-    return op.layout_transform(x, lambda i: (i // 4, i % 4), pad_value=0.0)
-
-
-_MAKERS: tuple[Callable[[_Case], Any], ...] = (
-    *(_unary, _binary, _compare, _where, _reduce, _argument, _softmax, _layer_norm, _rms_norm, _group_norm),
-    *(_batch_norm, _matmul, _conv2d, _conv2d, _conv1d, _conv2d_transpose, _pool, _pool, _adaptive, _resize),
-    *(_reshape, _reshape, _split_reshape, _flatten, _transpose, _concat, _split, _stack, _slice, _slice),
-    *(_symbolic_slice, _pad, _take, _gather, _scatter, _cumsum, _sort, _topk, _flip, _tile, _repeat),
-    *(_broadcast, _expand, _squeeze, _triangle, _one_hot, _attention, _meshgrid, _layout),
-    _padded_layout,
+_SHAPED: tuple[Callable[[_Case, list[Extent]], Any], ...] = (
+    lambda c, s: c.pick(op.exp, op.nn.relu, op.sqrt, op.sigmoid, op.tanh)(c.tensor(s)),
+    lambda c, s: c.pick(op.nn.gelu, op.nn.silu, op.negative, op.flatten)(c.tensor(s)),
+    lambda c, s: c.pick(op.greater, op.equal, op.less_equal)(c.tensor(s), c.tensor(s)),
+    lambda c, s: op.where(c.tensor(s, "bool"), c.tensor(s), c.tensor(s)),
+    lambda c, s: c.pick(op.sum, op.max, op.min, op.mean, op.prod, op.std, op.variance)(
+        c.tensor(s), axis=c.pick(None, c.axis(len(s)), [c.axis(len(s))]), keepdims=c.pick(True, False)
+    ),
+    lambda c, s: c.pick(op.argmax, op.argmin)(c.tensor(s), axis=c.axis(len(s)), keepdims=c.pick(True, False)),
+    lambda c, s: c.pick(op.nn.softmax, op.nn.log_softmax)(c.tensor(s), axis=c.axis(len(s))),
+    lambda c, s: op.nn.layer_norm(c.tensor([8, *s]), *(c.tensor(s[-1:]) for _ in range(2)), axes=-1),
+    lambda c, s: op.nn.rms_norm(c.tensor([c.extent(), *s]), c.tensor(s[-1:]), axes=-1),
+    lambda c, s: op.stack([c.tensor(s) for _ in range(3)], axis=c.draw.randrange(len(s) + 1)),
+    lambda c, s: op.nn.pad(
+        c.tensor(s),
+        [c.draw.randrange(3) for _ in (*s, *s)],
+        c.pick("constant", "reflect", "edge", "circular"),
+    ),
+    lambda c, s: op.gather_elements(c.tensor(s), c.tensor(s, "int64"), axis=c.draw.randrange(len(s))),
+    lambda c, s: op.scatter_elements(
+        c.tensor(s), c.tensor(s, "int64"), c.tensor(s), axis=c.draw.randrange(len(s))
+    ),
+    lambda c, s: c.pick(op.cumsum, op.cumprod)(c.tensor(s), axis=c.pick(None, c.draw.randrange(len(s)))),
+    lambda c, s: c.pick(op.sort, op.argsort)(c.tensor(s), axis=c.draw.randrange(len(s))),
+    lambda c, s: op.topk(c.tensor(s), k=c.pick(1, 2), axis=-1),
+    lambda c, s: op.flip(c.tensor(s), axis=c.axis(len(s))),
+    lambda c, s: op.tile(c.tensor(s), [c.draw.randrange(1, 4) for _ in s]),
+    lambda c, s: op.repeat(c.tensor(s), c.draw.randrange(1, 4), axis=c.axis(len(s))),
+    lambda c, s: op.broadcast_to(c.tensor([e if c.draw.random() < 0.5 else 1 for e in s]), s),
+    lambda c, s: op.expand_dims(c.tensor(s), c.draw.randrange(len(s) + 1)),
+    lambda c, s: c.pick(op.triu, op.tril)(c.tensor([5, *s[:2]]), c.draw.randrange(-2, 3)),
+    lambda c, s: op.meshgrid(relax.Tuple([c.tensor(s[:1]), c.tensor(s[-1:])]), indexing=c.pick("ij", "xy")),
+    lambda c, s: op.layout_transform(
+        c.tensor([*s[:1], 3, c.pick(4, 8)]), lambda i, j, k: (k // 4, i, j, k % 4)
+    ),
+    lambda c, _: op.layout_transform(c.tensor([c.pick(5, 6, 7)]), lambda i: (i // 4, i % 4), pad_value=0.0),
+    lambda c, s: op.nn.adaptive_avg_pool2d(c.tensor([2, *s[:1], 7, 5]), c.pick((1, 1), (2, 3), (7, 7))),
+)
+_OTHERS: tuple[Callable[[_Case], Any], ...] = (
+    *(_binary, _group_norm, _batch_norm, _matmul, _conv2d, _conv2d, _conv1d, _conv2d_transpose, _pool, _pool),
+    *(_resize, _reshape, _reshape, _split_reshape, _transpose, _concat, _split, _slice, _slice),
+    *(_symbolic_slice, _take, _squeeze, _one_hot, _attention),
 )
 
 
@@ -366,10 +263,11 @@ def random_call(seed: int) -> tvm.IRModule | None:
     """A module with one call of an operator, drawn by `seed`; None where TVM refuses what was drawn."""
     draw = random.Random(seed)
     case = _Case(draw)
-    make = _MAKERS[seed % len(_MAKERS)]
+    kind = seed % (len(_SHAPED) + len(_OTHERS))
     builder = relax.BlockBuilder()
     try:
-        call = make(case)
+        shaped = kind < len(_SHAPED)
+        call = _SHAPED[kind](case, case.shape()) if shaped else _OTHERS[kind - len(_SHAPED)](case)
         with builder.function("main", case.params):
             with builder.dataflow():
                 found = builder.emit_output(builder.emit(call))

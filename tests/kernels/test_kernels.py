@@ -25,7 +25,7 @@ from tests.scale import NIGHTLY
 
 RULES = load_rules().select(["SYM306", "SYM307"])
 SEEDS = 600 if NIGHTLY else 102
-EXTENTS = (1, 2, 4)
+EXTENTS = (1, 2, 6)
 STEPS = 6_000
 
 

@@ -54,12 +54,6 @@ for i in range(c[0]):
 --
 b[T.Ramp(0, 2, 4)] = a[2, T.Ramp(0, 1, 4)]
 --
-for i in range(n):
-    for j in range(8):
-        b[i] = a[i, j]
-    for j in range(8):
-        b[j] = 0.0
---
 f = T.alloc_buffer((1,), "int64")
 f[0] = T.int64(0)
 while f[0] < n:
@@ -89,11 +83,6 @@ for i in range(n):
 b[5] = 2.0
 --
 for i in range(n):
-    if i == 64:
-        break
-    b[i] = 0.0
---
-for i in range(n):
     if i < 8:
         break
     b[i] = 0.0
@@ -102,11 +91,6 @@ for i in range(n):
     if i >= 8:
         if i >= 64:
             continue
-    b[i] = 0.0
---
-for i in range(n):
-    if i >= 8:
-        return 0
     b[i] = 0.0
 --
 for i in range(n):
@@ -144,8 +128,6 @@ T.evaluate(T.call_packed("f", T.address_of(a[0, 0]), b[0]))
 --
 T.evaluate(T.call_extern("int32", "f", a.access_ptr("r")))
 --
-T.evaluate(T.call_packed("f", a.data))
---
 T.evaluate(b[0])
 --
 f = T.alloc_buffer((64,), "float32")
@@ -154,10 +136,6 @@ b[2] = f[80]
 # buffers that are written in full
 for i in range(m):
     for j in range(n * 2):
-        d[i, j] = T.float32(0)
---
-for j in range(n * 2):
-    for i in range(m):
         d[i, j] = T.float32(0)
 --
 for j in T.parallel(n * 2):
@@ -176,19 +154,8 @@ b[0] = T.float32(0)
 for i in range(63):
     b[i + 1] = T.float32(0)
 --
-for i in range(1, 64):
-    b[i] = T.float32(0)
---
 for i in range(64):
     b[i // 2] = T.float32(0)
---
-for i in range(m):
-    for j in range(n):
-        d[i, j] = T.float32(0)
---
-for i in range(n * 2):
-    for j in range(n * 2):
-        d[i, j] = T.float32(0)
 --
 for i in range(m):
     d[i, i] = T.float32(0)
