@@ -150,22 +150,14 @@ _CALLEES: Mapping[type, Handler] = {
 def _call_tir(site: CallSite) -> ir.Instruction:
     return ir.CallTIR(
         **site.head,
-        kernel=_kernel_name(site, "a callee"),
+        kernel=_named(site, site.context.module.kernels, "a callee that is no PrimFunc of the module"),
         inputs=_literal_tuple(site, 1),
         outputs=_outputs(site),
         inplace=_inplace(site.call),
     )
 
 
-def _kernel_name(site: CallSite, what: str) -> str:
-    return _global_name(site, site.context.module.kernels, f"{what} that is no PrimFunc of the module")
-
-
-def _function_name(site: CallSite) -> str:
-    return _global_name(site, site.context.module.functions, "a callee that is no function of the module")
-
-
-def _global_name(site: CallSite, among: Container[str], otherwise: str) -> str:
+def _named(site: CallSite, among: Container[str], otherwise: str) -> str:
     """The name of the first argument, which must be a function that is `among` those."""
     callee = site.arguments[0]
     if type(callee) is not tvm.ir.GlobalVar or callee.name_hint not in among:
@@ -201,7 +193,8 @@ def _call_kernel_dynamically(site: CallSite) -> ir.Instruction:
         not_a_size("R.vm.call_tir_dyn with arguments that are no tuple literal")
     *tensors, shape = elements(packed.fields)
     scalars = tuple(ir.Scalar(extent) for extent in site.context.types.shape(shape))
-    kernel = _kernel_name(site, "R.vm.call_tir_dyn of a function")
+    no_kernel = "R.vm.call_tir_dyn of a function that is no PrimFunc of the module"
+    kernel = _named(site, site.context.module.kernels, no_kernel)
     return ir.CallKernel(**site.head, kernel=kernel, arguments=site.context.operands(tensors) + scalars)
 
 
@@ -248,18 +241,18 @@ def _python_function(site: CallSite) -> ir.Instruction:
     )
 
 
-def _closure(site: CallSite) -> ir.Instruction:
-    return site.not_understood("a closure", site.arguments)
+def _replayed(*, kept: bool) -> Handler:
+    """A CUDA graph over (function, tuple of its arguments, …): the function, called with them; `kept`: what
+    it allocates, without arguments, from the first call on.
+    """
 
+    def called(site: CallSite) -> ir.Instruction:
+        functions = site.context.module.functions
+        name = _named(site, functions, "a callee that is no function of the module")
+        arguments = () if kept else _literal_tuple(site, 1)
+        return ir.CallFunction(**site.head, name=name, arguments=arguments, kept=kept)
 
-def _run_or_capture(site: CallSite) -> ir.Instruction:
-    """A CUDA graph over (function, tuple of its arguments, …): the function, called with them."""
-    return ir.CallFunction(**site.head, name=_function_name(site), arguments=_literal_tuple(site, 1))
-
-
-def _cached_allocation(site: CallSite) -> ir.Instruction:
-    """(function, …): what the function allocates, kept from the first call on."""
-    return ir.CallFunction(**site.head, name=_function_name(site), arguments=(), kept=True)
+    return called
 
 
 # -- memory --------------------------------------------------------------------------------------------------
@@ -529,7 +522,8 @@ _OPERATORS: Mapping[str, tuple[int, Handler]] = {
     "relax.call_py_func": (2, _python_function),
     **dict.fromkeys(("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad"), (2, _call_tir)),
     **dict.fromkeys(
-        ("relax.invoke_closure", "relax.invoke_pure_closure", "relax.make_closure"), (0, _closure)
+        ("relax.invoke_closure", "relax.invoke_pure_closure", "relax.make_closure"),
+        (0, lambda site: site.not_understood("a closure", site.arguments)),
     ),
     "relax.reshape": (0, _reshape),
     # these mark a value and may hand on its memory
@@ -546,8 +540,8 @@ _PACKED: Mapping[str, tuple[int, Handler]] = {
     ALLOCATES: (1, _alloc_heap),
     "vm.builtin.alloc_storage": _VM_STORAGE,
     "vm.builtin.alloc_tensor": (4, _place_tensor),
-    "vm.builtin.cuda_graph.get_cached_alloc": (1, _cached_allocation),
-    "vm.builtin.cuda_graph.run_or_capture": (2, _run_or_capture),
+    "vm.builtin.cuda_graph.get_cached_alloc": (1, _replayed(kept=True)),
+    "vm.builtin.cuda_graph.run_or_capture": (2, _replayed(kept=False)),
     "vm.builtin.copy": _SAME_VALUE,  # despite its name it returns its argument
     "vm.builtin.ensure_zero_offset": (1, _ensure_zero_offset),
     "vm.builtin.make_shape": (2, _make_shape),

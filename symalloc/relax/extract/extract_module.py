@@ -253,7 +253,7 @@ class FunctionExtractor(Context):
         """A scalar out of a slot of which nothing is known is no free symbol; False for any other value."""
         if not _makes_number(binding.value):
             return False
-        self.symbols.bind_unknown(binding.var)
+        self.symbols.bind(binding.var, None)
         head = self._head(self.declare(binding.var), span, binding)
         fault = slot_fault(reason, MAKE_PRIM_VALUE)
         self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", fault=fault))

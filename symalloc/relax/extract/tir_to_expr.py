@@ -56,9 +56,8 @@ class Symbols:
     def __init__(self) -> None:
         self.origins: dict[str, Origin] = {}
         self.original: dict[str, str] = {}  # our name -> the name that TVM's variable has
-        self._values: dict[int, Expr] = {}
+        self._values: dict[int, Expr | None] = {}  # None for a number of which nothing is known
         self._flags: dict[int, Condition] = {}
-        self._unknown: set[int] = set()
         self._kept: list[Node] = []  # keeps the variables alive, for their addresses are the keys
 
     def resolve(self, var: VarNode) -> Expr:
@@ -66,10 +65,12 @@ class Symbols:
 
         Raises NotASizeError for one of which it is known that nothing is known.
         """
-        found = self._values.get(var.__chandle__())
-        if found is None and var.__chandle__() in self._unknown:
+        if var.__chandle__() not in self._values:
+            return self._declare(var, Origin.UNDEFINED)
+        found = self._values[var.__chandle__()]
+        if found is None:
             raise NotASizeError(f"`{var.name}`, a number of which nothing is known")
-        return self._declare(var, Origin.UNDEFINED) if found is None else found
+        return found
 
     def known(self, var: VarNode) -> Expr | None:
         """The expression of an integer variable that something has defined; None for any other."""
@@ -81,10 +82,10 @@ class Symbols:
 
     def define(self, var: VarNode, origin: Origin) -> str | None:
         """`var` gets its value by `origin` here; returns its name where this is its first definition."""
-        found = self._values.get(var.__chandle__())
-        if found is None:
-            return None if var.__chandle__() in self._unknown else self._declare(var, origin).as_symbol
-        name = found.as_symbol
+        if var.__chandle__() not in self._values:
+            return self._declare(var, origin).as_symbol
+        found = self._values[var.__chandle__()]
+        name = None if found is None else found.as_symbol
         if name is None or name not in self.origins:
             return None
         known = self.origins[name]
@@ -92,14 +93,9 @@ class Symbols:
             self.origins[name] = origin
         return name if known is Origin.UNDEFINED else None
 
-    def bind(self, var: VarNode, value: Expr) -> None:
-        """The integer variable `var` stands for `value`."""
+    def bind(self, var: VarNode, value: Expr | None) -> None:
+        """The integer variable `var` stands for `value`; None for a number of which nothing is known."""
         self._values[var.__chandle__()] = value
-        self._kept.append(var)
-
-    def bind_unknown(self, var: VarNode) -> None:
-        """The integer variable `var` stands for a number of which nothing is known."""
-        self._unknown.add(var.__chandle__())
         self._kept.append(var)
 
     def bind_flag(self, var: VarNode, condition: Condition) -> None:

@@ -372,13 +372,13 @@ def _names(script: Script) -> dict[str, object]:
     names: dict[str, object] = dict(faces())
     for name, binding in script.bindings.items():
         match binding:
-            case Imported(path=path) if path in known:
+            case Imported(value=path) if path in known:
                 names[name] = known[path]
             case Constant(value=value):
                 names[name] = value
-            case ModuleSymbol(name=symbol):
+            case ModuleSymbol(value=symbol):
                 names[name] = TypeVar(symbol)
-            case Metadata(json=text):
+            case Metadata(value=text):
                 names[name] = tvm.ir.load_json(text)
             case _:
                 names.pop(name, None)
@@ -440,8 +440,8 @@ def _needs_running(script: Script) -> bool:
 def _is_known(binding: object) -> bool:
     if not isinstance(binding, Imported):
         return isinstance(binding, Constant | ModuleSymbol | Metadata)
-    parts = binding.path.split(".")
-    return parts[0] == "tvm" and len(parts) <= 3 and "script" in binding.path
+    parts = binding.value.split(".")
+    return parts[0] == "tvm" and len(parts) <= 3 and "script" in binding.value
 
 
 class _Undecorated(ast.NodeTransformer):

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import ast
 import io
-import operator
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 from symalloc.program.reading import UnreadableError
 from symalloc.program.span import Span, SyntaxNode, span_of
+from symalloc.size.expr import constant
+from symalloc.size.parse import parse_expr
 
 STATEMENT_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
 
@@ -51,16 +52,6 @@ def stored_names(statement: ast.stmt) -> Iterator[str]:
         pending.extend(c for c in ast.iter_child_nodes(node) if not isinstance(c, STATEMENT_HOLDERS))
 
 
-_LIMIT = 1 << 256  # larger integers are no sizes, and cost time and memory
-_NUMERIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
 class NotConstantError(Exception):
     """The expression is no constant of the kinds that are evaluated."""
 
@@ -76,20 +67,16 @@ def evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
             return known[name]
         case ast.Tuple() | ast.List():
             return tuple(evaluate(item, known) for item in node.elts)
-        case ast.UnaryOp(op=ast.USub()):
-            value = evaluate(node.operand, known)
-            return -value if isinstance(value, float) else -_integer(value)
-        case ast.BinOp() if type(node.op) in _NUMERIC:
-            left, right = (_integer(evaluate(side, known)) for side in (node.left, node.right))
-            if right or type(node.op) not in (ast.FloorDiv, ast.Mod):
-                return _NUMERIC[type(node.op)](left, right)
-    raise NotConstantError
-
-
-def _integer(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LIMIT:
-        return value
-    raise NotConstantError
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(number))):
+            return -number
+    numbers = {name: constant(value) for name, value in known.items() if type(value) is int}
+    try:
+        found = parse_expr(ast.unparse(node)).substitute(numbers).as_constant
+    except (ValueError, ArithmeticError):
+        found = None
+    if found is None:
+        raise NotConstantError
+    return found
 
 
 # how TVM's script packages are reached -> the letter that this program knows them by
@@ -108,41 +95,30 @@ _ENTRY_POINTS = frozenset({"I.ir_module", "R.function", "T.prim_func"})
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class Binding:
+    """The thing that a module-level name stands for, as one of the kinds below."""
+
+    value: Any
+
+
+class Imported(Binding):
     """A name that an import binds: the dotted path of what it names."""
 
-    path: str
 
-
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Binding):
     """A name bound to a number, a string, or a tuple of such."""
 
-    value: object
+
+class ModuleSymbol(Binding):
+    """`m = TypeVar("m")`: the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleSymbol:
-    """`m = TypeVar("m")`."""
-
-    name: str
+class Metadata(Binding):
+    """`metadata = tvm.ir.load_json("…")`, as printed by script(show_meta=True): the JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """`metadata = tvm.ir.load_json("…")`, as printed by script(show_meta=True)."""
-
-    json: str
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """A name bound to something that only running the file would tell; `what` says to what."""
-
-    what: str
-
-
-Binding: TypeAlias = Imported | Constant | ModuleSymbol | Metadata | Opaque
+class Opaque(Binding):
+    """A name bound to something that only running the file would tell: what that is, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +255,7 @@ def dialect_path(node: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
         return ".".join([node.id, *reversed(names)])
     if not isinstance(binding, Imported):
         return None
-    path = ".".join([binding.path, *reversed(names)])
+    path = ".".join([binding.value, *reversed(names)])
     faces = (face + path[len(known) :] for known, face in FACES.items() if f"{path}.".startswith(f"{known}."))
     return _SHORTCUTS.get(path) or next(faces, None)
 

@@ -383,12 +383,12 @@ def _names_bound(node: ast.FunctionDef) -> Iterator[str]:
 
 
 def _foreign(name: str, binding: Binding) -> tuple[str, str | None]:
-    if isinstance(binding, Imported) and binding.path.split(".")[0] == "tvm":
+    if isinstance(binding, Imported) and binding.value.split(".")[0] == "tvm":
         return f"`{name}` leads outside the script dialect, or is no value by itself", None
     if isinstance(binding, Imported):
-        what = f"`{name}` is imported ({binding.path}), and a file is not run to be read"
+        what = f"`{name}` is imported ({binding.value}), and a file is not run to be read"
     else:
-        bound_to = binding.what if isinstance(binding, Opaque) else "not a value"
+        bound_to = binding.value if isinstance(binding, Opaque) else "not a value"
         what = f"`{name}` is {bound_to}, and a file is not run to be read"
     return what, _TRUST_HINT
 

@@ -91,7 +91,7 @@ def test_the_dialect_by_any_name() -> None:
     assert path("tvm.relax.op.add") is None
 
 
-@pytest.mark.parametrize("text", ["f()", "1 / 2", "x", "2 ** 3", "1 // 0", "b'x'", "'a' + 'b'", "not 1"])
+@pytest.mark.parametrize("text", ["f()", "1 / 2", "x", "1 // 0", "b'x'", "'a' + 'b'", "not 1"])
 def test_what_is_no_constant(text: str) -> None:
     with pytest.raises(NotConstantError):
         evaluate(ast.parse(text, mode="eval").body, {})
