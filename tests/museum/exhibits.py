@@ -21,21 +21,19 @@ class Exhibit:
 
     `name` is the module's file in `modules/`; `today` says what TVM 0.27 does with it.  `on_line` is a piece
     of the source line that the finding points at, None where it lies in what TVM makes of the module; then
-    `stage` names the pass that brings it in.  `counterexample` is the smallest one.  `proof`: how TVM 0.27
-    shows the fault when the module runs (`wrong numbers`, `error`, `SIGSEGV`), None where it is hidden.
+    `stage` names the pass that brings it in.  `counterexample` is the smallest one.
     """
 
     name: str
-    origin: str
+    origin: str = "seen on TVM 0.27"
     what: str
     today: str
     rule: str
-    verdict: str | None
+    verdict: str | None = "runtime-check"
     severity: str = "error"
     on_line: str | None = None
     stage: str | None = None
     counterexample: Mapping[str, int] | None = None
-    proof: str | None = None
 
     @property
     def path(self) -> Path:
@@ -56,10 +54,8 @@ EXHIBITS = (
         what="16 bytes reserved for m floats",
         today="runs up to m = 1024 on a page that was rounded up, then an internal error",
         rule="SYM101",
-        verdict="runtime-check",
         on_line="alloc = R.memory.alloc_tensor",
         counterexample={"m": 5},
-        proof="error",
     ),
     Exhibit(
         name="if_branches_add",
@@ -69,7 +65,6 @@ EXHIBITS = (
         rule="SYM204",
         verdict="always-invalid",
         stage=PLANNER,
-        proof="SIGSEGV",
     ),
     Exhibit(
         name="if_branches_reshape",
@@ -79,7 +74,6 @@ EXHIBITS = (
         rule="SYM204",
         verdict="always-invalid",
         stage=PLANNER,
-        proof="SIGSEGV",
     ),
     Exhibit(
         name="match_cast_alias",
@@ -89,18 +83,14 @@ EXHIBITS = (
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.add_eighth(x, right)",
-        proof="wrong numbers",
     ),
     Exhibit(
         name="match_cast_dropped",
-        origin="seen on TVM 0.27",
         what="a match_cast against a symbol that has a value is removed with its check",
         today="KillAfterLastUse drops it: 4000 bytes run on 20, then an internal error",
         rule="SYM101",
-        verdict="runtime-check",
         on_line="alloc = R.memory.alloc_tensor",
         counterexample={"m": 1, "n": 2},
-        proof="error",
     ),
     Exhibit(
         name="reshape_alias",
@@ -110,62 +100,47 @@ EXHIBITS = (
         rule="SYM203",
         verdict="always-invalid",
         on_line="Module.add_eighth(x, right)",
-        proof="wrong numbers",
     ),
     Exhibit(
         name="packed_returns_argument",
-        origin="seen on TVM 0.27",
         what="a packed function returns its argument, whose storage is reused",
         today="the planner emits it: wrong numbers",
         rule="SYM203",
-        verdict="runtime-check",
         severity="warning",
         stage=PLANNER,
-        proof="wrong numbers",
     ),
     Exhibit(
         name="declared_upper_bound",
-        origin="seen on TVM 0.27",
         what="storages sized by `tir_var_upper_bound`, which nothing checks",
         today="the planner emits it: m = 5 runs beyond what was reserved, m = 1025 is an internal error",
         rule="SYM401",
-        verdict="runtime-check",
         severity="warning",
         stage=PLANNER,
         counterexample={"m": 5},
-        proof="error",
     ),
     Exhibit(
         name="neighbour_overwritten",
-        origin="seen on TVM 0.27",
         what="a tensor grows into its neighbour in one storage",
         today="wrong numbers from m = 17 on",
         rule="SYM203",
-        verdict="runtime-check",
         on_line="Module.fill(a)",
         counterexample={"m": 17},
-        proof="wrong numbers",
     ),
     Exhibit(
         name="negative_offset",
-        origin="seen on TVM 0.27",
         what="a tensor that starts in front of its storage",
         today="runs, and writes in front of the buffer",
         rule="SYM102",
-        verdict="runtime-check",
         on_line="placed = R.memory.alloc_tensor",
         counterexample={"m": 17},
     ),
     Exhibit(
         name="misaligned_offset",
-        origin="seen on TVM 0.27",
         what="ensure_zero_offset copies where the offset is no multiple of 64",
         today="wrong numbers: the kernel fills the copy",
         rule="SYM104",
-        verdict="runtime-check",
         on_line="placed = R.memory.alloc_tensor",
         counterexample={"n": 1},
-        proof="wrong numbers",
     ),
     Exhibit(
         name="issue_20269",
@@ -173,11 +148,9 @@ EXHIBITS = (
         what="a byte count beyond 2^63 wraps",
         today="runs: 2^66 elements in a buffer of 0 bytes, no error",
         rule="SYM105",
-        verdict="runtime-check",
         severity="warning",
         on_line="R.memory.alloc_storage",
         counterexample={"m": 1321123},
-        proof="error",
     ),
     Exhibit(
         name="mlc_zero_byte_storage",
@@ -185,20 +158,16 @@ EXHIBITS = (
         what="a storage whose size rounds down to 0 bytes",
         today="the same internal error as reported",
         rule="SYM101",
-        verdict="runtime-check",
         on_line="hidden = R.memory.alloc_tensor",
         counterexample={"n": 1},
-        proof="error",
     ),
     Exhibit(
         name="use_after_kill",
-        origin="seen on TVM 0.27",
         what="a tensor is used after kill_tensor",
         today="builds; an error when it runs",
         rule="SYM201",
         verdict="always-invalid",
         on_line="Module.add_one(first, out)",
-        proof="error",
     ),
     Exhibit(
         name="tvm_test_bounded_symbol",
@@ -206,10 +175,8 @@ EXHIBITS = (
         what='16 bytes for m floats, "m is assumed to be bounded"',
         today="runs up to m = 1024, then an internal error",
         rule="SYM101",
-        verdict="runtime-check",
         on_line="first = R.memory.alloc_tensor",
         counterexample={"m": 5},
-        proof="error",
     ),
     Exhibit(
         name="tvm_test_elements_as_bytes",
@@ -222,23 +189,19 @@ EXHIBITS = (
     ),
     Exhibit(
         name="storage_of_other_device",
-        origin="seen on TVM 0.27",
         what="storages are matched by size, element type and scope, but not by device",
         today="the planner emits it: an error when it runs, `Mismatched … device_id`",
         rule="SYM106",
         verdict=None,
         stage=PLANNER,
-        proof="error",
     ),
     Exhibit(
         name="condition_at_offset",
-        origin="seen on TVM 0.27",
         what="the test of an If is read at its pointer (`read_if_cond`), its byte offset ignored",
         today="wrong numbers: the other branch runs",
         rule="SYM112",
         verdict="always-invalid",
         on_line="if yes",
-        proof="wrong numbers",
     ),
     Exhibit(
         name="take_last_row",
@@ -248,6 +211,5 @@ EXHIBITS = (
         rule="SYM305",
         verdict="always-invalid",
         on_line="R.take(x, R.const(-1",
-        proof="wrong numbers",
     ),
 )
