@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from operator import index
 from pathlib import Path
-from typing import TypeGuard
 
 from symalloc.errors import UsageError, meant
 
@@ -121,10 +120,8 @@ def require_text(name: str, value: object) -> str:
 
 def require_texts(name: str, value: object) -> tuple[str, ...]:
     """Return the texts of the argument `name`, which may be a single one; raise UsageError for no texts."""
-    texts = [value] if isinstance(value, str) else value
-    if _is_several(texts):
-        return tuple(require_text(f"one of {name}", text) for text in texts)
-    raise UsageError(f"{name} is {shown(value)}; it must be a text or a list of texts")
+    texts = _several(name, [value] if isinstance(value, str) else value, "a text or a list of texts")
+    return tuple(require_text(f"one of {name}", text) for text in texts)
 
 
 def require_path(name: str, value: object) -> Path:
@@ -145,13 +142,12 @@ def require_path(name: str, value: object) -> Path:
 
 def require_paths(name: str, value: object) -> tuple[Path, ...]:
     """Return the paths of the argument `name`, which may be a single one; raise UsageError for no paths."""
-    if isinstance(value, str | Path):
-        return (require_path(name, value),)
-    if not _is_several(value):
-        raise UsageError(f"{name} is {shown(value)}; it must be a path or a list of paths")
-    return tuple(require_path(name, each) for each in value)
+    paths = _several(name, [value] if isinstance(value, str | Path) else value, "a path or a list of paths")
+    return tuple(require_path(name, path) for path in paths)
 
 
-def _is_several(value: object) -> TypeGuard[Iterable[object]]:
-    """Return whether `value` can be gone through as a list can: bytes and the keys of a mapping are none."""
-    return isinstance(value, Iterable) and not isinstance(value, bytes | Mapping)
+def _several(name: str, value: object, what: str) -> Iterable[object]:
+    """Return `value`, which can be gone through as a list can: bytes and the keys of a mapping are none."""
+    if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping):
+        return value
+    raise UsageError(f"{name} is {shown(value)}; it must be {what}")

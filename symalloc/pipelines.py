@@ -96,14 +96,9 @@ def register_pipelines() -> None:
     for name, given in PIPELINES.items():
         if module is not None and known is not None and name not in known:
             module.register_pipeline(name)(partial(pipeline, **given))
-    if known is not None and _replaces():
+    replaces = require_choice(REPLACE, os.environ.get(REPLACE, "") or "0", ("0", "1"))
+    if known is not None and replaces == "1":
         from symalloc.planner.planner_options import PlanOptions
         from symalloc.relax.passes.pipeline import replace_planner_everywhere
 
         replace_planner_everywhere(PlanOptions())
-
-
-def _replaces() -> bool:
-    value = os.environ.get(REPLACE, "") or "0"
-    require_choice(REPLACE, value, ("0", "1"))
-    return value == "1"

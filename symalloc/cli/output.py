@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -59,15 +60,11 @@ def keep_apart(option: str, written: Path | None, others: Iterable[Path | None])
     if written is None:
         return
     for other in others:
-        if other is not None and (written == other or _is_same(written, other)):
+        same = other is not None and written == other
+        with suppress(OSError):
+            same = same or (other is not None and written.is_file() and written.samefile(other))
+        if same:
             raise UsageError(f"{option} {written}: it would overwrite {other}, which this run needs")
-
-
-def _is_same(a: Path, b: Path) -> bool:
-    try:
-        return a.is_file() and a.samefile(b)
-    except OSError:
-        return False
 
 
 def wrote(file: Path, what: str) -> None:

@@ -53,7 +53,14 @@ def hover_text(linted: LintedText, line: int, column: int, bind: Mapping[str, in
     target = _target(script, programs, (line, column))
     if target is None or not isinstance(target.variable.type, TensorType | StorageType | TupleType):
         return None
-    return HoverText(_markdown(linted, target, bind), target.span)
+    size = _size(target)
+    parts = [f"```python\n{target.variable.name}: {_shown_type(target.variable.type)}\n```"]
+    if size is not None:
+        parts.append("\n".join([f"**size** {_bytes(size)}", *_rows(target, size, bind)]))
+    parts += [f"**{title}** {text}" for title, text in _memory(target)]
+    findings = [d for d in linted.diagnostics if _is_about(d, target)]
+    parts += [f"**{d.severity}** {d.rule}: {d.one_line}" for d in findings]
+    return HoverText("\n\n".join(parts), target.span)
 
 
 # -- the variable under the cursor ---------------------------------------------------------------------------
@@ -99,16 +106,14 @@ def _named(
 ) -> _Target | None:
     """The variable that a name means: the last one bound in front of it, in a block around it."""
     span = script.span(node)
-    if isinstance(node, ast.arg):
-        return _parameter(program, function, node.arg, span)
-    name = node.id
+    name = node.arg if isinstance(node, ast.arg) else node.id
     blocks = dict(_blocks(definition))
     here = script.statement_at(span)
     branches = blocks.get(here, ())
-    stored = isinstance(node.ctx, ast.Store)
+    stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     best: Instruction | None = None
     for instruction in instructions_of(function.body):
-        if instruction.span is None:
+        if instruction.span is None or isinstance(node, ast.arg):
             continue
         statement = script.statement_at(instruction.span)
         if stored:  # at the end of a branch TVM gives it another name
@@ -118,12 +123,8 @@ def _named(
             best = instruction if branches[: len(around)] == around else best
     if best is not None:
         return _Target(program, function, best.var, best, span)
-    return None if stored else _parameter(program, function, name, span)
-
-
-def _parameter(program: Program, function: Function, name: str, span: Span) -> _Target | None:
     variable = next((var for var in function.params if var.name == name), None)
-    return _Target(program, function, variable, None, span) if variable else None
+    return None if stored or variable is None else _Target(program, function, variable, None, span)
 
 
 def _blocks(definition: ast.FunctionDef) -> Iterator[tuple[ast.stmt | None, tuple[object, ...]]]:
@@ -143,22 +144,13 @@ def _blocks(definition: ast.FunctionDef) -> Iterator[tuple[ast.stmt | None, tupl
 # -- its description -----------------------------------------------------------------------------------------
 
 
-def _markdown(linted: LintedText, target: _Target, bind: Mapping[str, int]) -> str:
-    size = _size(target)
-    parts = [f"```python\n{target.variable.name}: {_shown_type(target.variable.type)}\n```"]
-    if size is not None:
-        parts.append("\n".join([f"**size** {_bytes(size)}", *_rows(target, size, bind)]))
-    parts += [f"**{title}** {text}" for title, text in _memory(target)]
-    findings = [d for d in linted.diagnostics if _is_about(d, target)]
-    parts += [f"**{d.severity}** {d.rule}: {d.one_line}" for d in findings]
-    return "\n\n".join(parts)
-
-
 def _shown_type(kind: Type) -> str:
     match kind:
         case TensorType():
-            shape = "unknown shape" if kind.shape is None else _shown_extents(kind.shape)
-            return f"Tensor[{shape}, {kind.dtype.name if kind.dtype else 'unknown dtype'}]"
+            extents = kind.shape or ()
+            shape = f"({', '.join(map(str, extents))}{',' * (len(extents) == 1)})"
+            dtype = kind.dtype.name if kind.dtype else "unknown dtype"
+            return f"Tensor[{'unknown shape' if kind.shape is None else shape}, {dtype}]"
         case ShapeType():
             return f"Shape[{'unknown' if kind.values is None else ', '.join(map(str, kind.values))}]"
         case TupleType():
@@ -168,10 +160,6 @@ def _shown_type(kind: Type) -> str:
         case StorageType():
             return "Storage"
     return "Object"
-
-
-def _shown_extents(extents: Sequence[Expr]) -> str:
-    return f"({', '.join(map(str, extents))}{',' * (len(extents) == 1)})"
 
 
 def _size(target: _Target) -> Expr | None:
@@ -188,9 +176,9 @@ def _rows(target: _Target, size: Expr, bind: Mapping[str, int]) -> Iterator[str]
         return
     declared = target.function.declared_upper
     shapes = [dict.fromkeys(symbols, value) for value in _SAMPLES]
-    if set(symbols) <= declared.keys():
+    if declared.keys() >= set(symbols):
         shapes.append({name: declared[name] for name in symbols})
-    if set(symbols) <= bind.keys():
+    if bind.keys() >= set(symbols):
         shapes = [{name: bind[name] for name in symbols}]
     for shape in shapes:
         try:

@@ -204,11 +204,13 @@ def run(
     compared bit for bit with the module in which
     every tensor has memory of its own.  Raises SymallocError.
     """
+    from symalloc.pool.native_pool import NativePool
     from symalloc.relax.run.runner import Runner
 
     at = require_binding("binding", binding)
     how = RunOptions(plan=plan, check=check, function=function, seed=seed, repeat=repeat)
-    _require_pool(pool)
+    if not isinstance(pool, NativePool | None):
+        raise UsageError(f"pool is {shown(pool)}; it must be a symalloc.Pool")
     lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)
     loaded = _loaded(module, "run", trust=lowering.trust, module_name=module_name)
     runner = Runner(
@@ -269,16 +271,14 @@ def _require_model(value: object, verb: str) -> None:
         raise UsageError(f"cannot {verb} {type(value).__name__} objects: give {KINDS}, or a path")
 
 
-def _require_pool(value: object) -> None:
-    from symalloc.pool.native_pool import NativePool
-
-    if not isinstance(value, NativePool | None):
-        raise UsageError(f"pool is {shown(value)}; it must be a symalloc.Pool")
-
-
 def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
     """The paths and the (named) models among the targets; raises UsageError for anything else."""
-    targets = list(target) if _is_several(target) else [target]
+    several = isinstance(target, list)
+    if isinstance(target, tuple):  # a pair may be one model
+        from symalloc.relax.read.python_object import is_model
+
+        several = all(isinstance(each, str | Path) for each in target) or not is_model(target)
+    targets = list(target) if several else [target]
     if not targets:
         raise UsageError("nothing to lint: give a model, a path, or a list of these")
     paths = [str(t) for t in targets if isinstance(t, str | Path)]
@@ -287,14 +287,3 @@ def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
         _require_model(model, "lint")
     names = ["module"] if len(models) == 1 else [f"module{i}" for i in range(1, len(models) + 1)]
     return paths, list(zip(names, models, strict=True))
-
-
-def _is_several(target: object) -> bool:
-    """Return whether `target` is a list of models, and not the pair that is one."""
-    if not isinstance(target, tuple):
-        return isinstance(target, list)
-    if all(isinstance(each, str | Path) for each in target):
-        return True
-    from symalloc.relax.read.python_object import is_model
-
-    return not is_model(target)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,17 +38,10 @@ def find_config(paths: Sequence[str]) -> Path | None:
     start = (Path(paths[0]) if paths else Path.cwd()).resolve()
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        if _is_file(file) and _table(file) is not None:
-            return file
+        with suppress(OSError):  # of a name that is too long
+            if file.is_file() and _table(file) is not None:
+                return file
     return None
-
-
-def _is_file(file: Path) -> bool:
-    """True where `file` is a regular file; Path.is_file raises OSError for a name that is too long."""
-    try:
-        return file.is_file()
-    except OSError:
-        return False
 
 
 def load_config(file: Path) -> LintOptions:

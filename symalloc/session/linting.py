@@ -123,7 +123,11 @@ class LintSession:
         linted |= fresh
         ordered = [linted[file] for file in files]
         report = report_of(ordered, seconds=perf_counter() - started, skipped=found.skipped)
-        self._check_assumptions(_symbols(ordered), report)
+        symbols: dict[str, set[Origin]] = {}
+        for one in ordered:
+            for name, origins in one.symbols.items():
+                symbols.setdefault(name, set()).update(origins)
+        self._check_assumptions(symbols, report)
         return report
 
     def lint_bytes(self, file: str, data: bytes, *, fixes: bool) -> LintedFile:
@@ -275,7 +279,12 @@ class LintSession:
         names = frozenset().union(*(c.symbols for c in self.linter.assume))
         missing = sorted(names - symbols.keys())
         if missing and not report.unread:
-            raise UsageError(_unknown_symbol(missing[0], sorted(symbols)))
+            known = sorted(symbols)
+            close = nearest(missing[0], known)
+            hint = f"did you mean `{close}`?" if close else f"there are {', '.join(known[:12]) or 'none'}"
+            raise UsageError(
+                f"an assumption is about `{missing[0]}`, which is a symbol of no linted function; {hint}"
+            )
         scalars = {name for name in names if Origin.SCALAR in symbols.get(name, ())}
         self._refuse_contradiction(Domain(lower=dict.fromkeys(scalars, INT64_MIN)))
 
@@ -415,20 +424,3 @@ def _faults(linter: Linter, module: IRModule, stage: str) -> Sequence[MemoryFaul
         for d in report
         if d.severity is not Severity.NOTE
     ]
-
-
-def _symbols(linted: Iterable[LintedFile]) -> Mapping[str, Collection[Origin]]:
-    found: dict[str, set[Origin]] = {}
-    for one in linted:
-        for name, origins in one.symbols.items():
-            found.setdefault(name, set()).update(origins)
-    return found
-
-
-def _unknown_symbol(name: str, known: Sequence[str]) -> str:
-    close = nearest(name, known)
-    if close:
-        hint = f"did you mean `{close}`?"
-    else:
-        hint = f"there are {', '.join(known[:12])}" if known else "there are none"
-    return f"an assumption is about `{name}`, which is a symbol of no linted function; {hint}"
