@@ -75,18 +75,27 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
 
     A set within another, or with no more buffers of any size, is left out: sizes are >= 0.
     """
+    sizes, counts = live_counts(buffers)
+    sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(counts)}
+    return tuple(sorted(sums, key=lambda e: e.key))
+
+
+def live_counts(buffers: Sequence[Buffer]) -> tuple[tuple[Expr, ...], list[dict[int, int]]]:
+    """Return the distinct sizes, and how many buffers of each, by its index, are live together wherever
+    something has begun and something ends next.
+    """
     distinct: dict[Expr, int] = {}
     kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
-    sizes = tuple(distinct)
     now: Counter[int] = Counter()
+    grown = False
     counts: set[frozenset[tuple[int, int]]] = set()
     for begins, ends in changes_of([b.live for b in buffers]):
-        if ends:
+        if ends and grown:
             counts.add(frozenset((+now).items()))
         now.subtract(kinds[index] for index in ends)
         now.update(kinds[index] for index in begins)
-    sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(map(dict, counts))}
-    return tuple(sorted(sums, key=lambda e: e.key))
+        grown = bool(begins) or (grown and not ends)
+    return tuple(distinct), [dict(one) for one in counts]
 
 
 def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
@@ -100,17 +109,6 @@ def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
             for kind in counts:
                 holding.setdefault(kind, []).append(counts)
     return kept
-
-
-def events_of(kinds: Sequence[int], lives: Sequence[Intervals]) -> list[tuple[int, bool, int]]:
-    """Return where ranges end and begin, in order, what ends first: (position, whether it begins, kind)."""
-    return sorted(
-        (position, begins, kind)
-        for kind, live in zip(kinds, lives, strict=True)
-        for begin, end in live
-        if begin < end
-        for begins, position in ((False, end), (True, begin))
-    )
 
 
 def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from symalloc.planner.check.plan_certificate import plan_certificate, write_cert
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, sample_grid
-from symalloc.planner.interference import events_of
+from symalloc.planner.interference import live_counts
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Rung, RungKind
 from symalloc.planner.offsets import PROVER_BUDGET, FormulasTooLongError, assemble, storage
 from symalloc.planner.overflow_guards import guards
@@ -41,19 +40,12 @@ class LiveBytes:
     """The bytes of some buffers that are live together, at given bindings."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
-        distinct: dict[Expr, int] = {}
-        known: dict[int, int] = {}  # most of what is equal is one object
-        for buffer in buffers:
-            if id(buffer.size) not in known:
-                known[id(buffer.size)] = distinct.setdefault(buffer.size, len(distinct))
-        self.sizes = tuple(distinct)
-        self._events = events_of([known[id(b.size)] for b in buffers], [b.live for b in buffers])
+        self.sizes, self._counts = live_counts(buffers)
 
     def most(self, binding: Mapping[str, int]) -> int:
         """Return the most bytes that are live at one position under `binding`."""
         values = [size.evaluate(binding) for size in self.sizes]
-        changes = (values[kind] if begins else -values[kind] for _, begins, kind in self._events)
-        return max(accumulate(changes), default=0)
+        return max((sum(values[k] * n for k, n in one.items()) for one in self._counts), default=0)
 
     def beside(self, size: Expr, grid: Grid) -> Iterable[tuple[float, float]]:
         """Return the bytes of `size` and the most that are live together, at each point of `grid` but for
@@ -93,14 +85,9 @@ class LiveBytes:
         """The numbers of each size that are live together, a row for each of them; None for many sizes."""
         if len(self.sizes) > MOST_KINDS:
             return None
-        now, found = [0] * len(self.sizes), set[tuple[int, ...]]()
-        rising = False
-        for _, begins, kind in self._events:
-            if rising and not begins:
-                found.add(tuple(now))
-            now[kind] += 1 if begins else -1
-            rising = begins
-        return np.array(list(found), dtype=np.float64).reshape(len(found), len(self.sizes))
+        kinds = range(len(self.sizes))
+        rows = [[one.get(kind, 0) for kind in kinds] for one in self._counts]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(kinds))
 
 
 def worst_ratio(live: LiveBytes, size: Expr, domain: Domain, names: Sequence[str]) -> float:
