@@ -212,7 +212,6 @@ def uses_of_pools() -> Mapping[str, Case]:
         ),
         "session": Case(function=pool.session, given={"name": "s"}, sense={"name": TEXT, "limit": OPTIONAL}),
         "record": Case(function=pool.record),
-        "start_recording": Case(function=pool.start_recording),
         "limit": Case(function=lambda limit: setattr(pool, "limit", limit), sense={"limit": OPTIONAL}),
         "statistics": Case(function=lambda pools: symalloc.pool.statistics(pools).__enter__()),
         "figures_of": Case(function=scope.figures_of),

@@ -18,7 +18,7 @@ from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import OOM, NativePool, PoolStatistics, carrying_interrupts
 from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.pool.pool_options import MOST, read_bytes, require_name
-from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording, Trace, recorded_trace
+from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording
 from symalloc.shown import to_html
 
 if TYPE_CHECKING:
@@ -142,25 +142,13 @@ class InstrumentedPool(NativePool):
     def record(self, most: int = MOST_EVENTS) -> Recording:
         """Record allocations and frees of any thread from now on; forget earlier ones.
 
-        The last `most` events are kept, in 48 bytes each; the recording says how many were dropped.  Raises
-        PoolUsageError.
+        The last `most` events are kept, in 40 bytes each; the recording says how many were dropped, and so
+        does `meta["dropped"]` of its trace.  Blocks that were live before are not in that; those that were
+        allocated in a `call` and outlive it escape.  Raises PoolUsageError.
         """
         if not 1 <= checked_count("the number of events", most) <= ALL_EVENTS:
             raise PoolUsageError(f"the number of events to keep is from 1 to 2^40, not {most}")
         return Recording(self.object, most)
-
-    def start_recording(self, most: int = MOST_EVENTS) -> None:
-        """The same, for `stop_recording`."""
-        self.record(most)
-
-    def stop_recording(self) -> Trace:
-        """Stop recording; the trace, with times and tags.  Blocks that were live before are not in it, and
-        neither is what was dropped: `meta["dropped"]` says how many events, where there are any.
-
-        Blocks that were allocated in a `call` and outlive it escape.
-        """
-        pool_functions.record(self.object, 0)
-        return recorded_trace(*pool_functions.recorded(self.object))
 
     @contextmanager
     def call(self) -> Iterator[None]:

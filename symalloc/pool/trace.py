@@ -245,7 +245,7 @@ class _Pairing:
 
 
 FIELDS = 5  # kind, block or call, bytes, call, nanoseconds
-MOST_EVENTS = 2**22  # that are kept where nobody says how many: 48 bytes each
+MOST_EVENTS = 2**22  # that are kept where nobody says how many: 40 bytes each
 ALL_EVENTS = 2**40
 _Row = tuple[int, ...]
 

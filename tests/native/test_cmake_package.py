@@ -48,7 +48,7 @@ sys.modules["tvm"] = None
 from symalloc.native.library import load_library
 load_library(*sys.argv[1:])
 create = tvm_ffi.get_global_func("symalloc.pool.create")
-pool = create(11, 10, -1, 65536, 65536, 2097152, 0, False, True, False, 0, 0.0)
+pool = create(11, 10, -1, 65536, 65536, 2097152, 0, True, False, 0, 0.0)
 try:
     tvm_ffi.get_global_func("symalloc.pool.vm_type")(pool)
 except Exception as error:

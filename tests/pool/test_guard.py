@@ -154,20 +154,6 @@ def test_a_fault_is_named_once_by_handlers_in_a_ring() -> None:
     assert done.stderr.count("symalloc: ") == 1
 
 
-def test_a_handler_that_comes_and_goes_leaves_faults_named_and_ended() -> None:
-    def work() -> None:
-        pool = InstrumentedPool(guard=True)
-        for _ in range(3):
-            faulthandler.enable(2)
-            pool.alloc(64)
-            faulthandler.disable()
-        _write(pool.pointer(pool.alloc(64, tag="block")) + 64)
-
-    status, said = died(work)
-    assert status == -signal.SIGSEGV
-    assert "symalloc: `block` of 64 bytes is overrun" in said
-
-
 def test_a_handler_that_never_ends_does_not_hold_the_process_up() -> None:
     libc = ctypes.CDLL(None)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-import symalloc
 from symalloc.pool import statistics
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_options import PoolOptions
@@ -102,7 +101,3 @@ def test_an_error_within_ends_the_count() -> None:
         raise KeyError
     pool.free(kept)
     assert counted.total == TagCount(allocs=1, allocated=8, left=8, peak=8)
-
-
-def test_the_public_name() -> None:
-    assert symalloc.Pool is InstrumentedPool

@@ -143,13 +143,6 @@ def test_those_who_do_not_wait_pass() -> None:
     assert line.served == ["large"]
 
 
-def test_a_raised_limit_serves() -> None:
-    with _line() as line:
-        line.add("one", lambda: line.pool.alloc(16 * MIB, timeout=LONG))
-        line.pool.limit = 32 * MIB
-    assert line.served == ["one"]
-
-
 def test_a_thread_that_waits_for_itself_ends_at_its_time() -> None:
     pool = InstrumentedPool(limit=MIB)
     pool.alloc(MIB, tag="mine")

@@ -48,11 +48,6 @@ def test_certificate_replays(text: str, assume: tuple[str, ...], expected: str) 
     assert str(solver.check()) == expected
 
 
-def test_certificate_quotes_names() -> None:
-    constraint = parse_condition("select >= 1")
-    assert "(declare-const |select| Int)" in certificate(constraint, Domain(), Prover().prove(constraint))
-
-
 def test_strange_names_are_not_taken_for_each_other() -> None:
     names = ("a|b", "a_b", "a%7c;b", "a\\b", "größe", "a\nb", "a\0b", "a\udc80b")
     claim = disjunction(eq(symbol(name), number + 1) for number, name in enumerate(names))
@@ -143,12 +138,6 @@ def test_batch_is_answered_row_by_row() -> None:
 def test_bad_batch(text: str, problem: str) -> None:
     with pytest.raises(BatchError, match=problem):
         read_questions(text)
-
-
-def test_vacuous_is_a_verdict_of_its_own() -> None:
-    row = {"id": "v", "constraint": "n <= 4", "assume": ["n <= 1", "n >= 2"]}
-    (question,) = read_questions(json.dumps([row]))
-    assert answer(question, Prover())[1].verdict is Verdict.VACUOUS
 
 
 @pytest.mark.parametrize("text", ["3 <= 2", "m >= 2*m + 1", "n <= 3", "k + n <= n and k >= 1"])

@@ -352,13 +352,6 @@ def test_bounds_of_unrelated_assumptions_are_part_of_what_is_remembered() -> Non
     assert prover.prove(constraint, apart).verdict is Verdict.VACUOUS
 
 
-def test_plain_proof_has_a_verdict_only() -> None:
-    prover = Prover()
-    proof = prover.prove(parse_condition("4*b*s*h <= 4*b*s*1024"), explain=False)
-    assert proof.verdict is CHECK
-    assert proof.precondition is None
-
-
 def test_implies() -> None:
     prover = Prover()
     premises = [parse_condition("n <= m"), parse_condition("m <= 8")]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.size.choice import maximum, select
-from symalloc.size.condition import FALSE, TRUE, Condition, le
+from symalloc.size.condition import Condition, le
 from symalloc.size.expr import Expr, round_up, symbol
 from symalloc.size.notation import PIECEWISE, TVMSCRIPT
 from symalloc.size.parse import parse_condition, parse_expr
@@ -56,10 +56,6 @@ def test_python_reads_the_same_truth(condition: Condition, a: int, b: int) -> No
 )
 def test_the_text_is_what_a_person_would_write(expr: Expr, text: str) -> None:
     assert expr.text(PIECEWISE) == text
-
-
-def test_constant_conditions() -> None:
-    assert (TRUE.text(PIECEWISE), FALSE.text(PIECEWISE)) == ("True", "False")
 
 
 @pytest.mark.parametrize(

@@ -289,8 +289,7 @@ def sweep(
     all_calls = [runner.calls(at) for at in bindings]
     peer = _Peer(runner) if compare else None
     refused, at = None, None
-    if pool is not None and asked.trace:
-        pool.start_recording(ALL_EVENTS)
+    recording = pool.record(ALL_EVENTS) if pool is not None and asked.trace else None
     try:
         for turn, calls in product(range(how.repeat), all_calls):
             at = calls.binding
@@ -311,7 +310,7 @@ def sweep(
         peer=peer.result(all_calls) if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
-        trace=trace_as_json(pool.stop_recording()) if pool is not None and asked.trace else None,
+        trace=trace_as_json(recording.stop()) if recording is not None else None,
     )
 
 

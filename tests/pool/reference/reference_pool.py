@@ -29,8 +29,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from symalloc.pool.native_pool import PoolStatistics
-from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError, PoolUsageError
-from symalloc.pool.pool_options import ALIGNMENT, MOST_ALIGNED, PoolOptions, round_up
+from symalloc.pool.pool_errors import BadFreeError, OutOfMemoryError
+from symalloc.pool.pool_options import ALIGNMENT, PoolOptions, round_up
 from tests.pool.reference.address_range import AddressRange
 from tests.pool.reference.decay import Decay
 from tests.pool.reference.out_of_memory import OutOfMemoryReport, no_address_space
@@ -47,7 +47,6 @@ class ReferencePool:
 
     def __init__(self, options: PoolOptions | None = None) -> None:
         self.options = options or PoolOptions()
-        require_page(self.options.limit, self.options.page)
         self._range = AddressRange(self.options)
         self._blocks: dict[int, int] = {}  # address -> bytes asked for, of live blocks
         self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
@@ -73,7 +72,6 @@ class ReferencePool:
         """The address of `nbytes` bytes, a multiple of `align` (a power of two); blocks of no bytes are
         distinct too.  Raises OutOfMemoryError, PoolUsageError.
         """
-        checked_request(nbytes, align)
         size = _block_size(nbytes)
         address = self._take_cached(size) if align <= ALIGNMENT else None
         if address is None:
@@ -87,7 +85,7 @@ class ReferencePool:
         """Free the block at `address`; raises BadFreeError where none is live there."""
         nbytes = self._blocks.pop(address, None)
         if nbytes is None:
-            raise BadFreeError(f"no live block starts at address {address}: {self._what_lies_at(address)}")
+            raise BadFreeError(f"no live block starts at address {address}")
         self.live -= nbytes
         self.frees += 1
         slack = self._slack.pop(address, 0)
@@ -114,14 +112,6 @@ class ReferencePool:
             threads=1,
             refused=self.refused,
         )
-
-    def _what_lies_at(self, address: int) -> str:
-        if not 0 <= address < self._range.capacity:
-            return "it lies beyond this pool"
-        start = max((block for block in self._blocks if block <= address), default=None)
-        if start is not None and address < start + _block_size(self._blocks[start]):
-            return f"it is byte {address - start} of the block at {start}"
-        return "it was freed before, or never allocated"
 
     def trim(self) -> int:
         """Give every free page back; return the bytes."""
@@ -298,23 +288,3 @@ class ReferencePool:
 
 def _block_size(nbytes: int) -> int:
     return max(round_up(nbytes, ALIGNMENT), ALIGNMENT)
-
-
-def require_page(limit: int | None, page: int) -> None:
-    """Raise PoolUsageError where a limit holds no page."""
-    if limit is not None and limit < page:
-        backed = f"memory is backed in pages of {page} bytes"
-        raise PoolUsageError(f"a limit of {limit} bytes holds no page: {backed}")
-
-
-def checked_request(nbytes: int, align: int) -> None:
-    """Raise PoolUsageError for a number of bytes, or an alignment, that makes no sense."""
-    for name, value in (("the number of bytes", nbytes), ("the alignment", align)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise PoolUsageError(f"{name} is an integer, not {type(value).__name__}")
-        if not -(2**63) <= value < 2**63:
-            raise PoolUsageError(f"{name} is an integer within 64 bits")
-    if nbytes < 0:
-        raise PoolUsageError(f"{nbytes} bytes cannot be allocated")
-    if align < 1 or align & (align - 1) or align > MOST_ALIGNED:
-        raise PoolUsageError(f"the alignment must be a power of two up to 2^30, not {align}")

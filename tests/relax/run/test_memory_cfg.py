@@ -116,11 +116,11 @@ def test_a_machine_for_each_thread_on_one_pool(program: Any) -> None:
 def test_a_run_is_recorded_and_can_be_replayed(program: Any) -> None:
     pool = InstrumentedPool()
     machine = machine_on(program, pool)
-    pool.start_recording()
+    recording = pool.record()
     for n in SIZES:
         _call(machine, _input(n))
     del machine
-    trace = pool.stop_recording()
+    trace = recording.stop()
     assert 8 * 4 * max(SIZES) <= trace.peak_live <= 5 * 8 * 4 * max(SIZES)
     result = replay(trace, "pool", PoolOptions())
     assert (result.left_live, result.peak_live) == (0, trace.peak_live)
