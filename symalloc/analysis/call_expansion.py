@@ -158,7 +158,9 @@ class _Expander:
             made.append(call)
             return
         self.written_out.add(call.name)
-        inner = _Scope({}, self.bindings(call, callee), (*scope.calls, self.original(call)))
+        known = self.copies.get(call.var)
+        original = known.original if known and isinstance(known.original, ir.CallFunction) else call
+        inner = _Scope({}, self.bindings(call, callee), (*scope.calls, original))
         for param, argument in zip(callee.params, call.arguments, strict=True):
             var = inner.variables[param] = _bound_var(param, argument, inner)
             made.append(ir.Alias(var=var, span=call.span, source=argument))
@@ -171,10 +173,6 @@ class _Expander:
         self.under_way[call.name] -= 1
         result = _copied(callee.body.result, inner)
         made.append(ir.Alias(var=call.var, span=call.span, source=result))
-
-    def original(self, call: ir.CallFunction) -> ir.CallFunction:
-        found = self.copies.get(call.var)
-        return found.original if found and isinstance(found.original, ir.CallFunction) else call
 
     def repeated(self, call: ir.CallFunction, callee: ir.Function) -> tuple[ir.Var, ...]:
         """The parameters of a call under way of `callee` with the sizes of `call`."""

@@ -17,9 +17,8 @@ from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
     AbstractValue,
     FunctionSummary,
-    Pointees,
     PointsTo,
-    RegionKind,
+    TuplePointees,
     leaves_of,
     pointees_of,
 )
@@ -158,10 +157,8 @@ class Content:
 
     def surely(self, operands: Sequence[ir.Operand | None]) -> RegionSet:
         """The tensors that operands surely point to, each on its branch."""
-        found = NO_REGIONS
-        for operand in operands:
-            found |= surely_meant(self.points_to, self.points_to.value_of(operand))
-        return found & self.tensors
+        values = TuplePointees(tuple(map(self.points_to.value_of, operands)))
+        return surely_meant(self.points_to, values) & self.tensors
 
     def call_kernel(self, call: KernelCall) -> RequiredContents:
         tensors = self.tensors
@@ -261,15 +258,3 @@ _NEEDS: dict[type, Callable[[Content, Any], RequiredContents]] = {
     ir.CallTIR: Content.call_kernel,
     ir.NotUnderstood: lambda content, i: content.not_understood(i.reads),
 }
-
-
-# -- for the summary of a function -------------------------------------------------------------------------
-
-
-def unwritten_leaf(points_to: PointsTo, leaf: Pointees, written: RegionSet) -> bool:
-    """True if a handle is a tensor in memory of the function's own, all of it outside `written`."""
-    found = [points_to.regions[target.region] for target in points_to.targets(leaf.must, leaf.may)]
-    kinds = (RegionKind.FRESH, RegionKind.TENSOR, RegionKind.VIEW)
-    if not found or any(region.external or region.kind not in kinds for region in found):
-        return False
-    return not any(contains(written, region.number) for region in found)

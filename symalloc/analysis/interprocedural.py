@@ -9,7 +9,7 @@ from operator import or_
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import Content, KernelCoverages, unwritten_leaf
+from symalloc.analysis.content import Content, KernelCoverages
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
@@ -208,14 +208,18 @@ def _result(
     points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees, written: RegionSet
 ) -> ResultSummary:
     must, may, fresh = _leaves(points_to, leaf_of, leaf)
+    found = [points_to.regions[target.region] for target in points_to.targets(leaf.must, leaf.may)]
+    nbytes = found[0].nbytes if len(found) == 1 and found[0].kind is RegionKind.STORAGE else None
+    own = (RegionKind.FRESH, RegionKind.TENSOR, RegionKind.VIEW)
+    unfilled = all(r.kind in own and not r.external and not contains(written, r.number) for r in found)
     offset, *others = dict.fromkeys(points_to.offsets_of(leaf)) or (None,)
     return ResultSummary(
         must=must,
         may=may & ~must,
         fresh=fresh,
         constant=bool(points_to.resolve(leaf.must | leaf.may) & points_to.constants),
-        storage=_storage(points_to, leaf),
-        filled=not unwritten_leaf(points_to, leaf, written),
+        storage=None if nbytes is None or nbytes.as_constant is None else nbytes,
+        filled=not (found and unfilled),
         offset=offset if not others else None,
     )
 
@@ -227,14 +231,6 @@ def _settled(summary: FunctionSummary, before: FunctionSummary) -> FunctionSumma
     pairs = zip(summary.results, before.results, strict=True)
     results = (now if now.offset == last.offset else replace(now, offset=None) for now, last in pairs)
     return replace(summary, results=tuple(results))
-
-
-def _storage(points_to: PointsTo, leaf: Pointees) -> Expr | None:
-    """The size of the storage that a leaf is, where it is one and its size a constant."""
-    found = [points_to.regions[target.region] for target in points_to.targets(leaf.must, leaf.may)]
-    if len(found) != 1 or found[0].kind is not RegionKind.STORAGE or found[0].nbytes is None:
-        return None
-    return found[0].nbytes if found[0].nbytes.as_constant is not None else None
 
 
 def _leaves(points_to: PointsTo, leaf_of: Mapping[int, int], leaf: Pointees) -> tuple[LeafSet, LeafSet, bool]:

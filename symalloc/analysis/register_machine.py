@@ -252,31 +252,26 @@ class RegisterMachine:
         self, state: _State, frame: Activation, var: ir.Var, size: Expr | None, why: Why
     ) -> frozenset[int]:
         """Take memory at a new step."""
-        now, number = len(self.steps), len(self.memory)
-        if now >= _MOST_STEPS:
+        number = len(self.steps)  # each step takes one piece of memory
+        if number >= _MOST_STEPS:
             raise UnknownMemoryError("more functions are called than can be followed")
         self.steps.append(Step(frame=frame, var=var, path=state.frames[-1].path))
         outer = size if size is None or not frame.values else size.substitute(frame.values)
-        self.memory.append(
-            Reservation(
-                size=outer, begin=now, end=now, path=EVERY_PATH, why=why, var=var, frame=frame, number=number
-            )
-        )
-        state.holders[number] = 0
-        self.held.append([])
-        self.tick(state, now)
-        return frozenset((number,))
-
-    def tick(self, state: _State, now: int) -> None:
-        """Note all that is held at the step `now`."""
         path = state.frames[0].path
-        for number in state.holders:
-            spans = self.held[number]
-            if spans and spans[-1].end == now:
-                spans[-1].end = now + 1
+        made = Reservation(
+            number=number, size=outer, begin=number, end=number, path=path, why=why, var=var, frame=frame
+        )
+        self.memory.append(made)
+        self.held.append([])
+        state.holders[number] = 0
+        for other in state.holders:
+            spans = self.held[other]
+            if spans and spans[-1].end == number:
+                spans[-1].end = number + 1
                 spans[-1].path &= path
             else:
-                spans.append(_Span(now, now + 1, path))
+                spans.append(_Span(number, number + 1, path))
+        return frozenset((number,))
 
     # -- paths that meet -------------------------------------------------------------------------------------
 

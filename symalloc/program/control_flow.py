@@ -207,13 +207,11 @@ def recursive(callees: Mapping[str, set[str]]) -> frozenset[str]:
 
 def functions_as_values(graphs: Iterable[ControlFlowGraph]) -> set[str]:
     """The functions that are used other than by calling them: who calls these is not known."""
-    found: set[str] = set()
-    for point in (point for cfg in graphs for point in cfg.points):
-        if point.instruction is not None:
-            found.update(function_references(operands_of(point.instruction)))
-        if point.operand is not None:
-            found.update(function_references((point.operand,)))
-    return found
+    points = [point for cfg in graphs for point in cfg.points]
+    operands = (
+        o for p in points for o in (p.operand, *(operands_of(p.instruction) if p.instruction else ()))
+    )
+    return set(function_references(operand for operand in operands if operand is not None))
 
 
 def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
@@ -227,9 +225,8 @@ def _reached(callees: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def _called(cfg: ControlFlowGraph) -> set[str]:
-    found: set[str] = set()
-    found.update(call.name for _, call in cfg.of_type(ir.CallFunction))
     others: Sequence[tuple[int, ir.Instruction]] = cfg.of_type(ir.CallPacked, ir.NotUnderstood)
-    for _, instruction in others:  # these may call what they are given
-        found.update(function_references(operands_of(instruction)))
-    return found
+    given = (
+        operand for _, one in others for operand in operands_of(one)
+    )  # these may call what they are given
+    return {call.name for _, call in cfg.of_type(ir.CallFunction)}.union(function_references(given))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from math import gcd
 from typing import NamedTuple
 
@@ -116,11 +117,9 @@ def kernel_coverage(kernels: Mapping[str, ir.Kernel], name: str) -> Mapping[int,
         buffers = (i for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer))
         return dict.fromkeys(buffers, ParameterCoverage())
     scalars = scalars_of(kernel)
-    found: dict[int, list[tuple[int, KernelAccess]]] = {}
-    for number, access in enumerate(kernel.accesses):
-        found.setdefault(access.parameter, []).append((number, access))
+    own = {i: [a for a in kernel.accesses if a.parameter == i] for i in range(len(kernel.parameters))}
     return {
-        position: _coverage(parameter, found.get(position, []), scalars)
+        position: _coverage(parameter, own[position], scalars)
         for position, parameter in enumerate(kernel.parameters)
         if isinstance(parameter, ir.KernelBuffer)
     }
@@ -131,23 +130,22 @@ _MOST_READS = 4
 
 
 def _coverage(
-    parameter: ir.KernelBuffer, accesses: Sequence[tuple[int, KernelAccess]], scalars: frozenset[str]
+    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], scalars: frozenset[str]
 ) -> ParameterCoverage:
-    stores = [(number, access) for number, access in accesses if access.kind == "store"]
-    first = stores[0][0] if stores else None
-    loads = [a for n, a in accesses if a.kind == "load" and (first is None or n < first)]
-    if loads and stores and accesses[len(loads) - 1][0] + 1 == first and loads[-1].handed:
+    stores = [access for access in accesses if access.kind == "store"]
+    loads = [*takewhile(lambda access: access.kind == "load", accesses)]
+    if loads and stores and loads[-1].handed:
         loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
-    loads = [fresh for load in loads if (fresh := _before_stores(load, [a for _, a in stores])) is not None]
+    loads = [fresh for load in loads if (fresh := _before_stores(load, stores)) is not None]
     surely = [load for load in loads if load.exact]
     boxes = dict.fromkeys(accessed_elements(load, parameter.shape, scalars) for load in surely or loads)
     reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
     if reads and reads[0].is_whole and reads[0].exact:
         reads = reads[:1]
     untouched = not stores and not parameter.writes
-    writes = () if untouched else _reached(parameter, [access for _, access in stores], scalars)
-    may_load = _reached(parameter, [access for _, access in accesses if access.kind == "load"], scalars)
-    return ParameterCoverage(reads, bool(surely), writes, may_load)
+    writes = () if untouched else _reached(parameter, stores, scalars)
+    may_load = [access for access in accesses if access.kind == "load"]
+    return ParameterCoverage(reads, bool(surely), writes, _reached(parameter, may_load, scalars))
 
 
 def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> KernelAccess | None:

@@ -84,11 +84,6 @@ class MemoryRange(NamedTuple):
         return bool(self.elements.runs) and self.elements._replace(runs=()).is_whole
 
     @property
-    def is_scattered(self) -> bool:
-        """True if it is no box of elements."""
-        return self.elements.is_scattered
-
-    @property
     def axes(self) -> tuple[int, ...]:
         """The dimensions of which it is a part only."""
         return tuple(axis for axis, found in enumerate(self.elements.ranges) if found is not None)
@@ -162,7 +157,7 @@ def _gap(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> Uni
         return UninitializedRange(_nbytes(wanted))
     if not wanted.elements.exact:
         return None
-    if any(part.is_scattered for part in parts):
+    if any(part.elements.is_scattered for part in parts):
         return _at_elements(wanted, parts)
     return _along_axis(wanted, parts) or _in_bytes(wanted, parts, apart)
 
@@ -223,7 +218,7 @@ _MOST_SYMBOLS = 3
 
 
 def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> UninitializedRange | None:
-    kind = next(part.type for part in parts if part.is_scattered)
+    kind = next(part.type for part in parts if part.elements.is_scattered)
     if kind is None or kind.shape is None:
         return None
     shape = kind.shape

@@ -207,7 +207,7 @@ def _ranges(parts: Iterable[MemoryRange]) -> Iterator[tuple[Range | None, bool]]
     for part in parts:
         sure, found = part.elements.exact, bytes_of(part)
         ends = None if part.is_whole or found is not None else ends_of(part)
-        if part.is_whole or part.is_scattered:
+        if part.is_whole or part.elements.is_scattered:
             yield None, True
         elif ends is not None:
             between, first, last = (_if_run(part, one) for one in ends)
