@@ -47,11 +47,10 @@ from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import (
     CallResult,
     call,
-    difference,
+    changed,
     filled,
     machine,
     planned_by_tvm,
-    undetermined,
 )
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.size.evaluation import highest
@@ -119,13 +118,24 @@ class Runner:
         def arrays(result: CallResult) -> dict[str, np.ndarray]:
             return result.arrays(but=self._donated)
 
-        ours, theirs = arrays(found), arrays(call(self._unplanned, self.name, arguments))
-        told = difference(ours, theirs)
-        if told is None:
+        differing = changed(arrays(found), arrays(call(self._unplanned, self.name, arguments)))
+        if isinstance(differing, str):
+            return differing, None
+        told = [
+            f"{name} differs {_share(elements)}" for name, elements in differing.items() if elements.any()
+        ]
+        if not told:
             return None, None
-        fillings = [arrays(call(m, self.name, arguments)) for m in self._filled]
-        open_elements = undetermined(ours, theirs, *fillings)
-        return (told, None) if open_elements is None else (None, open_elements)
+        one, other = (arrays(call(m, self.name, arguments)) for m in self._filled)
+        undetermined = changed(one, other)
+        if isinstance(undetermined, str) or undetermined.keys() != differing.keys():
+            return told[0], None
+        for name, elements in differing.items():
+            known = ~undetermined[name]
+            if known.shape != elements.shape or (elements & known).any():
+                return told[0], None
+        shown = (f"{name} {_share(elements)}" for name, elements in undetermined.items() if elements.any())
+        return None, ", ".join(shown)
 
     @cached_property
     def lowered(self) -> tvm.IRModule:
@@ -233,6 +243,10 @@ class Calls:
             difference=self.difference,
             undetermined=self.undetermined,
         )
+
+
+def _share(elements: np.ndarray) -> str:
+    return f"in {int(elements.sum())} of {elements.size} elements"
 
 
 def _chosen(module: tvm.IRModule, function: str | None) -> str:
