@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.instrumented_pool import InstrumentedPool
-from symalloc.pool.pool_errors import PoolUsageError
-from symalloc.pool.pool_options import PoolOptions
 from tests.pool.processes import survives
 
 KIB, MIB = 2**10, 2**20
@@ -49,9 +45,3 @@ def test_the_thread_runs_in_a_forked_process_too() -> None:
 
     work()
     survives(work)
-
-
-@pytest.mark.parametrize("seconds", (0, -1, float("nan"), float("inf"), True, "1"))
-def test_times_that_make_no_sense(seconds: Any) -> None:
-    with pytest.raises(PoolUsageError, match=r"`decay` is a number of seconds from 0\.001 to"):
-        PoolOptions(decay=seconds)

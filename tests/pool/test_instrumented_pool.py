@@ -81,18 +81,6 @@ def test_the_limit_can_be_moved() -> None:
         pool.limit = -1
 
 
-def test_raising_the_limit_in_the_callback_helps() -> None:
-    pool = InstrumentedPool(UNBINNED, limit=MIB)
-
-    def more(nbytes: int, tries: int, why: str) -> bool:
-        pool.limit = (pool.limit or 0) + MIB
-        return True
-
-    pool.on_oom(more)
-    pool.alloc(3 * MIB)
-    assert pool.limit == 3 * MIB
-
-
 def test_callbacks_from_many_threads() -> None:
     pool, high, low = InstrumentedPool(UNBINNED), list[int](), list[int]()
     pool.on_high(MIB, high.append, rearm=KIB)

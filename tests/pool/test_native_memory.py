@@ -7,7 +7,6 @@ import resource
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,15 +29,6 @@ def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
         assert pool.pointer(pool.alloc(nbytes, align=2**power)) % 2**power == 0
     with pytest.raises(PoolUsageError, match="alignment"):
         pool.alloc(64, align=2**31)
-
-
-def test_memory_is_real_and_aligned() -> None:
-    pool = InstrumentedPool()
-    for nbytes, align in ((1, 64), (100, 256), (3 * MIB, 4096)):
-        pointer = pool.pointer(pool.alloc(nbytes, align=align))
-        assert pointer % align == 0
-        ctypes.memset(pointer, 0xAB, nbytes)
-        assert ctypes.string_at(pointer, nbytes) == b"\xab" * nbytes
 
 
 def _resident() -> int:
@@ -82,14 +72,6 @@ def test_a_trim_counts_as_one_operation_for_each_run_of_pages() -> None:
     pool = _freed(64 * MIB)
     pool.trim()
     assert pool.statistics().decommits == 1
-
-
-@pytest.mark.parametrize("seconds", (-1, -0.5, float("nan"), float("inf"), 1e10, True, "1", 1j))
-def test_times_that_make_no_sense(seconds: Any) -> None:
-    pool = _freed(MIB)
-    with pytest.raises(PoolUsageError, match="`max_seconds` is a number of seconds from 0 to"):
-        pool.trim(max_seconds=seconds)
-    assert pool.reserved == MIB
 
 
 @pytest.mark.parametrize(("written", "nbytes"), ((8 * MIB, 8 * MIB), (MIB, 8 * MIB), (8 * MIB, 32 * MIB)))

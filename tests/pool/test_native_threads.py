@@ -7,10 +7,8 @@ import platform
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Event, Thread
 from time import sleep
 
 import pytest
@@ -120,33 +118,6 @@ def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:
     _wait_for_others(pool)
     pool.trim()
     assert (pool.statistics().used, pool.reserved) == (0, 0)
-
-
-def test_threads_at_once() -> None:
-    pool = InstrumentedPool(PoolOptions(soft_limit=Fraction(1)))
-    start, wrong = Barrier(4), list[str]()
-
-    def work(seed: int) -> None:
-        start.wait()
-        for n in range(1500):
-            nbytes = (n * 7919 + seed * 104729) % 300_000
-            handle = pool.alloc(nbytes + 8)
-            pointer = pool.pointer(handle)
-            ctypes.c_uint64.from_address(pointer).value = (seed << 32) + n
-            if n % 100 == 0:
-                pool.trim()
-            if ctypes.c_uint64.from_address(pointer).value != (seed << 32) + n:
-                wrong.append(f"{seed}/{n}")
-            pool.free(handle)
-
-    at_once(*(partial(work, seed) for seed in range(4)))
-    assert wrong == []
-    assert pool.statistics().allocs == pool.statistics().frees == 6000
-    pool.free(pool.alloc(1))  # this thread has bins too
-    _wait_for_others(pool)
-    pool.trim()
-    counted = pool.statistics()
-    assert (counted.live, counted.used, counted.reserved) == (0, 0, 0)
 
 
 def test_python_goes_on_while_a_pool_is_trimmed() -> None:

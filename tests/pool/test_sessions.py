@@ -162,18 +162,6 @@ def test_a_forked_process_charges_its_own() -> None:
     assert session.statistics().live == 60
 
 
-@pytest.mark.parametrize("name", ("", None, 3))
-def test_a_name_is_a_text(name: object) -> None:
-    with pytest.raises(PoolUsageError, match="name of a session"):
-        InstrumentedPool().session(name)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("limit", (-1, 1.5, "much", True, float("nan")))
-def test_a_limit_is_bytes(limit: float | str) -> None:
-    with pytest.raises(PoolUsageError):
-        InstrumentedPool().session("s", limit)
-
-
 def test_leaving_what_was_not_entered_is_refused() -> None:
     session = InstrumentedPool().session("s")
     with pytest.raises(PoolUsageError, match="not in the session `s`"):

@@ -229,14 +229,6 @@ def test_retries_are_bounded() -> None:
     assert asked == [0, 1, 2]
 
 
-def test_who_answers_no_is_asked_once() -> None:
-    pool, asked = InstrumentedPool(UNBINNED, limit=MIB), list[int]()
-    pool.on_oom(lambda nbytes, tries, why: asked.append(tries))
-    with pytest.raises(OutOfMemoryError):
-        pool.alloc(2 * MIB)
-    assert asked == [0]
-
-
 def test_a_failing_callback_is_named_by_the_error() -> None:
     pool = InstrumentedPool(UNBINNED, limit=MIB)
 
@@ -247,34 +239,3 @@ def test_a_failing_callback_is_named_by_the_error() -> None:
     with pytest.raises(OutOfMemoryError, match="the on_oom callback failed: KeyError: 'cache'"):
         pool.alloc(2 * MIB)
     pool.free(pool.alloc(MIB))
-
-
-def test_what_the_callback_lacks_itself_is_not_asked_for() -> None:
-    pool, nested = InstrumentedPool(UNBINNED, limit=MIB), list[str]()
-
-    def greedy(nbytes: int, tries: int, why: str) -> bool:
-        try:
-            pool.alloc(4 * MIB)
-        except OutOfMemoryError as error:
-            nested.append(str(error))
-        return False
-
-    pool.on_oom(greedy)
-    with pytest.raises(OutOfMemoryError, match=r"^2097152 bytes"):
-        pool.alloc(2 * MIB)
-    assert len(nested) == 1
-
-
-@pytest.mark.parametrize("sign", (1, -1))
-def test_a_number_that_python_does_not_write_out_is_refused(sign: int) -> None:
-    pool, count = InstrumentedPool(), sign * 10**5000
-    uses: tuple[Callable[[], object], ...] = (
-        lambda: pool.on_high(count, print),
-        lambda: pool.on_high(Fraction(count), print),
-        lambda: pool.on_low(100, print, rearm=count),
-        lambda: pool.on_oom(print, retries=count),  # type: ignore[arg-type]
-        lambda: pool.record(count),
-    )
-    for use in uses:
-        with pytest.raises(PoolUsageError):
-            use()
