@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from symalloc.rulebook.language import Unit, compile_constraint, compile_quantity
 from symalloc.size.parse import SizeSyntaxError, parse_condition, parse_expr
@@ -97,25 +95,12 @@ def test_units_are_kept_apart(text: str, problem: str) -> None:
             "ceil(offset) == 0",
             "is not a size function; known are ceildiv, max, min, round_up",
         ),
-        ("(lambda: 1)() == 1", "not a size expression"),
-        ("[offset][0] == 1", "not a size expression"),
         ("offset", "a size where a condition is expected"),
         ("offset + (nbytes <= 3)", "a size where a condition is expected"),
-        ("offset + (nbytes <= 3) == 4", "a condition where a size is expected"),
-        ("offset in nbytes", "only == != < <= > >= compare sizes"),
         ("offset <=", "syntax error"),
-        ("", "syntax error"),
-        ("offset / 2 >= 0", "use `//`"),
-        ("offset & 63 == 0", "not a size expression"),
-        ("offset // 0 == 0", "division by zero"),
-        ("offset % (2 - 2) == 0", "division by zero"),
         ("offset ** 2 >= 0", "cannot raise bytes to a power"),
         ("2 ** 5000 >= offset", "an exponent must be a small constant"),
         ("round_up(offset, nbytes) >= 0", "round_up needs a positive constant multiple"),
-        ("round_up(offset, 0) >= 0", "round_up needs a positive constant multiple"),
-        ("round_up(offset) >= 0", "`round_up` with 1 arguments is not a size function"),
-        ("offset >= 1.5", "not a size expression"),
-        ("offset == True", "a truth value where a size is expected"),
     ],
 )
 def test_what_is_not_in_the_language_is_refused(text: str, problem: str) -> None:
@@ -149,34 +134,3 @@ def test_the_nearest_name_is_suggested(text: str, suggestion: str) -> None:
 )
 def test_a_quantity_has_the_unit_of_what_it_computes(text: str, unit: Unit | None) -> None:
     assert compile_quantity(text, QUANTITIES).unit is unit
-
-
-_SIZES = st.recursive(
-    st.one_of(st.sampled_from(["nbytes", "offset", "storage.size"]), st.integers(0, 99).map(str)),
-    lambda inner: st.one_of(
-        st.builds("({} + {})".format, inner, inner),
-        st.builds("({} - {})".format, inner, inner),
-        st.builds("({} * {})".format, inner, st.integers(0, 9)),
-        st.builds("({} // {})".format, inner, st.integers(1, 9)),
-        st.builds("max({}, {})".format, inner, inner),
-    ),
-    max_leaves=8,
-)
-
-
-@given(
-    _SIZES, _SIZES, st.sampled_from(["<=", "<", "==", "!=", ">", ">="]), st.tuples(*[st.integers(0, 50)] * 3)
-)
-def test_a_constraint_means_what_python_means_by_it(
-    left: str, right: str, operator: str, values: tuple[int, int, int]
-) -> None:
-    text = f"{left} {operator} {right}"
-    binding = dict(zip(("nbytes", "offset", "size"), values, strict=True))
-    symbols = {
-        "nbytes": parse_expr("nbytes"),
-        "offset": parse_expr("offset"),
-        "storage.size": parse_expr("size"),
-    }
-    condition = compile_constraint(text, QUANTITIES).at(symbols)
-    expected = eval(text.replace("storage.size", "size"), {"max": max}, binding)
-    assert condition.evaluate(binding) is expected
