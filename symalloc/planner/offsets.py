@@ -39,10 +39,6 @@ MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these two are replaced; terms 
 Alternatives: TypeAlias = tuple[Expr, ...]
 
 
-class FormulasTooLongError(Exception):
-    """To tell which alternatives of offsets matter is more work than is worth it."""
-
-
 def assemble(
     buffers: Sequence[Buffer],
     stacking: Stacking,
@@ -51,11 +47,12 @@ def assemble(
     *,
     prover_budget: int = PROVER_BUDGET,
     budget: PlanBudget | None = None,
-) -> Arena:
+) -> Arena | None:
     """Return the arena of `buffers` in `stacking`, over `domain`; there is at least one buffer.
 
     With a `prover_budget` of 0 the prover is not asked what dominates what: offsets are longer, and what has
-    to be proved of them can be seen.  Raises FormulasTooLongError, also where `budget` is exhausted.
+    to be proved of them can be seen.  None where it is more work than is worth it to tell which alternatives
+    of offsets matter, or `budget` is exhausted.
     """
     if len(buffers) == 1:
         return Arena.of(buffers[0].size, [Placement(buffers[0], ZERO)])
@@ -63,6 +60,8 @@ def assemble(
     most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
     dominance = Dominance(domain, prover, symbols, prover_budget, most, budget or PlanBudget())
     placed = offsets(buffers, stacking, dominance)
+    if placed is None:
+        return None
     size = arena_size(buffers, stacking, placed, dominance)
     built = {alternatives: maximum(*alternatives) for alternatives in dict.fromkeys(placed)}
     placements = (Placement(b, built[alternatives]) for b, alternatives in zip(buffers, placed, strict=True))
@@ -86,25 +85,26 @@ def storage(
 # -- offsets as alternatives --------------------------------------------------------------------------------
 
 
-def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives]:
+def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives] | None:
     """Return for each buffer the alternatives whose maximum is its offset, a multiple of its alignment.
 
     Long ones become one maximum, which what lies above does not repeat; where such maxima get too long, there
-    are fewer alternatives instead.  Raises FormulasTooLongError once `dominance` or its budget is exhausted.
+    are fewer alternatives instead.  None once `dominance` or its budget is exhausted.
     """
     raised = dominance.raised
     found = _offsets(buffers, stacking, dominance, nested=True)
-    if found is None:
+    if found is None and not dominance.too_long:
         dominance.raised = raised
         found = _offsets(buffers, stacking, dominance, nested=False)
-    assert found is not None
     return found
 
 
 def _offsets(
     buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance, *, nested: bool
 ) -> list[Alternatives] | None:
-    """Return the offsets, with maxima within others where `nested`; None where one of these gets too long."""
+    """Return the offsets, with maxima within others where `nested`; None where one of these gets too long,
+    or `dominance` is exhausted.
+    """
     found: list[Alternatives] = [()] * len(buffers)
     known: dict[tuple[frozenset[tuple[Alternatives, Expr]], int], Alternatives] = {}
     for current in stacking.order:
@@ -120,8 +120,8 @@ def _offsets(
                 placed = _one_maximum(placed)
                 if len(placed[0].key) > LONGEST:
                     return None
-            if dominance.exhausted or dominance.budget.exhausted:
-                raise FormulasTooLongError
+            if dominance.too_long:
+                return None
             known[under, step] = placed
         found[current] = placed
     return found
@@ -265,6 +265,11 @@ class Dominance:
         here on.
         """
         return self.order.compared > self.most
+
+    @property
+    def too_long(self) -> bool:
+        """True once nothing more is to be spent."""
+        return self.exhausted or self.budget.exhausted
 
     def may_reach(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` at the sample bindings."""

@@ -21,7 +21,7 @@ from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, sample_grid
 from symalloc.planner.interference import live_counts
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Rung, RungKind
-from symalloc.planner.offsets import PROVER_BUDGET, FormulasTooLongError, assemble, storage
+from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import PlanBudget, PlanOptions
@@ -181,21 +181,18 @@ class LayoutSearch:
         }
         asked = 0 if self.options.effort == "quick" else PROVER_BUDGET
         for questions in dict.fromkeys((asked, 0)):
-            try:
-                made = self._assembled(groups, results, questions)
-            except FormulasTooLongError:
-                continue
-            self.budget.spend(_written(made))
-            if not self.budget.exhausted:
+            made = self._assembled(groups, results, questions)
+            self.budget.spend(_written(made or ()))
+            if made is not None and not self.budget.exhausted:
                 rungs = _layout_rungs(groups, results, made, self.domain)
                 yield Layout(arenas=made, representative=representative, rungs=rungs)
 
     def _assembled(
         self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult], questions: int
-    ) -> tuple[Arena, ...]:
-        """Return an arena for each group."""
+    ) -> tuple[Arena, ...] | None:
+        """Return an arena for each group; None where one has formulas that are too long."""
 
-        def made(group: _ArenaBuffers) -> Arena:
+        def made(group: _ArenaBuffers) -> Arena | None:
             if group.grounded:
                 return storage(group.buffers, self.domain, self.prover, prover_budget=questions)
             chosen = results[id(group)].stacking
@@ -203,8 +200,9 @@ class LayoutSearch:
                 group.buffers, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
             )
 
-        arenas = _once_each(groups, made, {})
-        return tuple(_with_buffers(arena, group.buffers) for arena, group in zip(arenas, groups, strict=True))
+        found = zip(_once_each(groups, made, {}), groups, strict=True)
+        arenas = tuple(_with_buffers(arena, group.buffers) for arena, group in found if arena is not None)
+        return arenas if len(arenas) == len(groups) else None
 
 
 def _written(arenas: Sequence[Arena]) -> int:

@@ -37,12 +37,9 @@ from symalloc.size.expr import ZERO, Expr
 
 MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # steps and shapes, multiplied, that a search starts from
 MOST_CHOICES = 4  # each made where the one before takes too much at some shape
-MOST_STATES, FEWEST_STATES = 512, 16  # of a search through time
-MOST_SEARCHED = 2_000_000  # sums of bytes in all of them
-MOST_JOINED = 24  # arenas of which every pair is tried
-MOST_TRIED = 24  # arenas that one buffer is tried in
+MOST_SEARCHED, FEWEST_STATES = 2_000_000, 16  # sums of bytes in all states of a search through time
+MOST_TRIED = 24  # arenas that one buffer is tried in, and of which every pair is
 MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one by one
-TRIAL = 2000  # what one trial counts besides
 
 
 class Partition(NamedTuple):
@@ -394,7 +391,7 @@ def _divided(
         heights.tobytes(),
         _numbers(k >= len(untils) for k in range(len(strips))),
         (1 / np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)).tobytes(),
-        max(min(MOST_STATES, most), FEWEST_STATES),
+        max(most, FEWEST_STATES),
     )
     chosen = dict(zip(order, memoryview(answer).cast("i").tolist(), strict=False))
     return [[i for i in members if chosen.get(i, 0) == k] for k in range(len(strips))] if chosen else None
@@ -418,6 +415,7 @@ class _FirstFit:
         self.held, self.steps = held, held.steps
         self.groups: list[list[int]] = []
         self.loads: list[Values] = []
+        self.heights: list[Values] = []
         self.spans: list[Spans] = []
         own = held.load([i for i, b in enumerate(self.steps.buffers) if not b.returned])
         taken = own + held.load([i for (i,) in results]) + held.unplanned
@@ -441,8 +439,8 @@ class _FirstFit:
         """By how much a group would grow."""
         load, size = self.loads[number], self.held.bytes[i]
         parts = [load[begin:end].max(axis=0, initial=0.0) for begin, end in self.steps.spans[i]]
-        self.work += TRIAL + load.size
-        height = load.max(axis=0)
+        self.work += size.size * (1 + sum(end - begin for begin, end in self.steps.spans[i]))
+        height = self.heights[number]
         most = np.maximum.reduce([height, *(part + size for part in parts)])
         return float(((most - height) / self.scale).sum())
 
@@ -452,6 +450,7 @@ class _FirstFit:
         _add(load, self.steps.spans[i], self.held.bytes[i])
         self.groups.append([i])
         self.loads.append(load)
+        self.heights.append(self.held.bytes[i])
         self.spans.append(self.steps.spans[i])
 
     def join(self, number: int, i: int) -> bool:
@@ -459,17 +458,19 @@ class _FirstFit:
         needed = self.spans[number] and self.steps.spans[i]  # on some path
         if not (needed and self.steps.may_join(self.groups[number], i)):
             return False
-        self.work += TRIAL + 3 * self.room.size
+        self.work += 3 * self.room.size
         load, size, held = self.loads[number], self.held.bytes[i], self.steps.spans[i]
         both = [*self.groups[number], i]
         spans, grown, room = self.steps.reserved(both), load.copy(), self.room.copy()
         _add(grown, held, size)
-        _add(room, spans, -grown.max(axis=0))
-        _add(room, self.spans[number], load.max(axis=0))
+        height = grown.max(axis=0)
+        _add(room, spans, -height)
+        _add(room, self.spans[number], self.heights[number])
         _add(room, held, size)
         if (room < np.minimum(self.room, 0.0) - 0.5).any():
             return False
-        self.groups[number], self.loads[number], self.spans[number], self.room = both, grown, spans, room
+        self.groups[number], self.loads[number], self.heights[number] = both, grown, height
+        self.spans[number], self.room = spans, room
         return True
 
 
@@ -480,20 +481,25 @@ def _add(table: Values, spans: Spans, size: Values) -> None:
 
 def _joined(held: CallBytes, groups: Groups, results: Groups) -> Groups:
     """Return `groups` with pairs joined as long as that keeps the limit, and about the floor."""
-
-    def kept(groups: Groups) -> bool:
-        return held.excess([*results, *groups]) <= 1 and held.beyond_floor(groups) <= 1
-
-    found = [list(group) for group in groups]
-    pairs = list(combinations(range(len(found)), 2)) if 1 < len(found) <= MOST_JOINED and kept(found) else []
+    room = held.limit + held.allowed - held.unplanned - held.arenas(results)
+    room = np.minimum(room, held.floor + held.spare)
+    found = [(list(group), held.arenas([group])) for group in groups]
+    taken = sum((own for _, own in found), np.zeros_like(room))
+    few = 1 < len(found) <= MOST_TRIED and bool((taken <= room).all())
+    pairs = list(combinations(range(len(found)), 2)) if few else []
     while pairs:
-        first, second = pairs.pop(0)
-        both = sorted([*found[first], *found[second]])
-        rest = [group for number, group in enumerate(found) if number not in (first, second)]
-        if held.steps.may_share(both) and kept([*rest, both]):
-            found = [*rest, both]
+        places = pairs.pop(0)
+        (first, one), (second, other) = (found[number] for number in places)
+        both = sorted([*first, *second])
+        if not held.steps.may_share(both):
+            continue
+        together = held.arenas([both])
+        joined = taken - one - other + together
+        if (joined <= room).all():
+            taken = joined
+            found = [*(each for n, each in enumerate(found) if n not in places), (both, together)]
             pairs = list(combinations(range(len(found)), 2))
-    return found
+    return [group for group, _ in found]
 
 
 # -- why there are several ---------------------------------------------------------------------------------

@@ -262,10 +262,12 @@ class CallBytes:
 
     def _held(self, kinds: Numbers, begins: Numbers, ends: Numbers) -> Values:
         """The bytes at each step of what is held; `kinds` are the rows of its sizes."""
-        changes = np.zeros((len(self.steps) + 1, len(self.table.grid)))
-        np.add.at(changes, begins, self.table.values[kinds])
-        np.subtract.at(changes, ends, self.table.values[kinds])
-        found: Values = changes.cumsum(axis=0)[:-1]
+        nothing, steps = np.zeros((1, len(self.table.grid))), np.arange(len(self.steps))
+        found = np.zeros((len(self.steps), len(self.table.grid)))
+        for at, sign in ((begins, 1), (ends, -1)):
+            order = np.argsort(at)
+            totals = np.concatenate([nothing, self.table.values[kinds[order]].cumsum(axis=0)])
+            found += sign * totals[np.searchsorted(at[order], steps, side="right")]
         return found
 
     def load(self, members: Sequence[int]) -> Values:

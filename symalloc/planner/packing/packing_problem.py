@@ -302,7 +302,10 @@ def pack_problem(
     domain = _domain(problem, prover)
     if problem.symbols:
         found = search(_rounded(problem.buffers), problem.ranges, budget)
-        arena = assemble(problem.buffers, found.stacking, domain, prover)
+        assembled = assemble(problem.buffers, found.stacking, domain, prover)
+        if assembled is None:
+            raise ProblemError("too many sums of its sizes would have to be compared")
+        arena = assembled
     else:
         offsets = _pack_static(problem.buffers, budget, capacity)
         placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
