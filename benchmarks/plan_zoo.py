@@ -44,23 +44,23 @@ from tests.models.measure import compiler
 @dataclass(frozen=True, slots=True)
 class Limit:
     """What is asked of a column: of the median over models, of the worst, or of both; and of the worst where
-    the plan says that it took a lower rung.
+    the plan says that it took a fallback.
     """
 
     column: str
     middle: float | None
     worst: float | None
     form: str = ".3f"
-    on_rung: float | None = None
+    on_fallback: float | None = None
 
     def of(self, row: ModelRow) -> float | None:
         """The limit of one model."""
-        return self.on_rung if self.on_rung is not None and row.rungs else self.worst
+        return self.on_fallback if self.on_fallback is not None and row.fallbacks else self.worst
 
 
 LIMITS = (
     Limit("plan/build", 0.05, 0.15, ".1%"),
-    Limit("arena/floor", None, 1.0, on_rung=1.1),
+    Limit("arena/floor", None, 1.0, on_fallback=1.1),
     Limit("whole/floor", None, None),
     Limit("/unplanned", None, 1.02),
     Limit("/TVM", None, 1.0),
@@ -88,9 +88,9 @@ class ModelRow:
         return self.found.get("tvm", [])
 
     @property
-    def rungs(self) -> list[dict[str, Any]]:
-        """The lower rungs that the plan took."""
-        return self.found.get("plan", {}).get("rungs", [])
+    def fallbacks(self) -> list[dict[str, Any]]:
+        """The fallbacks that the plan took."""
+        return self.found.get("plan", {}).get("fallbacks", [])
 
     def ratios(self, column: str, *, judged: bool = False) -> list[float]:
         """The ratios of one column, one for each call; none where it was not measured.  With `judged` those
@@ -201,7 +201,7 @@ def line(row: ModelRow) -> str:
     for part, problem in row.problems.items():
         parts.setdefault(problem, []).append(part)
     said = [f"    {', '.join(where)}: {problem}" for problem, where in parts.items()]
-    said += [f"    rung: {rung['kind']}: {rung['reason']}" for rung in row.rungs]
+    said += [f"    fallback: {fallback['kind']}: {fallback['reason']}" for fallback in row.fallbacks]
     return "\n".join([text, *said])
 
 

@@ -49,7 +49,7 @@ def plan(variants: Variants, rounds: int) -> dict[str, Any]:
         "planned": sum(len(arena.placements) for arena in found.arenas),
         "unplanned": len(found.unplanned),
         "arenas": [str(arena.size) for arena in found.arenas],
-        "rungs": [asdict(rung) for rung in found.rungs],
+        "fallbacks": [asdict(fallback) for fallback in found.fallbacks],
     }
 
 

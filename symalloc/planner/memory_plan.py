@@ -141,17 +141,17 @@ class Guard:
     declared: bool = False
 
 
-RungKind: TypeAlias = Literal["search", "bounds", "storages", "arenas"]
+FallbackKind: TypeAlias = Literal["search", "bounds", "storages", "arenas"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Fallback:
     """A way in which a plan gave in where a budget ran out, or a call would take more (`arenas`), and why.
 
     `ratio` is the largest of the arenas to their floor among the bindings that were looked at.
     """
 
-    kind: RungKind
+    kind: FallbackKind
     reason: str
     ratio: float
 
@@ -160,8 +160,8 @@ class Rung:
 class Plan:
     """The memory plan of one function.
 
-    `representative` is the binding at which buffers were stacked.  Without `rungs` each arena is at its floor
-    wherever that was looked at.
+    `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
+    floor wherever that was looked at.
     """
 
     function: str
@@ -169,7 +169,7 @@ class Plan:
     unplanned: tuple[Unplanned, ...] = ()
     guards: tuple[Guard, ...] = ()
     representative: Mapping[str, int] = field(default_factory=dict)
-    rungs: tuple[Rung, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
 
     def __repr__(self) -> str:
         tensors = counted(sum(len(arena.placements) for arena in self.arenas), "tensor")

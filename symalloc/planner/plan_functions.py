@@ -20,7 +20,7 @@ from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validat
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, sample_grid
 from symalloc.planner.interference import live_counts
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Rung, RungKind
+from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Placement, Plan
 from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
@@ -115,7 +115,7 @@ Value = TypeVar("Value")
 SEARCH_SHARE = 0.2  # of the budget, so that some is left for formulas and proofs
 WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
 
-_REASONS: Mapping[RungKind, str] = {
+_REASONS: Mapping[FallbackKind, str] = {
     "search": "no stacking at the floor was found within the budget of the search",
     "bounds": "sums took the place of others that they are at least, so that formulas stay short",
 }
@@ -123,16 +123,16 @@ _REASONS: Mapping[RungKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Arenas, the binding that they were stacked at, and the rungs that were taken."""
+    """Arenas, the binding that they were stacked at, and the fallbacks that were taken."""
 
     arenas: tuple[Arena, ...]
     representative: Mapping[str, int]
-    rungs: tuple[Rung, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
 
     @property
     def ratio(self) -> float:
         """The largest ratio of an arena to its floor that was seen."""
-        return max((rung.ratio for rung in self.rungs), default=1.0)
+        return max((fallback.ratio for fallback in self.fallbacks), default=1.0)
 
     @property
     def outgrown(self) -> frozenset[Var]:
@@ -184,8 +184,8 @@ class LayoutSearch:
             made = self._assembled(groups, results, questions)
             self.budget.spend(_written(made or ()))
             if made is not None and not self.budget.exhausted:
-                rungs = _layout_rungs(groups, results, made, self.domain)
-                yield Layout(arenas=made, representative=representative, rungs=rungs)
+                fallbacks = _layout_fallbacks(groups, results, made, self.domain)
+                yield Layout(arenas=made, representative=representative, fallbacks=fallbacks)
 
     def _assembled(
         self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult], questions: int
@@ -291,25 +291,25 @@ def _once_each(
     return found
 
 
-# -- rungs -------------------------------------------------------------------------------------------------
+# -- fallbacks ---------------------------------------------------------------------------------------------
 
 
-def _layout_rungs(
+def _layout_fallbacks(
     groups: Sequence[_ArenaBuffers],
     results: Mapping[int, SearchResult],
     arenas: Sequence[Arena],
     domain: Domain,
-) -> tuple[Rung, ...]:
-    """Return the rungs that arenas were made on, each with the worst ratio of any of them."""
-    worst: dict[RungKind, float] = {}
+) -> tuple[Fallback, ...]:
+    """Return the fallbacks that arenas were made on, each with the worst ratio of any of them."""
+    worst: dict[FallbackKind, float] = {}
     for group, arena in zip(groups, arenas, strict=True):
         result = results.get(id(group))
-        taken: list[RungKind] = ["search"] if result is not None and result.score.worst > PERFECT else []
+        taken: list[FallbackKind] = ["search"] if result is not None and result.score.worst > PERFECT else []
         taken += ["bounds"] if arena.raised else []
         ratio = worst_ratio(group.live, arena.size, domain, group.names) if taken else 1.0
         ratio = ratio if result is None else max(ratio, result.score.worst)
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
-    return tuple(Rung(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
+    return tuple(Fallback(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
 
 
 def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
@@ -423,7 +423,7 @@ def _plan_function(
                 function=name,
                 unplanned=(*candidates.left, *left_alone(found.lone)),
                 guards=bound_guards(bounds),
-                rungs=_rungs(found, fallen=storages and options.flavour != "storages"),
+                fallbacks=_fallbacks(found, fallen=storages and options.flavour != "storages"),
             )
             plan = _with_layout(bare, found, layout, search)
             faults = validate(plan, known.domain, prover)
@@ -469,24 +469,28 @@ def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSe
         arenas=arenas,
         guards=(*bare.guards, *guards(arenas, search.domain, search.prover)),
         representative=layout.representative,
-        rungs=(*bare.rungs, *layout.rungs),
+        fallbacks=(*bare.fallbacks, *layout.fallbacks),
     )
 
 
 def _log(plan: Plan, budget: PlanBudget) -> None:
     _LOG.debug("planned `%s`: spent %d of a budget of %.0f", plan.function, budget.spent, budget.allowed)
-    for rung in plan.rungs:
+    for fallback in plan.fallbacks:
         _LOG.debug(
-            "`%s` fell to %s, %.3f of its floor: %s", plan.function, rung.kind, rung.ratio, rung.reason
+            "`%s` fell to %s, %.3f of its floor: %s",
+            plan.function,
+            fallback.kind,
+            fallback.ratio,
+            fallback.reason,
         )
 
 
-def _rungs(found: Assignment, *, fallen: bool) -> tuple[Rung, ...]:
-    """Return the rung that an assignment stands on; `fallen`: nothing else was proved."""
+def _fallbacks(found: Assignment, *, fallen: bool) -> tuple[Fallback, ...]:
+    """Return the fallback that an assignment stands on; `fallen`: nothing else was proved."""
     if fallen:
-        return (Rung(kind="storages", reason=UNPROVED, ratio=found.spread),)
+        return (Fallback(kind="storages", reason=UNPROVED, ratio=found.spread),)
     if found.spread <= 1 + NEGLIGIBLE:
         return ()
     if any(b.grounded for arena in found.arenas for b in arena):
-        return (Rung(kind="storages", reason=WHOLE, ratio=found.spread),)
-    return (Rung(kind="arenas", reason=SEVERAL, ratio=found.spread),)
+        return (Fallback(kind="storages", reason=WHOLE, ratio=found.spread),)
+    return (Fallback(kind="arenas", reason=SEVERAL, ratio=found.spread),)

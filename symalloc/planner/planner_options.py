@@ -125,7 +125,7 @@ class PlanBudget:
     """The work that is left: numbers, pairs or terms looked at one by one; many at once count less.
 
     The search for stackings, the choice between them, their formulas and the proof all spend it.  Once it is
-    `exhausted` each takes what it has, and the planner goes down its ladder.
+    `exhausted` each takes what it has, and the planner takes a fallback.
     """
 
     __slots__ = ("allowed", "spent")

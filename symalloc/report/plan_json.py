@@ -12,7 +12,7 @@ from msgspec import field
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
-from symalloc.planner.memory_plan import FurtherArena, Rung
+from symalloc.planner.memory_plan import Fallback, FurtherArena
 from symalloc.planner.memory_report.function_report import (
     Fit,
     FloorSums,
@@ -115,7 +115,7 @@ class Fits(Document, frozen=True, kw_only=True):
 
 
 class PlannedFunction(Document, frozen=True, kw_only=True):
-    """The plan of one function, and the memory of a call; without `rungs` the plan is at the floor.
+    """The plan of one function, and the memory of a call; without `fallbacks` the plan is at the floor.
 
     `reserved` are sums of arenas that are reserved together: the largest is what a call takes of them;
     `held` those of all bytes that a call holds together, results included; null where that is no formula.
@@ -134,7 +134,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     bounds: dict[str, tuple[int | None, int | None]]
     signed: tuple[str, ...]
     offsets: Count
-    rungs: tuple[Rung, ...]
+    fallbacks: tuple[Fallback, ...]
     guards: tuple[GuardEntry, ...]
     returned: tuple[Expr | None, ...]
     donated: tuple[DonatedResult, ...] = field(name="carried")

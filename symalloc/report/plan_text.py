@@ -151,9 +151,9 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     if planned:
         yield from (_broken(floor, width) for floor in _floor(report))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
-    for rung in plan.rungs:
-        ratio = f"up to {at_most(rung.ratio)} of the floor at shapes that were looked at"
-        yield _broken(f"  {ratio}: {rung.reason}", width)
+    for fallback in plan.fallbacks:
+        ratio = f"up to {at_most(fallback.ratio)} of the floor at shapes that were looked at"
+        yield _broken(f"  {ratio}: {fallback.reason}", width)
     for guard in plan.guards:
         why = ", as the function declares" if guard.declared else ""
         where = "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"

@@ -45,7 +45,7 @@ def found(buffers: Sequence[Buffer]) -> list[Layout]:
 
 def test_what_is_at_the_floor_takes_no_rung() -> None:
     steps = found([buffer(i, size, i, i + 2) for i, size in enumerate(PLAIN)])
-    assert steps and all(step.rungs == () for step in steps)
+    assert steps and all(step.fallbacks == () for step in steps)
 
 
 def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
@@ -60,8 +60,8 @@ def test_a_storage_of_many_sizes_says_that_it_is_above_the_largest() -> None:
     storages = [replace(buffer(i, size, i, i + 1), grounded=True) for i, size in enumerate(sizes)]
     with patch.object(offsets, "MOST_TERMS", 8):
         first, *_ = found(storages)
-    (rung,) = first.rungs
-    assert rung.kind == "bounds" and rung.ratio > 1
+    (fallback,) = first.fallbacks
+    assert fallback.kind == "bounds" and fallback.ratio > 1
 
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
@@ -69,8 +69,8 @@ def test_a_search_that_ends_above_the_floor_says_so() -> None:
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
     with patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: poor):
         first, *_ = found(buffers)
-    (rung,) = first.rungs
-    assert rung.kind == "search" and 1.2 < rung.ratio < 1.5
+    (fallback,) = first.fallbacks
+    assert fallback.kind == "search" and 1.2 < fallback.ratio < 1.5
 
 
 def test_many_symbols_give_sums_that_bound_others() -> None:
@@ -78,8 +78,8 @@ def test_many_symbols_give_sums_that_bound_others() -> None:
     sizes = [64 * symbol(f"n{i}") * symbol(f"m{i}") + 64 * symbol(f"k{i}") for i in range(25)]
     with patch.object(offsets, "MOST_TERMS", 64):
         first, *_ = found([buffer(i, size, i, i + 2) for i, size in enumerate(sizes)])
-    (rung,) = first.rungs
-    assert rung.kind == "bounds" and rung.ratio > 1
+    (fallback,) = first.fallbacks
+    assert fallback.kind == "bounds" and fallback.ratio > 1
     assert len(first.arenas[0].size.symbols) == 75
 
 

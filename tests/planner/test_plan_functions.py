@@ -90,8 +90,8 @@ def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says
     program = simple("64*n", "32*n", "64*n", "32*n")
     with patch.object(LayoutSearch, "layouts", unproved):
         plan = only(plan_program(program, Prover()))
-    (rung,) = plan.rungs
-    assert rung.kind == "storages" and rung.ratio >= 1
+    (fallback,) = plan.fallbacks
+    assert fallback.kind == "storages" and fallback.ratio >= 1
     assert len(plan.arenas) > 1 and all(p.offset == 0 for a in plan.arenas for p in a.placements)
 
 
@@ -107,7 +107,7 @@ def test_what_exhausts_the_budget_shares_whole_storages() -> None:
     program = simple("64*n", "32*n", "64*n", "32*n", "96*n", "128*n")
     with patch.object(planner_options, "BASE", 0), patch.object(planner_options, "EACH", 0):
         plan = only(plan_program(program, Prover()))
-    assert [rung.kind for rung in plan.rungs] == ["storages"]
+    assert [fallback.kind for fallback in plan.fallbacks] == ["storages"]
     assert validate(plan, Domain(), Prover(), machine=False) == ()
 
 

@@ -173,7 +173,7 @@ def test_storages_that_take_more_than_the_floor_say_so() -> None:
     body = [crossing, *body, kernel(X, crossing.var)]
     (plan,) = plan_program(program_of(function(*body)), Prover(), options=STORAGES).values()
     assert all(p.offset == 0 for arena in plan.arenas for p in arena.placements)
-    assert all(rung.kind == "storages" and rung.ratio > 1 for rung in plan.rungs)
+    assert all(fallback.kind == "storages" and fallback.ratio > 1 for fallback in plan.fallbacks)
 
 
 # -- shapes drawn afresh -----------------------------------------------------------------------------------

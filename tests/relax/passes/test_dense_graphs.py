@@ -64,7 +64,7 @@ def test_what_is_spent_grows_with_the_tensors(count: int) -> None:
     plan = found.plans["main"]
     assert budget.allowed == planner_options.EACH * 3 * count + planner_options.EACH * 3
     assert budget.spent <= OVER * budget.allowed
-    assert "storages" not in {rung.kind for rung in plan.rungs}
+    assert "storages" not in {fallback.kind for fallback in plan.fallbacks}
     outcome = plan_outcomes(found)["main"]
     for extents in ({"n": 8, "m": 8}, {"n": 900, "m": 40}, {"n": 1000, "m": 100_000}):
         planned, unplanned = outcome.planned.peak(extents), outcome.unplanned.peak(extents)
