@@ -173,7 +173,11 @@ def _lint(session: LintSession, found: FoundFiles, run: _LintRun) -> int:
     report = session.without_known(report)
     _show(session, report, run)
     if run.write_baseline:
-        _write_baseline(report, run.write_baseline)
+        from symalloc.linter.baseline import Baseline
+
+        baseline = Baseline.of(report, run.write_baseline)
+        show(baseline.text(), run.write_baseline)
+        wrote(run.write_baseline, counted(len(baseline.known), "known finding"))
     return _status(session, report, run)
 
 
@@ -199,14 +203,6 @@ def _apply(session: LintSession, report: Report, found: FoundFiles, run: _LintRu
         fixed = counted(sum(change.fixes for change in rewrites), "finding")
         click.echo(f"fixed {fixed} in {len(rewrites)} file(s)", err=True)
     return session.lint_files(found)
-
-
-def _write_baseline(report: Report, file: Path) -> None:
-    from symalloc.linter.baseline import Baseline
-
-    baseline = Baseline.of(report, file)
-    show(baseline.text(), file)
-    wrote(file, counted(len(baseline.known), "known finding"))
 
 
 def _show(session: LintSession, report: Report, run: _LintRun) -> None:

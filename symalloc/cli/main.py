@@ -147,8 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             status = _run(given, interruption)
         except BrokenPipeError:
-            _close_quietly()
             status = TROUBLE
+            with suppress(OSError):  # Python would complain at exit that nobody reads the output any more
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(interruption.status if interruption.came else status)
 
 
@@ -167,7 +168,9 @@ def _run(arguments: list[str], interruption: Interruption) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         return _complain(error.format_message())
     except click.ClickException as error:
-        return _usage(error)
+        text, context = error.format_message(), getattr(error, "ctx", None)
+        hint = f"\nTry `{context.command_path} --help`." if context else ""
+        return _complain(f"error: {text[:1].lower()}{text[1:]}{hint}")
     except SymallocError as error:
         return _complain(f"error: {error}")
     except (BrokenPipeError, SystemExit):
@@ -175,7 +178,11 @@ def _run(arguments: list[str], interruption: Interruption) -> int:
     except OSError as error:
         return _complain(f"error: {error.filename or 'output'}: {error.strerror or error}")
     except Exception as error:
-        return _internal(error, debug="--debug" in arguments)
+        hint = "" if "--debug" in arguments else "; `symalloc --debug …` shows where"
+        if not hint:
+            traceback.print_exception(error)
+        line = traceback.format_exception_only(error)[-1].strip()
+        return _complain(f"internal error, please report it: {line}{hint}")
     return status if isinstance(status, int) else 0
 
 
@@ -183,24 +190,3 @@ def _complain(text: str) -> int:
     with suppress(OSError):  # there may be nowhere to complain to
         click.echo(text, err=True)
     return TROUBLE
-
-
-def _usage(error: click.ClickException) -> int:
-    text = error.format_message()
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f"\nTry `{context.command_path} --help`." if context else ""
-    return _complain(f"error: {text[:1].lower()}{text[1:]}{hint}")
-
-
-def _internal(error: Exception, *, debug: bool) -> int:
-    if debug:
-        traceback.print_exception(error)
-    line = traceback.format_exception_only(error)[-1].strip()
-    hint = "" if debug else "; `symalloc --debug …` shows where"
-    return _complain(f"internal error, please report it: {line}{hint}")
-
-
-def _close_quietly() -> None:
-    """Keep the interpreter from complaining at exit about output that nobody reads any more."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

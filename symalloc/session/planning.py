@@ -113,11 +113,16 @@ def planned_file(
         samples=tuple(samples),
         comparison=comparison,
     )
-    report, plan_report = _linted(found, request.path)
+    linter = Linter(LintOptions(stage="as-is"))
+
+    def linted(*programs: Program) -> Report:
+        return linter.lint(FileResult(file=str(request.path), programs=programs)).finished().report
+
+    plan_report = linted(found.program)
     return Planned(
         text=found.text,
         reports=found.reports,
-        report=report,
+        report=plan_report if plan_report.ok else linted(found.original, found.program),
         plan_report=plan_report,
         certificate=found.certificate,
     )
@@ -161,17 +166,6 @@ def _require_file(request: PlanRequest) -> None:
         raise UsageError(f"no such file: {path}")
     if not path.is_file():
         raise UsageError(f"{path} is not a regular file")
-
-
-def _linted(found: PlannedFile, path: Path) -> tuple[Report, Report]:
-    """Lint the planned module: with the original, to tell what planning brought, and alone."""
-    rules = Linter(LintOptions(stage="as-is"))
-
-    def report(*programs: Program) -> Report:
-        return rules.lint(FileResult(file=str(path), programs=programs)).finished().report
-
-    planned = report(found.program)
-    return planned if planned.ok else report(found.original, found.program), planned
 
 
 # -- two plans ----------------------------------------------------------------------------------------------
@@ -275,7 +269,5 @@ def _known(problem: PackingProblem | Mapping[str, Any] | str | Path) -> PackingP
         return read_problem(require_path("problem", problem))
     if not isinstance(problem, Mapping):
         raise UsageError(f"a problem is a dictionary or the path of a file, not a {type(problem).__name__}")
-    try:
+    with _about("problem"):
         return problem_of(problem)
-    except ProblemError as error:
-        raise UsageError(str(error)) from None

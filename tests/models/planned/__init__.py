@@ -1,6 +1,6 @@
 """Models whose plans are built, run and measured.  `CASES` holds them by name."""
 
-from tests.models.planned import branching, constructs, control, networks
+from tests.models.planned import constructs, networks
 from tests.models.planned.call import Call, calls, difference, needed
 from tests.models.planned.case import CASES, Case
 from tests.models.planned.compare import Row, compare, within_limit
@@ -14,11 +14,9 @@ __all__ = [
     "Kind",
     "Row",
     "Variants",
-    "branching",
     "calls",
     "compare",
     "constructs",
-    "control",
     "difference",
     "imported_case",
     "needed",

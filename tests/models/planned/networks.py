@@ -9,7 +9,7 @@ from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 
 from tests.models.planned.case import bind, case
-from tests.models.zoo import encoder, llama, sequence
+from tests.models.zoo import encoder, llama, small
 from tests.modules import exported
 
 _LLAMA = llama.Shape(layers=2, hidden=64, heads=4, kv_heads=4, inner=160, vocabulary=96)
@@ -244,7 +244,7 @@ def mlp() -> tvm.IRModule:
 @case(bind("b", *_BATCHES), function="forward")
 def lstm() -> tvm.IRModule:
     """Three steps of an LSTM; a pair out."""
-    return exported(sequence.LSTM(width=64), x=["b", 3, 64], hidden=["b", 64], cell=["b", 64])
+    return exported(small.LSTM(width=64), x=["b", 3, 64], hidden=["b", 64], cell=["b", 64])
 
 
 @case(bind("b", *_BATCHES), function="forward")
