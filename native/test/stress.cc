@@ -1,7 +1,8 @@
-// Threads that allocate, wait for memory, stamp, hand over, check and free blocks of one pool at random, while it is
+// Threads that allocate, tag, wait for memory, stamp, hand over, check and free blocks of one pool at random, while it is
 // trimmed, its limit is met, its callbacks are called and the process forks; then, with a third as many operations, within
-// sessions while pages decay; then with blocks that have slack, until memory gets scarce.  Exit status 1 where a stamp is lost, a block is handed out twice, a block can be freed twice,
-// a forked process cannot go on, or the statistics at rest are not exact.
+// sessions while pages decay, another thread opens and closes scopes, records, adds and removes callbacks, and limits
+// move; then with blocks that have slack, until memory gets scarce.  Exit status 1 where a stamp is lost, a block is handed
+// out twice, a block can be freed twice, a forked process cannot go on, or the statistics at rest are not exact.
 // Usage: symalloc_stress [threads] [operations of each] [seed]
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -78,8 +80,9 @@ Block* Make(Pool* pool, std::mt19937_64* random) {
   try {
     symalloc::Patience patience{(*random)() % 32 ? 0 : 100'000, false};
     void* data = patience.ns == 0 ? pool->Alloc(nbytes, align)
-                                  : pool->AllocWaiting(nbytes, align, {}, patience);
+                                  : pool->AllocWaiting(nbytes, align, (*random)() % 2 ? "a" : "", patience);
     if (reinterpret_cast<uint64_t>(data) % align != 0) ++faults;
+    if (!sessions.empty() && (*random)() % 7 == 0) pool->Tag(data, nbytes, "tag" + std::to_string((*random)() % 5));
     auto* block = new Block{static_cast<char*>(data), nbytes, next_stamp.fetch_add(1)};
     Stamp(*block);
     return block;
@@ -149,6 +152,39 @@ void Watermark(Pool* pool, int64_t limit) {
   }
 }
 
+void Touch(Pool* pool) {
+  try {
+    pool->Free(pool->Alloc(100, 64), 100);
+  } catch (const OutOfMemory&) {
+    ++refused;
+  }
+}
+
+// Everything that looks at a pool, or changes what may be had of it.
+void Observe(Pool* pool, int64_t limit, const std::atomic<bool>* stop) {
+  for (int i = 0; !*stop; ++i) {
+    int64_t scope = pool->OpenScope();
+    int64_t watermark = pool->AddWatermark({0, true, limit / 2, limit / 4, [pool](int64_t) { Touch(pool); }});
+    pool->tracker().StartRecording(1 + i % 1000);
+    int64_t call = pool->tracker().BeginCall();
+    Touch(pool);
+    pool->tracker().EndCall(call);
+    pool->tracker().AllTagged();
+    pool->Layout();
+    if (i % 10 == 0) pool->ResetPeak();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    pool->tracker().StopRecording();
+    pool->tracker().Recorded();
+    pool->ReadScope(scope);
+    pool->CloseScope(scope);
+    pool->SetLimit((2 + i % 3) * limit / 4);
+    pool->SetSessionLimit(sessions[1].get(), (1 + i % 2) * limit / 8);
+    pool->HeldBy(sessions[0].get());
+    pool->ReadSession(sessions[1].get());
+    pool->RemoveWatermark(watermark);
+  }
+}
+
 // A copy of the process uses its copy of the pool, whatever the other threads were doing.
 void Fork(Pool* pool) {
   pid_t child = fork();
@@ -198,6 +234,9 @@ bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t s
     pool.LeaveSession(sessions[0].get());
   }
   std::vector<std::thread> workers;
+  std::atomic<bool> stop{false};
+  std::thread observer;
+  if (in_sessions) observer = std::thread(Observe, &pool, options.limit, &stop);
   working = threads;
   for (int64_t i = 0; i < threads; ++i) workers.emplace_back(Work, &pool, operations, seed * 1000 + i);
   bool all = true;
@@ -209,13 +248,18 @@ bool Run(const Options& options, int64_t threads, int64_t operations, uint64_t s
     if (all) Fork(&pool);  // to ThreadSanitizer one that has ended is a leak of the forked process
   }
   for (std::thread& worker : workers) worker.join();
+  stop = true;
+  if (in_sessions) {
+    observer.join();
+    std::thread([&] { pool.EnterSession(sessions[0]); }).join();  // it leaves when it ends
+  }
   pool.ClearCallbacks();
   for (auto& mailbox : mailboxes) {
     if (Block* block = mailbox.exchange(nullptr)) Drop(&pool, block);
   }
   pool.Trim();
   symalloc::Statistics s = pool.statistics();
-  bool exact = s.live == 0 && s.used == 0 && s.reserved == 0 && s.allocs == s.frees;
+  bool exact = s.live == 0 && s.used == 0 && s.reserved == 0 && s.allocs == s.frees && !pool.tracker().on();
   for (const SessionRef& session : sessions) {
     auto counted = pool.ReadSession(session.get());
     exact = exact && counted.live == 0 && counted.allocs == counted.frees && counted.allocs > 0;
