@@ -72,7 +72,7 @@ def evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
     numbers = {name: constant(value) for name, value in known.items() if type(value) is int}
     try:
         found = parse_expr(ast.unparse(node)).substitute(numbers).as_constant
-    except (ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, RecursionError):
         found = None
     if found is None:
         raise NotConstantError
