@@ -7,7 +7,7 @@ part of the model, such as a node or the path of a module, and has the line of a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +19,7 @@ from tvm.ir import Call, SourceName, Span
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.program.ir import Var
-from symalloc.program.source_map import ScriptText, SourceMap
-from symalloc.program.span import Source
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, span_given
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 _call = tvm_ffi.get_global_func("ir.Call")
@@ -74,40 +72,6 @@ def _short(file: str, here: str) -> str:
     if _INSTALLED in file:
         return file.rpartition(_INSTALLED)[2]
     return os.path.relpath(file, here) if Path(file).is_relative_to(here) else file
-
-
-def with_script_places(module: tvm.IRModule, source: Source, name: str | int) -> tvm.IRModule:
-    """`module`, which was parsed from `source`, with places for the calls that TVM's parser leaves without:
-    those that other calls are written in.
-
-    `name` is that of its class, or the line of it.
-    """
-    text = ScriptText(source, name, trust_spans=True)
-    found: dict[int, Node] = {}
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            for var, line in _lines(function.body, text.map(variable.name_hint)):
-                found[var.__chandle__()] = place_span("", source.file, line)
-
-    def missing(var: VarNode, call: CallNode) -> Node | None:
-        return found.get(var.__chandle__()) if call.span is None else None
-
-    return map_places(module, missing) if found else module
-
-
-def _lines(body: Node, statements: SourceMap) -> Iterator[tuple[VarNode, int]]:
-    """The variables that calls without a span are bound to, with their lines."""
-    for block in elements(body.blocks) if isinstance(body, relax.SeqExpr) else ():
-        for binding in elements(block.bindings):
-            var, value = binding.var, binding.value
-            if isinstance(value, relax.If):
-                statements.span_of("")
-                yield from _lines(value.true_branch, statements)
-                yield from _lines(value.false_branch, statements)
-                continue
-            span = statements.span_of(var.name, span_given(value))
-            if isinstance(value, Call) and value.span is None and span is not None:
-                yield var, span.line
 
 
 Finder = Callable[[VarNode, CallNode], Node | None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -16,15 +17,16 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import CallKernel
 from symalloc.program.operands import instructions_of
 from symalloc.program.reading import PipelineName, UnreadableError
-from symalloc.program.span import Span
+from symalloc.program.span import Source, Span
 from symalloc.prover.prover import Prover
 from symalloc.relax.emit.kernel_offsets import offset_parameters
+from symalloc.relax.extract import extract
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.relax.ir_types import Node
+from symalloc.relax.ir_types import CallNode, Node, VarNode
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
-from symalloc.relax.read.open_model import ModelFile, open_model
-from symalloc.relax.source_spans import with_script_places
+from symalloc.relax.read.open_model import ModelFile, ModuleEntry, open_model
+from symalloc.relax.source_spans import map_places, place_span
 from symalloc.relax.tvm_error import run_error
 
 
@@ -127,7 +129,25 @@ def _chosen_module(file: str, opened: ModelFile, module: str | None) -> Node:
         raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
     if opened.source is None:
         return read.mod
-    return with_script_places(read.mod, opened.source, entry.line or entry.name)
+    return _with_places(read.mod, opened.source, entry)
+
+
+def _with_places(module: Node, source: Source, entry: ModuleEntry) -> Node:
+    """`module`, which was parsed from `source`, with places for the calls that TVM's parser leaves without:
+    those that other calls are written in.
+    """
+    program = extract(module, name=entry.name, source=source, line=entry.line, handles=True)
+    lines: dict[int, int] = {}
+    for made in (each for function in program.functions.values() for each in instructions_of(function.body)):
+        binding: Any = made.handle
+        if binding is not None and made.span is not None:
+            lines[binding.var.__chandle__()] = made.span.line
+
+    def missing(var: VarNode, call: CallNode) -> Node | None:
+        line = None if call.span is not None else lines.get(var.__chandle__())
+        return None if line is None else place_span("", source.file, line)
+
+    return map_places(module, missing)
 
 
 def _sentence(path: Path, error: UnreadableError) -> str:
