@@ -21,7 +21,7 @@ from symalloc.size.condition import le
 from symalloc.size.expr import Expr
 
 MOST_CORNERS = 64  # of the box of bounds, at which a size is evaluated
-MOST_BYTES = 2**48  # that are reserved for a bound; no machine has more, and sums of it stay in 64 bits
+MOST_BYTES = 2**47  # that a factor in a size or a reserved bound may have; sums of many stay in 64 bits
 MOST_HALVINGS = 12  # of the gap between the largest size that was seen and one that is proved
 
 

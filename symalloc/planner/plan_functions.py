@@ -32,7 +32,6 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import Expr
 
-MOST_STARTS = 2048  # shapes that the search for the worst ratio starts from
 MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
 
 
@@ -106,7 +105,7 @@ def worst_ratio(live: LiveBytes, size: Expr, domain: Domain, names: Sequence[str
         found.append(float(ratios.max()))
         return grid, np.maximum(ratios - 1, 0.0)
 
-    worst_shapes(samples.names, ExtentBounds(), excesses, MOST_STARTS)
+    worst_shapes(samples.names, ExtentBounds(), excesses)
     return max(found)
 
 
@@ -322,7 +321,6 @@ def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
 _LOG = logging.getLogger("symalloc")
 
 MOST_ASSIGNMENTS = 3  # that are tried one after the other
-NEGLIGIBLE = 1e-9
 SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
 UNPROVED = "no stacking was proved; buffers share whole storages"
@@ -489,7 +487,7 @@ def _fallbacks(found: Assignment, *, fallen: bool) -> tuple[Fallback, ...]:
     """Return the fallback that an assignment stands on; `fallen`: nothing else was proved."""
     if fallen:
         return (Fallback(kind="storages", reason=UNPROVED, ratio=found.spread),)
-    if found.spread <= 1 + NEGLIGIBLE:
+    if found.spread <= PERFECT:
         return ()
     if any(b.grounded for arena in found.arenas for b in arena):
         return (Fallback(kind="storages", reason=WHOLE, ratio=found.spread),)

@@ -36,6 +36,7 @@ from symalloc.planner.interference import (
 )
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName, PlanBudget
+from symalloc.prover.domain import INT64_MAX
 from symalloc.size.expr import Expr
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ FIRST_STEPS = 16  # in the first round, twice as many in each that follows
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
 LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
-SEEDS = (1 << 63) - 1
 
 Key: TypeAlias = Callable[["StackingProblem", Sequence[int], int], float]
 
@@ -487,7 +487,7 @@ class _StackingSearch:
                 chosen,
                 target=PERFECT,
                 steps=min(work // (each * len(chosen) * ROUNDS) + 1, FIRST_STEPS << number),
-                seed=(self.budget.seed + number) & SEEDS,
+                seed=(self.budget.seed + number) & INT64_MAX,
                 budget=self.whole,
             )
             self.steps += taken

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from symalloc.planner.enforced_bounds import greatest, within
+from symalloc.planner.enforced_bounds import MOST_BYTES, greatest, within
 from symalloc.planner.overflow_guards import ValueBounds
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import DeclaredBound, Instruction, MatchCast, Origin, Var
@@ -70,9 +70,6 @@ class KnownSymbols:
         """The domain of the symbols without any check: extents of tensors are >= 0."""
         return Domain(lower=dict.fromkeys(sorted(self.may_be_negative), INT64_MIN))
 
-
-MOST_BYTES = 2**47
-"""A factor in a size beyond which nothing but an empty tensor exists: sums of many still fit in 64 bits."""
 
 _NO_SIZES = (Origin.UNDEFINED, Origin.FLAG)
 
