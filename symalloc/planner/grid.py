@@ -36,7 +36,7 @@ MOST_SIZES = 128  # that are compared with each other
 EXACT = 2.0**53  # below which floats have every integer
 MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
 EXTENTS = (0, 1, 2, 3, 7, 16, 33, 100, 192, 1000, 4096)
-LARGE, MIDDLE = 4096, 48
+LARGE = max(EXTENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +306,7 @@ def _within(bounds: tuple[tuple[int, int], ...], own: int) -> tuple[tuple[int, .
     count = len(bounds)
     wanted = [(extent,) * count for extent in EXTENTS]
     for axis in range(own if own > 1 else 0):
-        for extent, others in ((0, (1, LARGE)), (LARGE, (1, MIDDLE))):
+        for extent, others in ((0, (1, LARGE)), (LARGE, (1, TYPICAL))):
             wanted += [(*(rest,) * axis, extent, *(rest,) * (count - axis - 1)) for rest in others]
     if any(low > high for low, high in bounds):
         return ()

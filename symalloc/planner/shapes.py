@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.planner.grid import Grid, Truths, Values, mirrored
+from symalloc.planner.grid import TYPICAL, Grid, Truths, Values, mirrored
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.expr import Expr
 
@@ -26,7 +26,6 @@ Points: TypeAlias = Sequence[tuple[int, ...]]
 
 LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 4096, 1 << 18)
 PLANE = (0, 1, 5, 33, 200, 1024, 1 << 18)
-USUAL = 200
 ONE_BY_ITSELF = (
     (0, 300),
     (3, 64),
@@ -108,7 +107,7 @@ def sample_table(
     """
     names = symbols_of(sizes)
     others = [
-        tuple(binding.get(name, USUAL) for name in names)
+        tuple(binding.get(name, TYPICAL) for name in names)
         for binding in ((bounds.upper, *more) if bounds.upper else more)
     ]
     grid = bounds.grid(names, (*mirrored(names, _samples(len(names)), bounds.signed), *others))

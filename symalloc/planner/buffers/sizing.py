@@ -84,7 +84,7 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
     tensors = {name for param in function.params for name in _bare(param.type, TensorType)} & usable
     entry = {name for param in function.params for name in _bare(param.type)} & usable
     later: dict[str, SymbolDefinition] = {}
-    blocks: dict[str, tuple[int, bool]] = {}
+    blocks: dict[str, tuple[int, bool] | None] = {}
     binding = [
         (number, made)
         for number, made in cfg.instructions
@@ -97,18 +97,15 @@ def known_symbols(cfg: ControlFlowGraph) -> KnownSymbols:
                 later[name] = SymbolDefinition(step=number, var=made.var, elsewhere=False, signed=signed)
                 blocks[name] = block
         for name in _bare(made.target if isinstance(made, MatchCast) else made.var.type):
-            if blocks.get(name, _OUTERMOST) not in (_OUTERMOST, block):
+            if blocks.get(name) not in (None, block):
                 later[name] = replace(later[name], elsewhere=True)
     return KnownSymbols(entry=frozenset(entry), signed=frozenset(entry - tensors), later=later)
 
 
-_OUTERMOST = (-1, True)
-
-
-def _block(cfg: ControlFlowGraph, number: int) -> tuple[int, bool]:
-    """The BRANCH around a program point, and whether the point lies on its first side."""
+def _block(cfg: ControlFlowGraph, number: int) -> tuple[int, bool] | None:
+    """The BRANCH around a program point, and whether the point lies on its first side; None where none is."""
     branch = cfg.points[number].branch if cfg.joins else -1
-    return _OUTERMOST if branch < 0 else (branch, number <= cfg.joins[branch][0])
+    return None if branch < 0 else (branch, number <= cfg.joins[branch][0])
 
 
 def _defined(instruction: Instruction) -> Iterator[tuple[str, bool]]:
