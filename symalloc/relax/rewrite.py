@@ -70,10 +70,10 @@ def copied(function: relax.Function) -> relax.Function | None:
         return None
 
 
-def referenced(module: tvm.IRModule) -> frozenset[str]:
-    """The names that Relax functions of `module` refer to."""
-    functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
-    return frozenset(v.name_hint for f in functions for v in relax.analysis.all_global_vars(f))
+def referenced(functions: Iterable[Node]) -> frozenset[str]:
+    """The names that the Relax functions among `functions` refer to."""
+    some = (f for f in functions if isinstance(f, relax.Function))
+    return frozenset(v.name_hint for f in some for v in relax.analysis.all_global_vars(f))
 
 
 def without(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:

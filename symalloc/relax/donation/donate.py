@@ -526,7 +526,7 @@ class DonationWriter:
     def finished(self) -> tvm.IRModule:
         """The module without the kernels that nothing calls any more."""
         written = self.draft.finished()
-        gone = {kernel for kernel, _ in self.kernels} - referenced(written)
+        gone = {kernel for kernel, _ in self.kernels} - referenced(written.functions.values())
         public = {n for n in gone if "global_symbol" in (self.module[n].attrs or {})}
         return without(written, gone - public)
 

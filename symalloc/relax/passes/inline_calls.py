@@ -15,7 +15,7 @@ from tvm import ir, relax
 
 from symalloc.program.control_flow import callees_first, recursive
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, may_divide_by_zero
-from symalloc.relax.rewrite import BindingRewriter, copied, referenced, without
+from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_functions, without
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -41,17 +41,14 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
     refers to any more are left out.
     """
     functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
-    called = {name: _references(function) & functions.keys() for name, function in functions.items()}
-    if not any(called.values()):
-        return module
+    called = {name: {*referenced([function])} & functions.keys() for name, function in functions.items()}
     inliner = _Inliner(functions=functions, kept=recursive(called), left=MOST_BINDINGS)
-    rewritten = module.clone()
+    changed: dict[ir.GlobalVar, relax.Function] = {}
     for name in callees_first(called):
         written = inliner.rewritten(functions[name]) if called[name] else None
         if written is not None:
-            functions[name] = written
-            rewritten.update_func(module.get_global_var(name), written)
-    return _without_unused(rewritten, frozenset().union(*called.values()))
+            functions[name] = changed[module.get_global_var(name)] = written
+    return _without_unused(with_functions(module, changed), frozenset().union(*called.values()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,15 +136,11 @@ def _extents_fit(declared: Node, given: Node, symbols: dict[int, Node]) -> bool:
     return all(tvm_ffi.structural_equal(one, other) for one, other in zip(wanted, given, strict=True))
 
 
-def _references(function: relax.Function) -> set[str]:
-    return {variable.name_hint for variable in relax.analysis.all_global_vars(function)}
-
-
 def _without_unused(module: tvm.IRModule, called: frozenset[str]) -> tvm.IRModule:
     """`module` less those of the private functions in `called` that nothing refers to any more."""
     private = {n for n in called if "global_symbol" not in (module[n].attrs or ())}
     while private:
-        gone = private - referenced(module)
+        gone = private - referenced(module.functions.values())
         if not gone:
             break
         module = without(module, gone)

@@ -28,9 +28,7 @@ from symalloc.relax.ir_types import (
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, with_body, with_functions
 from symalloc.size.expr import symbol
 
-_GIVEN = frozenset(
-    {tvm.ir.Var, tvm.ir.GlobalVar, tirx.IntImm, relax.Tuple, relax.TupleGetItem, relax.ShapeExpr}
-)
+_GIVEN = frozenset({tvm.ir.Var, tirx.IntImm, relax.TupleGetItem})
 
 
 @tvm.transform.module_pass(opt_level=0, name="GatherSizes")
