@@ -59,6 +59,9 @@ class PoolStatistics:
     refused: int = 0
 
 
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
 _NO_TAG = ""  # the one empty text that there is; another one would take the way of tags
 # by id; without a lock, which a fork or a signal may find taken
 _living: WeakValueDictionary[int, NativePool] = WeakValueDictionary()
@@ -171,22 +174,19 @@ class NativePool:
 
     def retain(self, handle: int) -> None:
         """Hold `handle` once more; raises BadFreeError."""
-        try:
-            pool_functions.retain(self.object, handle)
-        except (TypeError, UnicodeError):
-            raise _no_handle(handle) from None
+        self._of_block(pool_functions.retain, handle)
 
     def pointer(self, handle: int) -> int:
         """The machine address of the block; raises BadFreeError."""
-        try:
-            return pool_functions.pointer(self.object, handle)
-        except (TypeError, UnicodeError):
-            raise _no_handle(handle) from None
+        return self._of_block(pool_functions.pointer, handle)
 
     def address(self, handle: int) -> int:
         """The offset of the block in the pool's address space; raises BadFreeError."""
+        return self._of_block(pool_functions.address, handle)
+
+    def _of_block(self, function: Callable[[PoolObject, int], Answer], handle: int) -> Answer:
         try:
-            return pool_functions.address(self.object, handle)
+            return function(self.object, handle)
         except (TypeError, UnicodeError):
             raise _no_handle(handle) from None
 
@@ -402,9 +402,6 @@ class CallbackTable:
 
 # -- what is no Exception, such as KeyboardInterrupt, carried from a callback through native code ----------
 
-
-P = ParamSpec("P")
-Answer = TypeVar("Answer")
 
 _carried: dict[str, BaseException] = {}
 _tickets = count(1)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from symalloc.size.algebra import Algebra, B, Operator, T
 from symalloc.size.expr import Atom, Expr, ExprLike, constant
-from symalloc.size.notation import PYTHON, Notation
+from symalloc.size.notation import Written
 
 
-class Condition:
+class Condition(Written):
     """A statement about sizes, true or false at each binding of the symbols."""
 
     key: str
@@ -75,26 +75,11 @@ class Condition:
         """The condition with every expression in it rewritten (`Expr.rewrite`)."""
         return self.map(lambda expr: expr.rewrite(change))
 
-    def text(self, notation: Notation) -> str:
-        """The condition as `notation` writes it."""
-        return self.fold(notation).text
-
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Condition) and self.key == other.key)
 
     def __hash__(self) -> int:
         return hash(self.key)
-
-    def __str__(self) -> str:
-        return self.text(PYTHON)
-
-    def _sympy_(self) -> Any:
-        from symalloc.size.sympy_terms import SympyTerms
-
-        return self.fold(SympyTerms())
-
-    def _latex(self, printer: Any) -> Any:
-        return printer.doprint(self._sympy_())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

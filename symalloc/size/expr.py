@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
 from math import gcd
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from symalloc.size.algebra import Algebra, B, T, Term
-from symalloc.size.notation import PYTHON, Notation
+from symalloc.size.notation import Written
 
 ExprLike: TypeAlias = "Expr | int"
 
@@ -155,7 +155,7 @@ class Mod(Division):
         return algebra.mod(self.numerator.fold(algebra), self.denominator.fold(algebra))
 
 
-class Expr:
+class Expr(Written):
     """A polynomial over atoms; immutable, hashable, canonical.
 
     Build one with `symbol`, `constant` and operators.
@@ -406,21 +406,6 @@ class Expr:
         """The terms in `algebra`, in the order that it asks for."""
         terms = sorted(self.terms.items(), key=_order) if algebra.ordered else self.terms.items()
         return [(c, [(atom.fold(algebra), power) for atom, power in m]) for m, c in terms]
-
-    def text(self, notation: Notation) -> str:
-        """The expression as `notation` writes it."""
-        return self.fold(notation).text
-
-    def __str__(self) -> str:
-        return self.text(PYTHON)
-
-    def _sympy_(self) -> Any:
-        from symalloc.size.sympy_terms import SympyTerms
-
-        return self.fold(SympyTerms())
-
-    def _latex(self, printer: Any) -> Any:
-        return printer.doprint(self._sympy_())
 
     def __repr__(self) -> str:
         return f"Expr({self})"

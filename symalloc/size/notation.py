@@ -8,7 +8,7 @@ equal expression.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from symalloc.size.algebra import Algebra, Operator, Term
 
@@ -198,3 +198,29 @@ class Piecewise(Notation):
 
 
 PYTHON, TVMSCRIPT, PIECEWISE = Notation(), TVMScript(), Piecewise()
+
+
+class Written:
+    """An expression or a condition, as notations and sympy write it; by default in Python's notation."""
+
+    __slots__ = ()
+
+    def fold(self, algebra: Algebra[Any, Any]) -> Any:
+        """What it is in `algebra`."""
+        raise NotImplementedError
+
+    def text(self, notation: Notation) -> str:
+        """It as `notation` writes it."""
+        found: Phrase = self.fold(notation)
+        return found.text
+
+    def __str__(self) -> str:
+        return self.text(PYTHON)
+
+    def _sympy_(self) -> Any:
+        from symalloc.size.sympy_terms import SympyTerms
+
+        return self.fold(SympyTerms())
+
+    def _latex(self, printer: Any) -> Any:
+        return printer.doprint(self._sympy_())
