@@ -206,11 +206,11 @@ class Written:
     __slots__ = ()
 
     def fold(self, algebra: Algebra[Any, Any]) -> Any:
-        """What it is in `algebra`."""
+        """The value in `algebra`."""
         raise NotImplementedError
 
     def text(self, notation: Notation) -> str:
-        """It as `notation` writes it."""
+        """The text, as `notation` writes it."""
         found: Phrase = self.fold(notation)
         return found.text
 

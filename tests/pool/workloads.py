@@ -25,7 +25,6 @@ class _Recorder:
 
     random: random.Random
     events: list[Event] = field(default_factory=list)
-    escape: list[int] = field(default_factory=list)
     calls: int = 0
     blocks: int = 0
 
@@ -37,16 +36,10 @@ class _Recorder:
     def end(self, call: int) -> None:
         self.events.append(CallEnd(call=call))
 
-    def alloc(self, nbytes: int, call: int) -> int:
+    def alloc(self, nbytes: int, call: int = 0) -> int:
         self.blocks += 1
         self.events.append(Alloc(block=self.blocks, nbytes=nbytes, call=call))
         return self.blocks
-
-    def keep(self, nbytes: int, call: int = 0) -> int:
-        """A block that outlives its call."""
-        block = self.alloc(nbytes, call)
-        self.escape.append(block)
-        return block
 
     def free(self, *blocks: int) -> None:
         self.events.extend(Free(block=b) for b in blocks)
@@ -116,12 +109,12 @@ class _Server:
         r = self.recorder
         tokens, width = r.lognormal(300, 1, self.longest), r.random.choice(self.widths)
         row = tokens * width * FLOAT
-        caches = tuple(r.keep(2 * row) for _ in range(self.caches))
+        caches = tuple(r.alloc(2 * row) for _ in range(self.caches))
         call = r.begin()
         x = r.alloc(row, call)
         for _ in range(self.layers):
             x = yield from _decoder_layer(r, call, x, row, self.heads * tokens * tokens * FLOAT)
-        _held_back(r, self.outputs, (r.keep(32_000 * FLOAT, call),), OUTPUTS_KEPT)
+        _held_back(r, self.outputs, (r.alloc(32_000 * FLOAT, call),), OUTPUTS_KEPT)
         r.free(x)
         r.end(call)
         if caches:
@@ -149,7 +142,7 @@ def _image_call(r: _Recorder, outputs: list[tuple[int, ...]]) -> _Call:
         x = r.turn(x, batch * channels * side * side * FLOAT, call)
         for _ in range(2):
             x = yield from _residual_block(r, call, x, batch * channels * side * side * FLOAT)
-    _held_back(r, outputs, (r.keep(batch * 1000 * FLOAT, call),), OUTPUTS_KEPT)
+    _held_back(r, outputs, (r.alloc(batch * 1000 * FLOAT, call),), OUTPUTS_KEPT)
     r.free(x)
     r.end(call)
 
@@ -173,7 +166,7 @@ def _decode_token(r: _Recorder, sequence: _Sequence, width: int) -> _Call:
     for layer in range(0, len(sequence.caches), 2):
         qkv = r.alloc(3 * row, call)
         for side in (layer, layer + 1):
-            longer = r.keep(sequence.tokens * row, call)
+            longer = r.alloc(sequence.tokens * row, call)
             r.free(sequence.caches[side])
             sequence.caches[side] = longer
         state = r.turn(r.alloc(8 * sequence.tokens * FLOAT, call), row, call)
@@ -189,7 +182,7 @@ def _decode_token(r: _Recorder, sequence: _Sequence, width: int) -> _Call:
 def _decoding(r: _Recorder, tokens: int, *, width: int = 1024, layers: int = 4, sequences: int = 6) -> None:
     def start() -> _Sequence:
         length, left = r.lognormal(150, 0.6, 2048), r.lognormal(80, 0.6, 400)
-        return _Sequence(length, left, [r.keep(length * width * FLOAT) for _ in range(2 * layers)])
+        return _Sequence(length, left, [r.alloc(length * width * FLOAT) for _ in range(2 * layers)])
 
     running = [start() for _ in range(sequences)]
     for _ in range(tokens):
@@ -241,7 +234,7 @@ def _images(r: _Recorder, streams: int) -> None:
 
 def _train(r: _Recorder) -> None:
     for _ in range(18):
-        r.keep(12 * 2**20)  # weights and the optimiser's state
+        r.alloc(12 * 2**20)  # weights and the optimiser's state
     for _ in range(40):
         _training_step(r)
 
@@ -265,6 +258,5 @@ def make_trace(workload: str, seed: int) -> Trace:
     return Trace(
         name=workload,
         events=tuple(recorder.events),
-        escape=frozenset(recorder.escape),
         meta={"seed": seed},
     )
