@@ -81,18 +81,6 @@ extents = st.one_of(
 )
 
 
-@settings(max_examples=tries(150, 3000))
-@given(st.sampled_from(SIZES), extents, extents, extents)
-def test_the_magnitude_bounds_the_value_and_every_partial_sum(size: Expr, b: int, n: int, m: int) -> None:
-    binding = {"b": b, "n": n, "m": m}
-    bound = ValueBounds().magnitude(size).evaluate(binding)
-    assert abs(size.evaluate(binding)) <= bound
-    partial = 0
-    for monomial, coefficient in size.terms.items():
-        partial += Expr({monomial: coefficient}).evaluate(binding)
-        assert abs(partial) <= bound
-
-
 @settings(max_examples=tries(250, 5000))
 @given(st.sampled_from(SIZES), extents, extents, extents)
 def test_the_machine_check_never_passes_what_overflows(size: Expr, b: int, n: int, m: int) -> None:

@@ -65,12 +65,6 @@ def test_json_has_what_the_design_says() -> None:
     assert (document["worst_ratio"], document["mean_ratio"], document["proved"]) == (1.0, 1.0, True)
 
 
-def test_several_packings_are_a_list_with_names() -> None:
-    documents = json.loads(packings_as_json([packed(SYMBOLIC), packed(TABLE)]))
-    assert [d["name"] for d in documents] == ["p", "t"]
-    assert documents[1]["ratios"] == [{"binding": {}, "bytes": 12, "floor": 12, "ratio": 1.0}]
-
-
 def test_problems_and_answers_fit_their_schemas() -> None:
     problem, answer = map(validator, ("pack-problem", "pack"))
     problem.validate(json.loads(Path("examples/buffers.json").read_text()))

@@ -6,7 +6,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.report.plan_json import plans_as_json
 from symalloc.report.plan_text import plans_as_text
 from tests.report import plan_samples
@@ -31,21 +30,6 @@ def test_text(name: str, golden: Golden) -> None:
 
 def test_json(golden: Golden) -> None:
     golden("plan.json", plans_as_json([plan_samples.small(), plan_samples.everything()]))
-
-
-def test_figures_belong_together() -> None:
-    summary: FunctionReport = plan_samples.small()
-    for sample in summary.samples:
-        n = sample.binding["n"]
-        assert (sample.arena, sample.floor, sample.unshared, sample.returned) == (
-            128 * n,
-            128 * n,
-            192 * n,
-            64 * n,
-        )
-        assert (sample.ratio, sample.whole, sample.whole_ratio) == (1.0, 192 * n, 1.5)
-        assert sample.saved == pytest.approx(1 / 3)
-    assert (len(summary.placements), summary.offsets, summary.unplanned) == (3, 1, ())
 
 
 def test_what_is_not_known_is_not_made_up() -> None:

@@ -49,13 +49,6 @@ def test_text(golden: Callable[[str, str], None]) -> None:
     golden("pool_use.txt", use_as_text(NOW, 128 * MIB, HELD, TALLY))
 
 
-def test_nothing_held_and_nothing_counted() -> None:
-    text = use_as_text(NOW, None, ())
-    assert "no limit" in text
-    assert "held by" not in text
-    assert "counted" not in text
-
-
 def test_many_tags_are_cut() -> None:
     held = [Holding(tag=f"t{i}", blocks=1, nbytes=100 - i) for i in range(30)]
     assert "… 10 more" in use_as_text(NOW, None, held)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from rich.cells import cell_len
 
 from symalloc.linter.diagnostic import CANNOT_BE_READ, LintSummary, Report
 from symalloc.program.span import Source
@@ -57,26 +56,11 @@ def test_colours(golden: Golden) -> None:
     golden("report-colour.txt", render_text(samples.report(samples.OUTGROWN, samples.WIDE), colour=True))
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
-def test_source_is_cut_to_the_terminal(width: int) -> None:
-    text = render_text(samples.report(samples.OUTGROWN, samples.TABBED), width=width, quiet=True)
-    source = [line for line in text.split("\n") if " | " in line]
-    assert source
-    assert max(map(cell_len, source)) <= width
-
-
 def test_carets_stand_below_what_they_mark() -> None:
     for finding, marked in ((samples.OUTGROWN, "R.memory.alloc_tensor"), (samples.TABBED, "R.call_packed")):
         lines = render_text(samples.report(finding)).split("\n")
         carets = next(i for i, line in enumerate(lines) if "^" in line)
         assert lines[carets - 1].index(marked) == lines[carets].index("^")
-
-
-def test_carets_count_cells_of_wide_characters() -> None:
-    lines = render_text(samples.report(samples.WIDE)).split("\n")
-    carets = next(i for i, line in enumerate(lines) if "^" in line)
-    before = lines[carets - 1][: lines[carets - 1].index("alloc, R.str")]
-    assert cell_len(before) == lines[carets].index("^")
 
 
 def test_no_terminal_escape_gets_through() -> None:
@@ -99,10 +83,6 @@ def test_endless_lines_are_cut_without_a_terminal_too() -> None:
     finding = replace(samples.PLAIN, span=place)
     text = render_text(replace(samples.report(finding), sources={samples.FILE: source}))
     assert max(map(len, text.split("\n"))) <= 240
-
-
-def test_quiet_leaves_the_summary_out() -> None:
-    assert "always valid" not in render_text(samples.report(samples.PLAIN), quiet=True)
 
 
 def test_summary_counts_in_the_singular() -> None:

@@ -53,16 +53,6 @@ def test_no_value_exceeds_its_magnitude(domain: Domain, expr: Expr, b: int, n: i
         assert scale * abs(value) <= polynomial.evaluate(binding)
 
 
-def test_a_magnitude_is_seen_to_be_no_negative_number() -> None:
-    sight = SyntacticOrder(SIGNED)
-    assert sight.at_most(constant(0), maximum(N, -N)) and not sight.at_most(constant(0), maximum(N, -M))
-
-
 def test_rounding_costs_less_than_a_unit() -> None:
     polynomial, scale = Magnitudes(SyntacticOrder(Domain())).scaled(round_up(4 * N, 64))
     assert str(polynomial) == "4*n + 63" and scale == 1
-
-
-def test_what_is_cut_off_far_away_is_no_larger_for_it() -> None:
-    cut = maximum(minimum(N, 2**62), -(2**62))
-    assert Magnitudes(SyntacticOrder(Domain())).scaled(cut) == (N, 1)

@@ -62,10 +62,6 @@ def test_an_overlap_is_named_with_a_binding_that_shows_it() -> None:
     assert str(found["a", "b"]).startswith("`a`, `b`: they overlap while both are live at m = 1, n = ")
 
 
-def test_buffers_that_are_never_live_together_may_share() -> None:
-    assert ("a", "c") not in faults(plan(0, 64 * N, 0, size=64 * N + 128 * M))
-
-
 def test_a_buffer_past_the_end_of_its_arena_is_named() -> None:
     assert set(faults(plan(0, 64 * N, 0, size=128 * M))) == {("a",), ("b",), ("c",)}
 
