@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Literal
 
 from symalloc.prover.domain import Domain
@@ -115,10 +115,10 @@ class _SmtLib(Algebra[str, str]):
         return f"(mod {numerator} {denominator})"
 
     def minimum(self, operands: Sequence[str]) -> str:
-        return reduce(lambda a, b: f"(ite (<= {a} {b}) {a} {b})", operands)
+        return reduce(partial(_chosen, "<="), operands)
 
     def maximum(self, operands: Sequence[str]) -> str:
-        return reduce(lambda a, b: f"(ite (>= {a} {b}) {a} {b})", operands)
+        return reduce(partial(_chosen, ">="), operands)
 
     def select(self, condition: str, then: str, otherwise: str) -> str:
         return f"(ite {condition} {then} {otherwise})"
@@ -135,6 +135,14 @@ class _SmtLib(Algebra[str, str]):
 
 
 _SMT_LIB = _SmtLib()
+
+
+def _chosen(relation: str, left: str, right: str) -> str:
+    """The first of two where they are in `relation`; each is written once, or chains would double in length.
+
+    No symbol has such names: a `%` in one is encoded.
+    """
+    return f"(let ((%a {left}) (%b {right})) (ite ({relation} %a %b) %a %b))"
 
 
 def _apply(word: str, parts: Sequence[str], neutral: str) -> str:
