@@ -336,7 +336,7 @@ def _looked_at(
 LINT: Mapping[str, Mechanism] = {
     "instructions known to be clean": Mechanism(
         stand_ins={"symalloc.linter.function_check.memo_key": _none},
-        code=["symalloc.linter.function_check.memo_key"],
+        code=[f"symalloc.linter.function_check.{name}" for name in ("memo_key", "_fields", "_value")],
     ),
     "instructions and sites known so": Mechanism(
         stand_ins={"symalloc.linter.function_check.FunctionCheck._unless_clean": _looked_at},

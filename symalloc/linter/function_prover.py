@@ -192,7 +192,7 @@ class FunctionProver:
     def _fails_at_every_shape(self, asked: PlacedConstraint) -> bool:
         """True if one pass is proved to be run, and to fail, at every shape without an empty tensor."""
         passes = asked.passes
-        runs = [ge(last, 1) for _, last in passes.counters if last is not None]
+        runs = [FALSE if last is None else ge(last, 1) for _, last in passes.counters]
         fails = conjunction((*passes.conditions, *runs, negate(asked.constraint)))
         domain = non_empty(self._over(asked._replace(sized=False, passes=ANY_PASS), calls=True))
         tried = (self._ask(fails.substitute(values), domain) for values in _corners(passes))
