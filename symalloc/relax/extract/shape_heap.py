@@ -6,7 +6,7 @@ made of a slot is that expression again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
@@ -21,7 +21,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, Type
 from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
-from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements
+from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements, visit
 from symalloc.size.condition import ne
 from symalloc.size.expr import Expr
 
@@ -233,31 +233,24 @@ class ShapeHeaps:
 
 
 def _gets_other_names(body: Node) -> bool:
-    """Return whether some heap of a function may be written by a name that is not that of its binding."""
+    """Return whether some heap of a function may be written by a name that is not that of its binding: a call
+    of an operator, a tuple, a branch, a closure gives it one; other calls do not.
+    """
     heaps, named = set[int](), set[int]()
+
+    def note(var: Node) -> None:
+        named.add(var.__chandle__())
+
     for binding in bindings_in(body):
-        if ALLOCATES in map(_symbol, getattr(binding.value, "args", ())):
+        value = binding.value
+        op = value.op if type(value) is tvm.ir.Call else None
+        if ALLOCATES in (getattr(node, "global_symbol", None) for node in getattr(value, "args", ())):
             heaps.add(binding.var.__chandle__())
-        named.update(node.__chandle__() for node in _handed_on(binding.value))
+        elif op is None or (type(op) is tvm.ir.Op and op.name != _WITH_CONTEXT):
+            branches = (value.true_branch.body, value.false_branch.body) if type(value) is relax.If else ()
+            for part in branches or (value,):
+                visit(part, (tvm.ir.Var, note), (relax.DataflowVar, note))
     return not heaps.isdisjoint(named)
-
-
-def _symbol(node: Node) -> str | None:
-    return str(node.global_symbol) if type(node) is relax.ExternFunc else None
-
-
-def _handed_on(value: Node) -> Iterable[Node]:
-    """The values that a binding gives another name, or hands to an operator; calls do not count."""
-    kind = type(value)
-    if kind is tvm.ir.Call:
-        if type(value.op) is not tvm.ir.Op or value.op.name == _WITH_CONTEXT:
-            return ()
-        return (inner for node in elements(value.args) for inner in (node, *getattr(node, "fields", ())))
-    if kind is relax.If:
-        return (value.true_branch.body, value.false_branch.body)
-    if kind is relax.Function:
-        return tuple(relax.analysis.free_vars(value))
-    return (value, *getattr(value, "fields", ()), getattr(value, "body", value))
 
 
 def extents_of_cast(type_: Node | None) -> Sequence[Node | None]:

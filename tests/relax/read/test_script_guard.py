@@ -11,7 +11,6 @@ from symalloc.relax.read import script as read_script
 from symalloc.relax.read.script import ScriptReader, dialect_names
 from symalloc.relax.read.script_file import Script, parse_script
 from symalloc.relax.read.script_guard import refusals
-from symalloc.relax.tvm_error import error_text
 from tests.relax.script_attacks import ATTACKS, HARMLESS, NEEDS_MORE, written
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
@@ -202,12 +201,3 @@ def test_every_allowed_name_builds_ir_only() -> None:
         "_",
     )
     assert [n for n in names if n.split(".")[-1] in forbidden or "._" in n or n.count(".") > 2] == []
-
-
-def test_error_text_drops_stacks_and_addresses() -> None:
-    error = ValueError('Function 0x55bf057868e0 is impure\nStack trace:\n  File "a.cc", line 3')
-    assert error_text(error) == "Function is impure"
-    assert (
-        error_text(ValueError("Check failed: a <= b (3 vs. 2) : too many arguments")) == "too many arguments"
-    )
-    assert error_text(KeyError()) == "KeyError"
