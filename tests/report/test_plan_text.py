@@ -32,13 +32,6 @@ def test_json(golden: Golden) -> None:
     golden("plan.json", plans_as_json([plan_samples.small(), plan_samples.everything()]))
 
 
-def test_what_is_not_known_is_not_made_up() -> None:
-    for sample in plan_samples.everything().samples:
-        assert (sample.made, sample.unplanned, sample.workspace, sample.pool, sample.whole) == (None,) * 5
-        assert sample.returned == 4 * sample.binding["n"] ** 2
-        assert sample.bounded == 65536 + 4096 + 64 * sample.binding["n"] and sample.unbounded is None
-
-
 def test_a_call_that_holds_more_than_without_a_plan_is_told() -> None:
     report = plan_samples.small()
     same = msgspec.structs.replace(report.samples[-1], call=200, call_unplanned=200, refused=False)
