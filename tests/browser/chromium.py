@@ -9,9 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.relax.files.requests import PlanRequest
+from symalloc.report.map.page import map_page, plan_data
+from symalloc.session.planning import planned_file
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+IMPORTED = Path(__file__).parent.parent / "models" / "imported"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -19,6 +26,15 @@ def chromium_path() -> str | None:
     """Return where Chromium is, or None; CHROMIUM names another one."""
     found = (shutil.which(name) for name in (os.environ.get("CHROMIUM", ""), *NAMES) if name)
     return next((path for path in found if path is not None), None)
+
+
+def page_of(model: str, folder: Path, **samples: Any) -> tuple[Path, FunctionReport]:
+    """The page of an imported model, written into `folder`, and the report it is made of."""
+    request = PlanRequest(path=IMPORTED / f"{model}.json.gz")
+    planned = planned_file(request, options=PlanOptions(), compare=True, **samples)
+    page = folder / f"{model}.html"
+    page.write_text(map_page(plan_data(planned.reports, planned.plan_report, title=model)), encoding="utf-8")
+    return page, planned.reports[0]
 
 
 @contextmanager

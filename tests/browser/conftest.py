@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.requests import PlanRequest
-from symalloc.report.map.page import map_page, plan_data
-from symalloc.session.planning import planned_file
-from tests.browser.chromium import Opened, chromium_path, running_chromium
+from tests.browser.chromium import Opened, chromium_path, page_of, running_chromium
 from tests.scale import NIGHTLY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 HERE = Path(__file__).parent
-IMPORTED = HERE.parent / "models" / "imported"
 # sizes that no table shows: below, at and past the declared bounds
 SIZES: dict[str, list[dict[str, int]]] = {
     "torch_llama": [{"s20": size} for size in (48, 100, 511, 512, 700)],
@@ -68,11 +63,8 @@ class Model:
 @pytest.fixture(scope="session", params=SIZES)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     name: str = request.param
-    plan = PlanRequest(path=IMPORTED / f"{name}.json.gz")
-    planned = planned_file(plan, options=PlanOptions(), compare=True, samples=SIZES[name])
-    page = tmp_path_factory.mktemp("pages") / f"{name}.html"
-    page.write_text(map_page(plan_data(planned.reports, planned.plan_report, title=name)), encoding="utf-8")
-    return Model(name=name, page=page, report=planned.reports[0])
+    page, report = page_of(name, tmp_path_factory.mktemp("pages"), samples=SIZES[name])
+    return Model(name=name, page=page, report=report)
 
 
 @pytest.fixture

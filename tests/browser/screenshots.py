@@ -6,11 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
-from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.requests import PlanRequest
-from symalloc.report.map.page import map_page, plan_data
-from symalloc.session.planning import planned_file
-from tests.browser.chromium import Opened, running_chromium
+from tests.browser.chromium import Opened, page_of, running_chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,11 +26,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with running_chromium() as browser, TemporaryDirectory() as folder:
         for model, symbol, values, tensor in SHOWN:
-            file = ROOT / "tests" / "models" / "imported" / f"{model}.json.gz"
-            planned = planned_file(PlanRequest(path=file), options=PlanOptions(), compare=True)
-            page = Path(folder) / f"{model}.html"
-            data = plan_data(planned.reports, planned.plan_report, title=file.name)
-            page.write_text(map_page(data), encoding="utf-8")
+            page, _ = page_of(model, Path(folder))
             schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
             for value, scheme in zip(values, schemes, strict=True):
                 image = IMAGES / f"map_{model.removeprefix('torch_')}_{value}.png"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
+from threading import Thread
+
 import pytest
 from lsprotocol.types import Position, Range
 from pygls.workspace import PositionCodec
 
-from symalloc.editor.language_server import TextPositions
+from symalloc.editor.language_server import EndableInput, TextPositions
 from symalloc.program.span import Span
 
 UTF_16 = PositionCodec().client_num_units
@@ -41,3 +45,27 @@ def test_what_is_behind_an_end_is_at_that_end() -> None:
 def test_the_range_of_a_span_that_ends_in_front_of_the_line_behind_the_text() -> None:
     found = TextPositions("ab\ncd", UTF_16).range_of(Span("", 2, 1, 3, 1))
     assert found == Range(Position(1, 0), Position(1, 2))
+
+
+# -- standard input -------------------------------------------------------------------------------------
+
+
+def test_what_comes_is_read_until_it_ends() -> None:
+    source, writer = os.pipe()
+    os.write(writer, b"a line\nand more")
+    os.close(writer)
+    reader = io.BufferedReader(EndableInput(source))
+    assert (reader.readline(), reader.read(100), reader.read(1)) == (b"a line\n", b"and more", b"")
+    os.close(source)
+
+
+def test_who_waits_is_let_go() -> None:
+    source, writer = os.pipe()
+    input_, found = EndableInput(source), []
+    thread = Thread(target=lambda: found.append(io.BufferedReader(input_).readline()))
+    thread.start()
+    input_.end()
+    thread.join(20)
+    assert found == [b""]
+    os.close(writer)
+    os.close(source)
