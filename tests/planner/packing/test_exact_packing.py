@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.exact_packing import (
-    Attempts,
-    CliqueInstance,
     ExactPacking,
-    SearchOutcome,
     align_up,
     pack_exactly,
 )
@@ -125,14 +122,6 @@ def packed(problem: Problem, *, capacity: int | None, **options: int) -> ExactPa
     return pack_exactly(buffers(problem), offsets, capacity=capacity, **options)
 
 
-def attempts(problem: Problem, capacity: int) -> Attempts:
-    return Attempts(CliqueInstance.of(buffers(problem)), capacity, seed=0)
-
-
-def run(found: Attempts) -> SearchOutcome:
-    return found.run()
-
-
 @given(problems())
 def test_a_packing_is_sound_and_says_its_height(problem: Problem) -> None:
     found = packed(problem, capacity=None)
@@ -165,10 +154,9 @@ def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int)
 @pytest.mark.parametrize("seed", range(8))
 def test_rectangles_cut_without_waste_are_put_together_again(seed: int) -> None:
     problem = perfect(seed, count=60, positions=30, height=256)
-    search = attempts(problem, 256)
-    assert run(search) is SearchOutcome.FOUND
-    assert_sound(problem, search.offsets)
-    assert all(search.offsets[b.id] + b.size <= 256 for b in problem)
+    found = packed(problem, capacity=256)
+    assert found.offsets is not None and found.height <= 256
+    assert_sound(problem, found.offsets)
 
 
 def test_a_capacity_below_the_floor_is_answered_without_search() -> None:
@@ -195,9 +183,8 @@ def test_problems_deeper_than_the_stack_of_python() -> None:
     """A staircase of one component: each buffer lies on the one before."""
     count = 5000
     problem = tuple(Block(id=i, size=1 + i % 3, live=((i, i + 2),)) for i in range(count))
-    search = attempts(problem, 5)
-    assert run(search) is SearchOutcome.FOUND
-    assert max(search.offsets[b.id] + b.size for b in problem) <= 5
+    found = packed(problem, capacity=5)
+    assert found.offsets is not None and found.height <= 5
 
 
 def test_an_interrupt_gets_through() -> None:
