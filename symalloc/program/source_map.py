@@ -139,22 +139,20 @@ _parsed_file = lru_cache(maxsize=1)(_parsed)  # for the next module of the same 
 # -- the statements of a text --------------------------------------------------------------------------------
 
 
-class ScriptText:
-    """A text with its syntax tree, from which the maps of functions are taken.
+def script_maps(source: Source, module: str | int, *, trust_spans: bool) -> Callable[[str], SourceMap]:
+    """The map of each Relax function of a text, by name; it knows nothing where the text has no such `def`.
 
     `module` is the name of the class whose functions are meant, or the line of its `class` (or, for a
     function that stands alone, of its `def`).  `trust_spans`: whether the spans that TVM has point into this
     very text.
     """
+    lines, definitions = source.text.split("\n"), _definitions(source.text, module)
 
-    def __init__(self, source: Source, module: str | int, *, trust_spans: bool) -> None:
-        self._file, self._lines, self._trust = source.file, source.text.split("\n"), trust_spans
-        self._definitions = _definitions(source.text, module)
+    def map_of(function: str) -> SourceMap:
+        node = definitions.get(function)
+        return NO_SPANS if node is None else _StatementMap(source.file, lines, node, trust=trust_spans)
 
-    def map(self, function: str) -> SourceMap:
-        """The map of the Relax function of that name; it knows nothing where the text has no such `def`."""
-        node = self._definitions.get(function)
-        return NO_SPANS if node is None else _StatementMap(self._file, self._lines, node, trust=self._trust)
+    return map_of
 
 
 def _definitions(text: str, module: str | int) -> Mapping[str, ast.FunctionDef]:

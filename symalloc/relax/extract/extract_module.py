@@ -11,7 +11,7 @@ from tvm import relax, tirx
 
 from symalloc.program import ir
 from symalloc.program.operands import type_of
-from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, ScriptText, SourceMap
+from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, SourceMap, script_maps
 from symalloc.program.span import Source, Span
 from symalloc.program.types import StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
@@ -42,10 +42,13 @@ def extract(
     With `handles` each instruction carries the binding that it comes from; such a program does not pickle.
     With `open_shapes` a tensor may be placed whose extents are not known, as behind VMShapeLower.
     """
-    text = None if source is None else ScriptText(source, line or name, trust_spans=source.origin is None)
-    maps: Callable[[str], SourceMap] = text.map if text else lambda _: NO_SPANS
+    maps = script_maps(source, line or name, trust_spans=source.origin is None) if source else _no_spans
     found = _program(mod, name, stage, maps, handles=handles, open_shapes=open_shapes)
     return replace(found, source=source)
+
+
+def _no_spans(_: str) -> SourceMap:
+    return NO_SPANS
 
 
 def extract_numbered(
