@@ -9,6 +9,7 @@ import click
 import pytest
 
 import symalloc.cli.main as main_module
+from symalloc import __main__ as entry
 from symalloc.cli.main import VERBS, cli
 from symalloc.native.library import installed_library
 
@@ -110,3 +111,29 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'from symalloc.cli.main import main; main([\"rules\"])' | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+# -- `python -m symalloc` ------------------------------------------------------------------------------------
+
+
+def test_the_module_runs_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "symalloc", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("symalloc ")
+
+
+def test_an_interrupt_during_the_import_is_answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "symalloc.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "symalloc.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as stop:
+        entry.main()
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
