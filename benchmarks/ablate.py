@@ -67,6 +67,7 @@ USUAL = (
 
 SLIGHTLY = 0.005  # of a ratio, which is no difference
 _ASSIGNMENT, _STACK = "symalloc.planner.buffers.assignment", "symalloc.planner.stack"
+_GRID = "symalloc.planner.grid"
 _OFFSETS, _GUARDS = "symalloc.planner.offsets", "symalloc.planner.overflow_guards"
 _VALIDATE, _OBLIGATIONS = "symalloc.planner.check.validate", "symalloc.planner.check.obligations"
 
@@ -130,7 +131,7 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
     ),
     "arenas that are joined": Mechanism(
-        stand_ins={f"{_ASSIGNMENT}._joined": lambda _timeline, groups, _results: groups},
+        stand_ins={f"{_ASSIGNMENT}._joined": lambda _held, groups, _results: groups},
         code=[f"{_ASSIGNMENT}._joined"],
     ),
     "shapes that are searched for": Mechanism(
@@ -139,6 +140,10 @@ PLANNER: Mapping[str, Mechanism] = {
     ),
     "greedy packings but the first": Mechanism(
         stand_ins={f"{_STACK}.HEURISTICS": HEURISTICS[:1]}, code=[f"{_STACK}.packed_order"]
+    ),
+    "shapes at which sizes cross": Mechanism(
+        stand_ins={f"{_GRID}._crossings": lambda *_: iter(())},
+        code=[f"{_GRID}.{name}" for name in ("_lines", "_crossings", "_crossings_of", "_bisect")],
     ),
     "best fit through time": Mechanism(
         stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},

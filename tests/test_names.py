@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.structure import importers
+from benchmarks.structure import importers, numeric_constants
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "symalloc"
 LONGEST = 600  # lines of a file
 MOST_ALONE = 40  # modules that one other imports
+MOST_NUMBERS = 70  # constants of the planner
 RIDDLES = ("What", "Where", "Whether", "How")  # a summary line says what a thing is or does
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -117,6 +118,11 @@ CHECKS: Mapping[str, Callable[[], Iterator[str]]] = {
 def test_few_modules_have_one_importer() -> None:
     alone = [module for module, by in importers().items() if len(by) == 1]
     assert len(alone) <= MOST_ALONE, f"merge some of {sorted(alone)} into the one that imports them"
+
+
+def test_the_planner_has_few_numbers() -> None:
+    numbers = list(numeric_constants(PACKAGE / "planner"))
+    assert len(numbers) <= MOST_NUMBERS, f"remove or share some of {numbers}"
 
 
 @pytest.mark.parametrize("name", CHECKS)

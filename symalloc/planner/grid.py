@@ -28,11 +28,9 @@ Ranges: TypeAlias = Mapping[str, tuple[int, int | None]]
 FINE = tuple(sorted({*(2**k for k in range(14)), *(3 * 2**k for k in range(12)), 5, 7, 127, 1000, 5000}))
 COARSE = tuple(2**k for k in range(14))
 TYPICAL = 192  # sequence models are mostly at the floor when they are packed with this extent
-MOST_POINTS = 192  # of three or more symbols together
-FEW_SYMBOLS = 3
+MOST_POINTS = 192  # of three or more symbols together; sizes that are compared with each other
 MOST_LINES = 8  # symbols along which sizes are compared
 MOST_CROSSINGS = 24
-MOST_SIZES = 128  # that are compared with each other
 EXACT = 2.0**53  # below which floats have every integer
 MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
 EXTENTS = (0, 1, 2, 3, 7, 16, 33, 100, 192, 1000, 4096)
@@ -107,7 +105,7 @@ def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
     lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
     points = dict.fromkeys(_lattice(lows))
     points.update(dict.fromkeys(_without([ranges.get(name, (1, None))[0] for name in names], lows)))
-    points.update(dict.fromkeys(_crossings(list(_lines(names, lows)), sizes[:MOST_SIZES])))
+    points.update(dict.fromkeys(_crossings(list(_lines(names, lows)), sizes[:MOST_POINTS])))
     return Grid(names=names, points=tuple(points))
 
 
@@ -136,11 +134,11 @@ def _without(least: Sequence[int], lows: Sequence[int]) -> Iterator[tuple[int, .
 
 
 def _lines(names: Sequence[str], lows: Sequence[int]) -> Iterator[Grid]:
-    """Lines through the space along each symbol, the others typical; and two more where there are few.
+    """Lines through the space along each symbol, the others typical; and two more where there are others.
 
     A line has its symbol in front of the others.
     """
-    levels = (TYPICAL, 1, 4096) if 1 < len(names) <= FEW_SYMBOLS else (TYPICAL,)
+    levels = (TYPICAL, 1, 4096) if len(names) > 1 else (TYPICAL,)
     for index, name in enumerate(names[:MOST_LINES]):
         for level in levels:
             rest = [max(level, low) for low in lows]

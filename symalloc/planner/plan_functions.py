@@ -12,7 +12,14 @@ from typing import TypeVar
 import numpy as np
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.planner.buffers.assignment import ONE_BY_ONE, UNRESTRICTED, Assignment, Restrictions, assign
+from symalloc.planner.buffers.assignment import (
+    MOST_CHOICES,
+    ONE_BY_ONE,
+    UNRESTRICTED,
+    Assignment,
+    Restrictions,
+    assign,
+)
 from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
 from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
@@ -320,7 +327,6 @@ def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
 
 _LOG = logging.getLogger("symalloc")
 
-MOST_ASSIGNMENTS = 3  # that are tried one after the other
 SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
 UNPROVED = "no stacking was proved; buffers share whole storages"
@@ -441,7 +447,7 @@ def _layouts(
     Those with which a call takes more than it may come last, of them first the one that takes least.
     """
     restrictions, loose = UNRESTRICTED, []
-    for left in reversed(range(MOST_ASSIGNMENTS)):
+    for left in reversed(range(MOST_CHOICES)):
         found = assign(candidates, bounds, search.options, restrictions=restrictions)
         outgrown: set[Var] = set()
         for layout in search.layouts(found.arenas):

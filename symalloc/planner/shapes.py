@@ -26,14 +26,6 @@ Points: TypeAlias = Sequence[tuple[int, ...]]
 
 LINE = (0, 1, 2, 3, 5, 8, 13, 17, 33, 64, 100, 200, 333, 512, 1024, 4096, 1 << 18)
 PLANE = (0, 1, 5, 33, 200, 1024, 1 << 18)
-ONE_BY_ITSELF = (
-    (0, 300),
-    (3, 64),
-    (3, 1024),
-    (200, 0),
-    (200, 2),
-    (64, 1),
-)  # all symbols but one, and that one
 DECADES = (4.0, 9.0, 12.0)  # binary logarithms of the largest extents that are drawn
 DRAWN = 36  # samples of three or more symbols; the search starts from eight times as many
 FARTHEST = 20  # the binary logarithm of the largest extent
@@ -122,15 +114,10 @@ def symbols_of(sizes: Iterable[Expr]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _samples(dimensions: int) -> Points:
-    """The samples of so many symbols: alike, skewed, small and large."""
+    """The samples of so many symbols: alike, and drawn."""
     if dimensions < 3:
         return tuple(product(LINE if dimensions == 1 else PLANE, repeat=dimensions))
-    lone = (
-        tuple(one if axis == at else rest for axis in range(dimensions))
-        for rest, one in ONE_BY_ITSELF
-        for at in range(dimensions)
-    )
-    return (*((extent,) * dimensions for extent in PLANE), *lone, *_drawn(dimensions, DRAWN))
+    return (*((extent,) * dimensions for extent in PLANE), *_drawn(dimensions, DRAWN))
 
 
 def _drawn(dimensions: int, count: int) -> Iterator[tuple[int, ...]]:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 PERFECT = 1.0 + 1e-9
 ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
 CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
-FIRST_STEPS = 16  # in the first round, twice as many in each that follows
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
 LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
@@ -486,7 +485,7 @@ class _StackingSearch:
                 self.best.stacking.order,
                 chosen,
                 target=PERFECT,
-                steps=min(work // (each * len(chosen) * ROUNDS) + 1, FIRST_STEPS << number),
+                steps=work // (each * len(chosen) * ROUNDS) + 1,
                 seed=(self.budget.seed + number) & INT64_MAX,
                 budget=self.whole,
             )
