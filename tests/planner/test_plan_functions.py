@@ -85,7 +85,7 @@ def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says
     def unproved(*args: Any, **named: Any) -> Iterator[Layout]:
         nonlocal asked
         asked += 1
-        return real(*args, **named) if asked > 4 else iter(())
+        return real(*args, **named) if asked > 3 else iter(())
 
     program = simple("64*n", "32*n", "64*n", "32*n")
     with patch.object(LayoutSearch, "layouts", unproved):

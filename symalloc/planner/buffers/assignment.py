@@ -36,7 +36,7 @@ from symalloc.program.ir import Var
 from symalloc.size.expr import ZERO, Expr
 
 MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # steps and shapes, multiplied, that a search starts from
-MOST_CHOICES = 4  # each made where the one before is no good
+MOST_CHOICES = 3  # each made where the one before is no good
 MOST_SEARCHED, FEWEST_STATES = 2_000_000, 16  # sums of bytes in all states of a search through time
 MOST_TRIED = 24  # arenas that one buffer is tried in, and of which every pair is
 MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one by one
