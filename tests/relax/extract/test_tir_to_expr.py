@@ -221,7 +221,6 @@ def test_casts_that_keep_the_value() -> None:
         tirx.Var("h", "handle"),
         tirx.ceil(tirx.Var("f", "float32")),
     ],
-    ids=str,
 )
 def test_what_has_no_exact_form(node: Any) -> None:
     with pytest.raises(NotASizeError):
