@@ -24,7 +24,7 @@ from symalloc.planner.grid import Truths, Values
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.shapes import Numbers, SizeTable
 from symalloc.program.control_flow import ReservationPoint
-from symalloc.program.types import ALIGNMENT
+from symalloc.program.types import ALIGNMENT, TensorType
 from symalloc.size.expr import Expr, round_up
 
 Groups: TypeAlias = Sequence[Sequence[int]]
@@ -60,7 +60,11 @@ class CallSteps:
         self.spans: list[list[tuple[int, int]]] = [[] for _ in buffers]
         self.others: list[Expr] = []
         self.other_spans: list[Spans] = []
+        places = {(buffer.device, buffer.scope) for buffer in buffers}
         for one in timeline.reservations:
+            type_ = one.var.type
+            if isinstance(type_, TensorType) and (type_.device, type_.scope) not in places:
+                continue
             index = placed.get(one.var) if one.frame.caller is None else None
             size = padded_size(one.size) if index is None else None
             if size is not None:
