@@ -7,12 +7,12 @@ So an element counts as read only where it is, and as not written only where it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
 from math import gcd
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.kernels.index_bounds import (
     Extremes,
@@ -119,18 +119,20 @@ def kernel_coverage(kernels: Mapping[str, ir.Kernel], name: str) -> Mapping[int,
     scalars = scalars_of(kernel)
     own = {i: [a for a in kernel.accesses if a.parameter == i] for i in range(len(kernel.parameters))}
     return {
-        position: _coverage(parameter, own[position], scalars)
+        position: _coverage(parameter, own[position], cache(partial(accessed_elements, scalars=scalars)))
         for position, parameter in enumerate(kernel.parameters)
         if isinstance(parameter, ir.KernelBuffer)
     }
 
+
+Reached: TypeAlias = Callable[[KernelAccess, Sequence[Expr] | None], Elements]
 
 _MOST_READS = 4
 """The number of boxes that are kept of what a kernel reads of one parameter."""
 
 
 def _coverage(
-    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], scalars: frozenset[str]
+    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], reached: Reached
 ) -> ParameterCoverage:
     stores = [access for access in accesses if access.kind == "store"]
     loads = [*takewhile(lambda access: access.kind == "load", accesses)]
@@ -138,14 +140,14 @@ def _coverage(
         loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
     loads = [fresh for load in loads if (fresh := _before_stores(load, stores)) is not None]
     surely = [load for load in loads if load.exact]
-    boxes = dict.fromkeys(accessed_elements(load, parameter.shape, scalars) for load in surely or loads)
+    boxes = dict.fromkeys(reached(load, parameter.shape) for load in surely or loads)
     reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
     if reads and reads[0].is_whole and reads[0].exact:
         reads = reads[:1]
     untouched = not stores and not parameter.writes
-    writes = () if untouched else _reached(parameter, stores, scalars)
+    writes = () if untouched else _any_of(parameter, stores, reached)
     may_load = [access for access in accesses if access.kind == "load"]
-    return ParameterCoverage(reads, bool(surely), writes, _reached(parameter, may_load, scalars))
+    return ParameterCoverage(reads, bool(surely), writes, _any_of(parameter, may_load, reached))
 
 
 def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> KernelAccess | None:
@@ -175,13 +177,13 @@ def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:
         yield names[0]
 
 
-def _reached(
-    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], scalars: frozenset[str]
+def _any_of(
+    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], reached: Reached
 ) -> tuple[Elements, ...] | None:
     """The elements that accesses may reach; None where that may be everything."""
     if parameter.shape is None or any(access.handed for access in accesses):
         return None
-    found = dict.fromkeys(accessed_elements(access, parameter.shape, scalars) for access in accesses)
+    found = dict.fromkeys(reached(access, parameter.shape) for access in accesses)
     return None if any(one.is_whole for one in found) else tuple(found) or None
 
 
@@ -213,16 +215,19 @@ def accessed_elements(
     held += (c for c in runs if c.symbols & names)
     told = [c for c in dict.fromkeys(held) if not _is_plain(c, inside, scalars)]
     idle = tuple(c for c in runs if not c.symbols & names and not _is_plain(c, inside, scalars))
-    bounds = {c: bounds_of(c, min(c.symbols & names)) for c in held if len(c.symbols & names) == 1}
+    bounds = {c: bounds_of(c, *c.symbols & names) for c in told if len(c.symbols & names) == 1}
     rest = any(c.symbols & names and not bounds.get(c) for c in told)
     if access.kind == "store" and (rest or None in access.indices):
         where, by_data = conjunction((*told, *idle)), None in access.indices
         return Elements((None,) * len(shape), exact=exact, where=where, by_data=by_data)
     ranges: list[Range | None] = []
     for index, extent in zip(indices, shape, strict=True):
-        own = [c for c, bound in bounds.items() if bound and index.symbols <= c.symbols]
-        found = _range([bounds[c] or (None, None) for c in own], extent, scalars)
-        ranges.append(None if found == Range(ZERO, extent) or not any(c in told for c in own) else found)
+        if not any(bound and index.symbols <= c.symbols for c, bound in bounds.items()):
+            ranges.append(None)
+            continue
+        own = (bounds_of(c, *index.symbols) for c in held if c.symbols & names == index.symbols)
+        found = _range([bound for bound in own if bound], extent, scalars)
+        ranges.append(None if found == Range(ZERO, extent) else found)
     guards = tuple(c for c in told if not c.symbols & names)
     return Elements(tuple(ranges), guards, idle, exact and not rest)
 

@@ -11,7 +11,7 @@ from symalloc.analysis.facts import extent_facts
 from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelScalar
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, le, lt
-from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, Symbol, floordiv, product, symbol
+from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Monomial, Symbol, floordiv, product, symbol
 from symalloc.size.sign import is_nonnegative
 
 
@@ -250,13 +250,13 @@ def _is_below_in_rows(
 
 def _taken_out(expr: Expr, atom: Atom) -> tuple[Expr, Expr]:
     """The factor of `atom` in `expr`, and what is left; no factor where it stands in a power."""
-    factor, rest = ZERO, ZERO
+    factor, rest = dict[Monomial, int](), dict[Monomial, int]()
     for monomial, coefficient in expr.terms.items():
         if (atom, 1) in monomial:
-            factor = factor + Expr({tuple(part for part in monomial if part[0] != atom): coefficient})
+            factor[tuple([part for part in monomial if part[0] != atom])] = coefficient
         else:
-            rest = rest + Expr({monomial: coefficient})
-    return factor, rest
+            rest[monomial] = coefficient
+    return Expr(factor), Expr(rest)
 
 
 def divided(expr: Expr, width: Expr) -> Expr | None:
