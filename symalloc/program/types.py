@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from symalloc.size.expr import Expr, product
@@ -48,6 +49,7 @@ class TensorType:
         return byte_count(self.shape, self.dtype)
 
 
+@lru_cache(maxsize=4096)
 def byte_count(shape: tuple[Expr, ...] | None, dtype: DType | None) -> Expr | None:
     """The bytes of a tensor, as TVM's planner counts them, where its shape and element type are known."""
     return None if shape is None or dtype is None else product(shape) * dtype.itemsize
