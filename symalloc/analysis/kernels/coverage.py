@@ -215,7 +215,7 @@ def accessed_elements(
     held += (c for c in runs if c.symbols & names)
     told = [c for c in dict.fromkeys(held) if not _is_plain(c, inside, scalars)]
     idle = tuple(c for c in runs if not c.symbols & names and not _is_plain(c, inside, scalars))
-    bounds = {c: bounds_of(c, *c.symbols & names) for c in told if len(c.symbols & names) == 1}
+    bounds = {c: bounds_of(c, min(c.symbols & names)) for c in told if len(c.symbols & names) == 1}
     rest = any(c.symbols & names and not bounds.get(c) for c in told)
     if access.kind == "store" and (rest or None in access.indices):
         where, by_data = conjunction((*told, *idle)), None in access.indices
@@ -225,7 +225,7 @@ def accessed_elements(
         if not any(bound and index.symbols <= c.symbols for c, bound in bounds.items()):
             ranges.append(None)
             continue
-        own = (bounds_of(c, *index.symbols) for c in held if c.symbols & names == index.symbols)
+        own = (bounds_of(c, min(index.symbols)) for c in held if c.symbols & names == index.symbols)
         found = _range([bound for bound in own if bound], extent, scalars)
         ranges.append(None if found == Range(ZERO, extent) else found)
     guards = tuple(c for c in told if not c.symbols & names)
