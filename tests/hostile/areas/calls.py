@@ -22,10 +22,19 @@ def _told(good: list[Any], bad: list[Any] | None, *arguments: Array) -> Callable
     return shows
 
 
+def _changed(
+    name: str, what: str, module: str, change: tuple[str, str], on_line: str | None = None, **more: Any
+) -> HostileProgram:
+    """A piece of the module is another one in its twin; some read finds what was written over."""
+    about = {"rule": "SYM203", "verdict": "always-invalid", **more}
+    return HostileProgram(
+        name=name, what=what, module=module, twin=module.replace(*change), on_line=on_line, **about
+    )
+
+
 _V16, _V = 'R.Tensor((16,), "float32")', 'R.Tensor(("n",), "float32")'
 
-# a callee writes on a storage that it is handed, next to what the caller keeps there
-_NEIGHBOUR = f"""{_KERNELS}
+_COPIES = f"""{_KERNELS}
     @R.function(pure=False, private=True)
     def helper(s: R.Object, x: {_V}) -> {_V}:
         n = T.int64()
@@ -34,7 +43,30 @@ _NEIGHBOUR = f"""{_KERNELS}
         y = {plus("t", "x", "n")}
         return y
 
-    @R.function(pure=False)
+"""
+_PLACES = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def place(s: R.Object, x: {_V16}) -> {_V16}:
+        t = {tensor("s")}
+        Module.copy(x, t)
+        return t
+
+"""
+_MAYBE = f"""{_KERNELS}
+    @R.function(pure=False, private=True)
+    def helper(s: R.Object, x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
+        if flag:
+            t = {tensor("s")}
+            Module.ones(t)
+            y = {plus("t", "x")}
+        else:
+            y = {plus("x", "x")}
+        return y
+
+"""
+
+# a callee writes on a storage that it is handed, next to what the caller keeps there
+_NEIGHBOUR = f"""{_COPIES}    @R.function(pure=False)
     def main(x: R.Tensor(("m",), "float32")) -> {_V16}:
         m = T.int64()
         storage = {storage("m * 4 + 256")}
@@ -82,14 +114,7 @@ _TWO_RESULTS = f"""{_KERNELS}
         return y
 """
 
-_USED_FURTHER = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def place(s: R.Object, x: {_V16}) -> {_V16}:
-        t = {tensor("s")}
-        Module.copy(x, t)
-        return t
-
-    @R.function(pure=False)
+_USED_FURTHER = f"""{_PLACES}    @R.function(pure=False)
     def main(x: {_V16}) -> {_V16}:
         storage = {storage("256")}
         t = Module.place(storage, x)
@@ -99,14 +124,7 @@ _USED_FURTHER = f"""{_KERNELS}
         return y
 """
 
-_TWICE = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def place(s: R.Object, x: {_V16}) -> {_V16}:
-        t = {tensor("s")}
-        Module.copy(x, t)
-        return t
-
-    @R.function(pure=False)
+_TWICE = f"""{_PLACES}    @R.function(pure=False)
     def main(x: {_V16}, y: {_V16}) -> {_V16}:
         one = {storage("64")}
         two = {storage("64")}
@@ -133,16 +151,7 @@ _STORAGE_OF_CALLEE = f"""{_KERNELS}
         return y
 """
 
-_TOO_SMALL = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def helper(s: R.Object, x: {_V}) -> {_V}:
-        n = T.int64()
-        t = {tensor("s", "n")}
-        Module.copy(x, t)
-        y = {plus("t", "x", "n")}
-        return y
-
-    @R.function(pure=False)
+_TOO_SMALL = f"""{_COPIES}    @R.function(pure=False)
     def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
         m = T.int64()
         storage = {storage("64")}
@@ -279,18 +288,7 @@ _DEEP_TWIN = _DEEP.replace(
 """,
 )
 
-_ON_ONE_BRANCH = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def helper(s: R.Object, x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
-        if again:
-            t = {tensor("s")}
-            Module.ones(t)
-            y = {plus("t", "x")}
-        else:
-            y = {plus("x", "x")}
-        return y
-
-    @R.function(pure=False)
+_ON_ONE_BRANCH = f"""{_MAYBE}    @R.function(pure=False)
     def main(x: {_V16}, again: R.Tensor((), "bool")) -> {_V16}:
         storage = {storage("128")}
         kept = {tensor("storage")}
@@ -355,18 +353,7 @@ _AT_AN_OFFSET = f"""{_KERNELS}
 """
 
 # whether the callee overwrites and whether the caller reads hang on one flag
-_ONE_FLAG = f"""{_KERNELS}
-    @R.function(pure=False, private=True)
-    def helper(s: R.Object, x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
-        if flag:
-            t = {tensor("s")}
-            Module.ones(t)
-            y = {plus("t", "x")}
-        else:
-            y = {plus("x", "x")}
-        return y
-
-    @R.function(pure=False)
+_ONE_FLAG = f"""{_MAYBE}    @R.function(pure=False)
     def main(x: {_V16}, flag: R.Tensor((), "bool")) -> {_V16}:
         storage = {storage("64")}
         kept = {tensor("storage")}
@@ -393,95 +380,83 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         on_line="Module.copy(x, t)",
         shows=_told([[2.0] * 16], None, floats(40)),
     ),
-    HostileProgram(
-        name="callee-writes-before-it-reads",
-        what="a callee writes p before it reads q, and both have the same bytes",
-        module=_ORDER,
-        twin=_ORDER.replace(
+    _changed(
+        "callee-writes-before-it-reads",
+        "a callee writes p before it reads q, and both have the same bytes",
+        _ORDER,
+        (
             f"        Module.ones(p)\n        y = {plus('q', 'q')}\n",
             f"        y = {plus('q', 'q')}\n        Module.ones(p)\n",
         ),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(p)",
+        "Module.ones(p)",
         shows=_told([2 * floats(16) + 1], [[3.0] * 16], floats(16)),
     ),
-    HostileProgram(
-        name="results-of-a-callee-overlap",
-        what="two results of one callee share bytes from n = 17 on",
-        module=_TWO_RESULTS,
-        twin=_TWO_RESULTS.replace(tensor("s", offset="64"), tensor("s", offset="n * 64")),
-        rule="SYM203",
+    _changed(
+        "results-of-a-callee-overlap",
+        "two results of one callee share bytes from n = 17 on",
+        _TWO_RESULTS,
+        (tensor("s", offset="64"), tensor("s", offset="n * 64")),
+        "Module.copy(x, a)",
         verdict="runtime-check",
-        on_line="Module.copy(x, a)",
         shows=_told([[2.0] * 16], None, floats(20)),
     ),
-    HostileProgram(
-        name="result-on-a-storage-used-further",
-        what="the caller writes where the callee put its result",
-        module=_USED_FURTHER,
-        twin=_USED_FURTHER.replace(f"b = {tensor('storage')}", f"b = {tensor('storage', offset='64')}"),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(b)",
+    _changed(
+        "result-on-a-storage-used-further",
+        "the caller writes where the callee put its result",
+        _USED_FURTHER,
+        (f"b = {tensor('storage')}", f"b = {tensor('storage', offset='64')}"),
+        "Module.ones(b)",
         shows=_told([floats(16) + 1], [[2.0] * 16], floats(16)),
     ),
-    HostileProgram(
-        name="called-twice-with-one-storage",
-        what="the second call overwrites the result of the first",
-        module=_TWICE,
-        twin=_TWICE.replace("Module.place(one, y)", "Module.place(two, y)"),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.copy(x, t)",
+    _changed(
+        "called-twice-with-one-storage",
+        "the second call overwrites the result of the first",
+        _TWICE,
+        ("Module.place(one, y)", "Module.place(two, y)"),
+        "Module.copy(x, t)",
         shows=_told([3 * floats(16)], [4 * floats(16)], floats(16), 2 * floats(16)),
     ),
-    HostileProgram(
-        name="storage-of-a-callee-is-too-small",
-        what="a callee reserves 4*n bytes, of which the caller takes 64",
-        module=_STORAGE_OF_CALLEE,
-        twin=_STORAGE_OF_CALLEE.replace(storage("n * 4"), storage("n * 4 + 64")),
+    _changed(
+        "storage-of-a-callee-is-too-small",
+        "a callee reserves 4*n bytes, of which the caller takes 64",
+        _STORAGE_OF_CALLEE,
+        (storage("n * 4"), storage("n * 4 + 64")),
+        "t = R.memory.alloc_tensor",
+        verdict=None,
         rule="SYM101",
-        on_line="t = R.memory.alloc_tensor",
     ),
-    HostileProgram(
-        name="callee-outgrows-the-storage",
-        what="a callee places n floats on a storage of 64 bytes that it is handed",
-        module=_TOO_SMALL,
-        twin=_TOO_SMALL.replace(storage("64"), storage("m * 4")),
+    _changed(
+        "callee-outgrows-the-storage",
+        "a callee places n floats on a storage of 64 bytes that it is handed",
+        _TOO_SMALL,
+        (storage("64"), storage("m * 4")),
+        "t = R.memory.alloc_tensor",
         rule="SYM101",
         verdict="runtime-check",
         counterexample={"m": 17},
-        on_line="t = R.memory.alloc_tensor",
     ),
-    HostileProgram(
-        name="one-storage-for-two-parameters",
-        what="a callee is handed the same storage twice",
-        module=_ONE_FOR_BOTH,
-        twin=_ONE_FOR_BOTH.replace("Module.helper(one, one, x)", "Module.helper(one, two, x)"),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(b)",
+    _changed(
+        "one-storage-for-two-parameters",
+        "a callee is handed the same storage twice",
+        _ONE_FOR_BOTH,
+        ("Module.helper(one, one, x)", "Module.helper(one, two, x)"),
+        "Module.ones(b)",
         shows=_told([floats(16) + 1], [[2.0] * 16], floats(16)),
     ),
-    HostileProgram(
-        name="storages-in-tuples",
-        what="a storage comes out of a tuple, and goes into another one, to be written on",
-        module=_TUPLE,
-        twin=_TUPLE.replace("s = opened[0]", "s = opened[2]"),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(t)",
+    _changed(
+        "storages-in-tuples",
+        "a storage comes out of a tuple, and goes into another one, to be written on",
+        _TUPLE,
+        ("s = opened[0]", "s = opened[2]"),
+        "Module.ones(t)",
         shows=_told([floats(16) + 2], [[3.0] * 16], floats(16)),
     ),
-    HostileProgram(
-        name="two-levels-below",
-        what="a callee of a callee writes over what the caller keeps",
-        module=_TWO_LEVELS,
-        twin=_TWO_LEVELS.replace(tensor("s"), tensor("s", offset="64")),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(t)",
+    _changed(
+        "two-levels-below",
+        "a callee of a callee writes over what the caller keeps",
+        _TWO_LEVELS,
+        (tensor("s"), tensor("s", offset="64")),
+        "Module.ones(t)",
         shows=_told([floats(16) + 4], [[5.0] * 16], floats(16)),
     ),
     HostileProgram(
@@ -502,39 +477,37 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         rule="SYM904",
         severity="warning",
     ),
-    HostileProgram(
-        name="callee-overwrites-on-one-branch",
-        what="a callee overwrites what the caller keeps, on one of two branches",
-        module=_ON_ONE_BRANCH,
-        twin=_ON_ONE_BRANCH.replace(tensor("s"), tensor("s", offset="64")),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(t)",
+    _changed(
+        "callee-overwrites-on-one-branch",
+        "a callee overwrites what the caller keeps, on one of two branches",
+        _ON_ONE_BRANCH,
+        (tensor("s"), tensor("s", offset="64")),
+        "Module.ones(t)",
     ),
-    HostileProgram(
-        name="view-of-a-parameter",
-        what="a callee returns a view of its argument, whose memory is taken over",
-        module=_VIEW_OF_PARAMETER,
-        twin=_VIEW_OF_PARAMETER.replace(f"b = {tensor('storage')}", f"b = {tensor('storage', offset='64')}"),
-        rule="SYM203",
-        verdict="always-invalid",
-        on_line="Module.ones(b)",
+    _changed(
+        "view-of-a-parameter",
+        "a callee returns a view of its argument, whose memory is taken over",
+        _VIEW_OF_PARAMETER,
+        (f"b = {tensor('storage')}", f"b = {tensor('storage', offset='64')}"),
+        "Module.ones(b)",
     ),
-    HostileProgram(
-        name="storage-handed-to-a-packed-function",
-        what="a packed function is given a storage, and may write anywhere on it",
-        module=_OPAQUE,
-        twin=_OPAQUE.replace('"library.scribble", storage', '"library.scribble", spare'),
+    _changed(
+        "storage-handed-to-a-packed-function",
+        "a packed function is given a storage, and may write anywhere on it",
+        _OPAQUE,
+        ('"library.scribble", storage', '"library.scribble", spare'),
+        verdict=None,
         rule="SYM904",
         severity="warning",
     ),
-    HostileProgram(
-        name="result-at-a-byte-offset",
-        what="a callee returns a tensor at byte 64, which goes to a kernel that takes none but at byte 0",
-        module=_AT_AN_OFFSET,
-        twin=_AT_AN_OFFSET.replace("b = both[1]", "b = both[0]"),
+    _changed(
+        "result-at-a-byte-offset",
+        "a callee returns a tensor at byte 64, which goes to a kernel that takes none but at byte 0",
+        _AT_AN_OFFSET,
+        ("b = both[1]", "b = both[0]"),
+        "Module.plain(b, y)",
+        verdict=None,
         rule="SYM303",
-        on_line="Module.plain(b, y)",
         shows=lambda bad, twin: (
             gives(twin, [floats(16)], floats(16)) and fails(bad, "byte_offset", floats(16))
         ),
