@@ -54,13 +54,17 @@ TEXT = {"null character", "long text"}
 SECONDS = {"none", "fraction"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """A function, arguments that it takes, and by parameter the labels of what is no nonsense there."""
 
     function: Callable[..., object]
     given: Mapping[str, object] = field(default_factory=dict)
     sense: Mapping[str, set[str]] = field(default_factory=dict)
+
+
+def _by_name(*cases: Case, **others: Case) -> Mapping[str, Case]:
+    return {case.function.__name__: case for case in cases} | others
 
 
 LINTING = {
@@ -96,74 +100,49 @@ def _ignore(*_: object) -> bool:
 def models() -> Mapping[str, Case]:
     """What takes models, and problems."""
     planned, model = symalloc.plan(Chain), {"several lines"}
-    return {
-        "lint": Case(
-            function=symalloc.lint,
-            given={"target": Chain},
-            sense=LINTING,
-        ),
-        "plan": Case(function=symalloc.plan, given={"module": Chain}, sense={**PLANNING, "module": model}),
-        "run": Case(
-            function=symalloc.run,
-            given={"module": Chain, "binding": {"n": 1}},
-            sense={**PLANNING, "module": model, "check": {"true"}, "function": OPTIONAL, "pool": OPTIONAL},
-        ),
-        "diff": Case(
-            function=symalloc.diff,
-            given={"before": planned, "after": planned},
-            sense={**PLANNING, "before": model, "after": model},
-        ),
-        "prove": Case(function=symalloc.prove, given={"constraint": "n <= 4"}),
-        "symbols": Case(function=symalloc.symbols, given={"names": "n"}, sense={"names": {"long text"}}),
-        "pack": Case(
-            function=symalloc.pack,
-            given={"problem": PROBLEM},
-            sense={"capacity": OPTIONAL, "seed": WHOLE, "certificate": OPTIONAL},
-        ),
-        "save_program": Case(function=symalloc.save_program, given={"program": None, "path": "x.pt2"}),
-        "assert_memory_safe": Case(
-            function=symalloc.assert_memory_safe, given={"target": Chain}, sense=LINTING
-        ),
-    }
+    running = {"check": {"true"}, "function": OPTIONAL, "pool": OPTIONAL}
+    packing = {"capacity": OPTIONAL, "seed": WHOLE, "certificate": OPTIONAL}
+    compared = {"before": planned, "after": planned}
+    return _by_name(
+        Case(symalloc.lint, {"target": Chain}, LINTING),
+        Case(symalloc.plan, {"module": Chain}, {**PLANNING, "module": model}),
+        Case(symalloc.run, {"module": Chain, "binding": {"n": 1}}, {**PLANNING, "module": model, **running}),
+        Case(symalloc.diff, compared, {**PLANNING, "before": model, "after": model}),
+        Case(symalloc.prove, {"constraint": "n <= 4"}),
+        Case(symalloc.symbols, {"names": "n"}, {"names": {"long text"}}),
+        Case(symalloc.pack, {"problem": PROBLEM}, packing),
+        Case(symalloc.save_program, {"program": None, "path": "x.pt2"}),
+        Case(symalloc.assert_memory_safe, {"target": Chain}, LINTING),
+    )
 
 
 @cache
 def passes() -> Mapping[str, Case]:
     """What makes passes, and connects them with pools."""
-    return {
-        "pipeline": Case(
-            function=symalloc.pipeline, sense={"target": OPTIONAL, "seed": WHOLE, "names": {"true"}}
-        ),
-        "replace_tvm_planner": Case(
-            function=symalloc.replace_tvm_planner, sense={"seed": WHOLE, "names": {"true"}}
-        ),
-        "VerifyMemory": Case(function=symalloc.VerifyMemory, sense=LINTING),
-        "PlanMemory": Case(function=lambda options: symalloc.PlanMemory(options)),
-        "memory_cfg": Case(function=symalloc.memory_cfg),
-    }
+    return _by_name(
+        Case(symalloc.pipeline, sense={"target": OPTIONAL, "seed": WHOLE, "names": {"true"}}),
+        Case(symalloc.replace_tvm_planner, sense={"seed": WHOLE, "names": {"true"}}),
+        Case(symalloc.VerifyMemory, sense=LINTING),
+        Case(symalloc.memory_cfg),
+        PlanMemory=Case(lambda options: symalloc.PlanMemory(options)),
+    )
+
+
+def _pool(options: Any = None, huge: Any = True, guard: Any = False, wait: Any = 0) -> symalloc.Pool:
+    return symalloc.Pool(options, huge=huge, guard=guard, wait=wait)
 
 
 @cache
 def pools() -> Mapping[str, Case]:
     """What makes pools."""
-    return {
-        "PoolOptions": Case(
-            function=symalloc.PoolOptions,
-            sense={
-                "soft_limit": {"none", "fraction"},
-                "limit": OPTIONAL,
-                "capacity": OPTIONAL,
-                "decay": SECONDS,
-            },
-        ),
-        "Pool": Case(
-            function=lambda options=None, huge=True, guard=False, wait=0: symalloc.Pool(
-                options, huge=huge, guard=guard, wait=wait
-            ),
-            sense={"options": OPTIONAL, "huge": {"true"}, "guard": {"true"}, "wait": {"fraction"}},
-        ),
-        "Pool, by keyword": Case(function=_with("limit"), sense={"value": OPTIONAL}),
-    }
+    soft = {"none", "fraction"}
+    making = {"options": OPTIONAL, "huge": {"true"}, "guard": {"true"}, "wait": {"fraction"}}
+    options = {"soft_limit": soft, "limit": OPTIONAL, "capacity": OPTIONAL, "decay": SECONDS}
+    by_keyword = Case(_with("limit"), sense={"value": OPTIONAL})
+    return _by_name(
+        Case(symalloc.PoolOptions, sense=options),
+        **{"Pool": Case(_pool, sense=making), "Pool, by keyword": by_keyword},
+    )
 
 
 @cache
@@ -173,49 +152,23 @@ def uses_of_pools() -> Mapping[str, Case]:
     block = pool.alloc(8)
     with symalloc.pool.statistics() as scope:
         pass
-    return {
-        "pool_report": Case(function=symalloc.pool_report, given={"pool": pool}, sense={"scope": OPTIONAL}),
-        "prometheus_text": Case(
-            function=symalloc.prometheus_text, given={"pools": {}}, sense={"limits": OPTIONAL}
-        ),
-        "alloc": Case(
-            function=pool.alloc,
-            given={"nbytes": 8},
-            sense={"tag": TEXT, "timeout": SECONDS},
-        ),
-        "free": Case(function=pool.free),
-        "retain": Case(function=pool.retain),
-        "pointer": Case(function=pool.pointer),
-        "address": Case(function=pool.address),
-        "empty": Case(
-            function=pool.empty,
-            given={"shape": (2,), "dtype": "float32"},
-            sense={"tag": TEXT, "timeout": SECONDS},
-        ),
-        "view": Case(
-            function=block.view,
-            sense={"dtype": {"none", "type"}, "shape": {"none", "true"}},
-        ),
-        "trim": Case(function=pool.trim, sense={"max_seconds": SECONDS}),
-        "on_high": Case(
-            function=pool.on_high,
-            given={"at": 100, "callback": _ignore},
-            sense={"callback": {"type"}, "rearm": OPTIONAL},
-        ),
-        "on_low": Case(
-            function=pool.on_low,
-            given={"at": 100, "callback": _ignore},
-            sense={"callback": {"type"}, "rearm": OPTIONAL},
-        ),
-        "on_oom": Case(
-            function=pool.on_oom, given={"callback": _ignore}, sense={"callback": {"none", "type"}}
-        ),
-        "session": Case(function=pool.session, given={"name": "s"}, sense={"name": TEXT, "limit": OPTIONAL}),
-        "record": Case(function=pool.record),
-        "limit": Case(function=lambda limit: setattr(pool, "limit", limit), sense={"limit": OPTIONAL}),
-        "statistics": Case(function=lambda pools: symalloc.pool.statistics(pools).__enter__()),
-        "figures_of": Case(function=scope.figures_of),
-    }
+    made, shape = {"tag": TEXT, "timeout": SECONDS}, {"shape": (2,), "dtype": "float32"}
+    crossed, watching = {"at": 100, "callback": _ignore}, {"callback": {"type"}, "rearm": OPTIONAL}
+    return _by_name(
+        Case(symalloc.pool_report, {"pool": pool}, {"scope": OPTIONAL}),
+        Case(symalloc.prometheus_text, {"pools": {}}, {"limits": OPTIONAL}),
+        Case(pool.alloc, {"nbytes": 8}, made),
+        *map(Case, (pool.free, pool.retain, pool.pointer, pool.address, pool.record, scope.figures_of)),
+        Case(pool.empty, shape, made),
+        Case(block.view, sense={"dtype": {"none", "type"}, "shape": {"none", "true"}}),
+        Case(pool.trim, sense={"max_seconds": SECONDS}),
+        Case(pool.on_high, crossed, watching),
+        Case(pool.on_low, crossed, watching),
+        Case(pool.on_oom, {"callback": _ignore}, {"callback": {"none", "type"}}),
+        Case(pool.session, {"name": "s"}, {"name": TEXT, "limit": OPTIONAL}),
+        limit=Case(lambda limit: setattr(pool, "limit", limit), sense={"limit": OPTIONAL}),
+        statistics=Case(lambda pools: symalloc.pool.statistics(pools).__enter__()),
+    )
 
 
 ROOMS = (models, passes, pools, uses_of_pools)
