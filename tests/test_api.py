@@ -18,22 +18,11 @@ import symalloc
 from symalloc import Severity, UsageError, Verdict
 from symalloc.linter.baseline import Baseline
 from symalloc.report.text import render_text
+from tests.modules import FAULTY
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
-FAULTY = tvm.script.from_source(
-    """# script
-@I.ir_module
-class Faulty:
-    @R.function(pure=False)
-    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-        m = T.int64()
-        storage = R.memory.alloc_storage(R.shape([16]), R.prim_value(0), R.str("global"), R.dtype("float32"))
-        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
-        filled = R.call_packed("fill", alloc, ty_args=(R.Tensor((m,), "float32"),))
-        return filled
-"""
-)
+OUTGROWN = tvm.script.from_source("# script\n" + FAULTY.replace("class Module", "class Faulty"))
 SOUND = tvm.script.from_source(
     """# script
 @I.ir_module
@@ -50,7 +39,7 @@ class Sound:
 
 
 def test_a_module_in_memory() -> None:
-    report = symalloc.lint(FAULTY, select="SYM101")
+    report = symalloc.lint(OUTGROWN, select="SYM101")
     (finding,) = report
     assert (finding.rule, finding.severity, finding.verdict) == (
         "SYM101",
@@ -65,7 +54,7 @@ def test_a_module_in_memory() -> None:
 
 
 def test_findings_in_memory_are_shown_in_the_printed_script() -> None:
-    report = symalloc.lint(FAULTY, select="SYM101")
+    report = symalloc.lint(OUTGROWN, select="SYM101")
     assert report.diagnostics[0].span is not None
     lines = render_text(report).split("\n")
     carets = next(i for i, line in enumerate(lines) if "^" in line)
@@ -80,11 +69,11 @@ def test_an_ordinary_module_is_verified_as_tvm_plans_it() -> None:
 
 
 def test_assumptions_settle_it() -> None:
-    assert symalloc.lint(FAULTY, select=["SYM101"], assume=["m <= 4"]).ok
+    assert symalloc.lint(OUTGROWN, select=["SYM101"], assume=["m <= 4"]).ok
 
 
 def test_several_modules_make_one_report() -> None:
-    both = symalloc.lint([FAULTY, SOUND], select="SYM101")
+    both = symalloc.lint([OUTGROWN, SOUND], select="SYM101")
     assert [d.file for d in both] == ["<module1>"]
     assert both.summary.functions == 2
     assert both.files == ("<module1>", "<module2>")
@@ -92,7 +81,7 @@ def test_several_modules_make_one_report() -> None:
 
 def test_paths_and_modules(tmp_path: Path) -> None:
     path = tmp_path / "faulty.json"
-    path.write_text(tvm.ir.save_json(FAULTY))
+    path.write_text(tvm.ir.save_json(OUTGROWN))
     report = symalloc.lint([path, SOUND], select="SYM101")
     assert [d.file for d in report] == [str(path)]
     assert (
@@ -155,7 +144,7 @@ def test_what_comes_out_is_sympy_too() -> None:
 
 def test_sympy_for_assumptions_and_bindings() -> None:
     n = symalloc.symbols("n")
-    assert symalloc.lint(FAULTY, select="SYM101", assume=symalloc.symbols("m") <= 4).ok
+    assert symalloc.lint(OUTGROWN, select="SYM101", assume=symalloc.symbols("m") <= 4).ok
     assert symalloc.run(SOUND, {n: sympy.Integer(3)}).binding == {"n": 3}
 
 
@@ -221,13 +210,13 @@ def test_functions_win_over_rooms_of_the_same_name(first: str) -> None:
 
 def test_a_fault_fails_with_the_findings(assert_memory_safe: Callable[..., symalloc.Report]) -> None:
     with pytest.raises(AssertionError, match="memory faults:") as error:
-        assert_memory_safe(FAULTY, select="SYM101")
+        assert_memory_safe(OUTGROWN, select="SYM101")
     assert "counterexample: m = 5  ->  20 B > 16 B" in str(error.value)
 
 
 def test_what_is_safe_gives_its_report(assert_memory_safe: Callable[..., symalloc.Report]) -> None:
     assert assert_memory_safe(SOUND).ok
-    assert assert_memory_safe(FAULTY, select="SYM101", assume="m <= 4").summary.constraints == 1
+    assert assert_memory_safe(OUTGROWN, select="SYM101", assume="m <= 4").summary.constraints == 1
     assert assert_memory_safe is symalloc.assert_memory_safe
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from symalloc.analysis.interprocedural import analyse
@@ -34,24 +32,8 @@ class Two(Body):
         self.b = self.tensor(self.arena, 8, name="b")
         self.call("fill", self.b)
 
-    def follow(self, steps: str) -> None:
-        """Steps such as `copy x a`: a kernel; `part = view a 4`: a value made of others, by a name."""
-        known = dict(zip("x", self.params, strict=True), a=self.a, b=self.tensor(self.arena, 8, name="b"))
-        known |= {"unwritten": self.tensor(self.arena, 8), "far": self.tensor(self.storage(64), 8)}
-        for step in steps.split("; "):
-            name, _, text = step.rpartition(" = ")
-            verb, *words = text.split()
-            operands: list[Any] = [int(word) if word.isdigit() else known.get(word, word) for word in words]
-            if name:
-                known[name] = getattr(self, verb)(*operands)
-            else:
-                self.call(verb, *operands)
-
     def part(self, source: Var, extent: int, offset: int) -> Var:
         return self.view(source, extent, offset=offset)
-
-    def argument(self, source: Var) -> Var:
-        return self.packed("f", source, ownership=Ownership.ARGUMENT)
 
     def look(self, name: str, source: Var, *, pure: bool = True) -> Var:
         return self.packed(name, source, pure=pure, ownership=Ownership.FRESH, kind=OpaqueType())
@@ -103,7 +85,9 @@ FINE = set[tuple[str, str, bool]]()
 )
 def test_what_is_lost(steps: str, lost: set[tuple[str, str, bool]]) -> None:
     body = Two(param("x", 8))
-    body.follow(steps)
+    b, unwritten = body.tensor(body.arena, 8, name="b"), body.tensor(body.arena, 8)
+    far = body.tensor(body.storage(64), 8)
+    body.follow(steps, x=body.params[0], a=body.a, b=b, unwritten=unwritten, far=far)
     assert body.lost == lost
 
 

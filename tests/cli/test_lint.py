@@ -14,24 +14,13 @@ import pytest
 from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted
 from symalloc.report.document import schema_text
+from tests.modules import FAULTY
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
 Run = Callable[..., tuple[int, str, str]]
 
-HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
-FAULTY = """
-
-@I.ir_module
-class Module:
-    @R.function(pure=False)
-    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-        m = T.int64()
-        storage = R.memory.alloc_storage(R.shape([16]), R.prim_value(0), R.str("global"), R.dtype("float32"))
-        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
-        filled = R.call_packed("fill", alloc, ty_args=(R.Tensor((m,), "float32"),))
-        return filled
-"""
+HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n\n\n"
 TENSOR = 'R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))'
 ONLY = ("--select", "SYM101,SYM9")  # what these tests are about
 

@@ -21,8 +21,8 @@ def viewed(*steps: str) -> tuple[Body, Var, Var]:
     body = Body(param("x", "n"), param("z", "n"))
     x, z = body.params
     y = body.view(x, "n")
-    for kernel, *names in map(str.split, steps):
-        body.call(kernel, *({"x": x, "y": y, "z": z}[name] for name in names))
+    for step in steps:
+        body.follow(step, x=x, y=y, z=z)
     return body, x, y
 
 

@@ -138,6 +138,18 @@ class Body:
             )
         )
 
+    def follow(self, steps: str, **known: Any) -> dict[str, Any]:
+        """Take steps such as `copy x a`: a kernel; `part = view a 4`: a value made of others, by a name."""
+        for step in steps.split("; "):
+            name, _, text = step.rpartition(" = ")
+            verb, *words = text.split()
+            operands = [int(word) if word.isdigit() else known.get(word, word) for word in words]
+            if name:
+                known[name] = getattr(self, verb)(*operands)
+            else:
+                self.call(verb, *operands)
+        return known
+
     def call(self, kernel: str, *arguments: Operand) -> None:
         self.emit(CallKernel(var=self.var(TupleType(fields=())), kernel=kernel, arguments=arguments))
 
@@ -189,6 +201,10 @@ class Body:
                 writes=frozenset(writes),
             )
         )
+
+    def argument(self, source: Var) -> Var:
+        """What a packed function returns that returns its argument."""
+        return self.packed("f", source, ownership=Ownership.ARGUMENT)
 
     def function(self, name: str, *arguments: Operand, kind: Type) -> Var:
         return self.emit(CallFunction(var=self.var(kind), name=name, arguments=arguments))

@@ -19,16 +19,7 @@ from symalloc.relax.passes.stages import (
     lower,
     wanted_stages,
 )
-
-
-def module() -> Any:
-    n = tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        y = builder.emit(relax.op.add(x, x))
-        builder.emit_func_output(builder.emit(relax.op.multiply(y, y)))
-    return builder.get()
+from tests.modules import sum_squared
 
 
 def stages(stage: Any, mod: Any, target: str = "llvm") -> list[Lowered]:
@@ -48,54 +39,54 @@ def test_all_are_the_passes_that_tvm_itself_runs() -> None:
             ran.append(str(info.name))
 
     with tvm.transform.PassContext(instruments=[Recorder()]):
-        relax.build(module(), target="llvm")
+        relax.build(sum_squared(), target="llvm")
     first, last = ran.index("CallTIRRewrite"), ran.index("AttachGlobalSymbol")
     passes = [name for name in ran[first : last + 1] if name != "NormalizeGlobalVar"]  # inside another one
-    assert [lowered.stage for lowered in stages("all", module())] == passes
+    assert [lowered.stage for lowered in stages("all", sum_squared())] == passes
 
 
 @pytest.mark.parametrize("pipeline", get_args(PipelineName))
 def test_every_pass_of_a_pipeline_can_be_named(pipeline: PipelineName) -> None:
     kept: list[Lowered] = []
     everything = WantedStages(first="DispatchSampling")
-    lower(module(), "llvm", wanted=everything, keep=kept.append, pipeline=pipeline)
+    lower(sum_squared(), "llvm", wanted=everything, keep=kept.append, pipeline=pipeline)
     names = [lowered.stage for lowered in kept]
     assert names[-1] == "AttachGlobalSymbol" and len(names) >= 15
     for name in names:
         kept.clear()
-        lower(module(), "llvm", wanted=WantedStages((name,)), keep=kept.append, pipeline=pipeline)
+        lower(sum_squared(), "llvm", wanted=WantedStages((name,)), keep=kept.append, pipeline=pipeline)
         assert [lowered.stage for lowered in kept] == [name]
 
 
 def test_a_pass_that_would_run_kernels_stands_for_its_place() -> None:
     kept: list[Lowered] = []
-    lower(module(), "llvm", wanted=WantedStages(("FoldConstant",)), keep=kept.append, pipeline="target")
+    lower(sum_squared(), "llvm", wanted=WantedStages(("FoldConstant",)), keep=kept.append, pipeline="target")
     assert [lowered.stage for lowered in kept] == ["FoldConstant"]
 
 
 def test_nothing_behind_the_last_wanted_pass_runs() -> None:
     seen: list[str] = []
     wanted = WantedStages(("CallTIRRewrite",))
-    lower(module(), "llvm", wanted=wanted, keep=lambda _: None, entering=seen.append)
+    lower(sum_squared(), "llvm", wanted=wanted, keep=lambda _: None, entering=seen.append)
     assert seen[-1] == "CallTIRRewrite"
 
 
 def test_a_pass_that_does_not_exist() -> None:
     with pytest.raises(UnknownPassError, match="no pass Vmshapelower") as caught:
-        lower(module(), "llvm", wanted=WantedStages(("Vmshapelower",)), keep=lambda _: None)
+        lower(sum_squared(), "llvm", wanted=WantedStages(("Vmshapelower",)), keep=lambda _: None)
     assert "VMShapeLower" in caught.value.passes
     assert "sequential" not in caught.value.passes
 
 
 def test_auto_plans_what_is_not_planned() -> None:
-    kept = stages("auto", module())
+    kept = stages("auto", sum_squared())
     assert [lowered.stage for lowered in kept] == ["StaticPlanBlockMemory", "KillAfterLastUse"]
     assert [has_memory_operations(lowered.mod) for lowered in kept] == [True, True]
 
 
 def test_a_module_lowered_to_allocations_is_planned() -> None:
     """R.builtin.alloc_tensor is memory that nobody planned yet."""
-    allocated = stages("all", module())[0]
+    allocated = stages("all", sum_squared())[0]
     assert allocated.stage == "CallTIRRewrite"
     assert not has_memory_operations(allocated.mod)
     assert has_memory_operations(stages("planned", allocated.mod)[-1].mod)
@@ -119,14 +110,14 @@ def test_what_is_read_and_what_is_lowered(
 
 
 def test_the_module_given_is_not_changed() -> None:
-    mod = module()
+    mod = sum_squared()
     before = mod.script()
     stages("all", mod)
     assert mod.script() == before
 
 
 def test_a_pass_that_fails_is_named() -> None:
-    mod = module()
+    mod = sum_squared()
     mod["main"] = mod["main"].with_attr("tir_var_upper_bound", "no map")
     with pytest.raises(PassFailedError, match=r"upper_bound|[Mm]ap") as caught:
         stages("auto", mod)
@@ -136,12 +127,12 @@ def test_a_pass_that_fails_is_named() -> None:
 
 def test_a_target_that_does_not_exist() -> None:
     with pytest.raises(PassFailedError) as caught:
-        stages("auto", module(), target="nonsense")
+        stages("auto", sum_squared(), target="nonsense")
     assert caught.value.stage == ""
 
 
 def test_memory_operations_inside_a_branch_are_seen() -> None:
-    function = stages("auto", module())[0].mod["main"]
+    function = stages("auto", sum_squared())[0].mod["main"]
     branch = relax.If(relax.const(True, "bool"), function.body, function.body)
     binding = relax.VarBinding(relax.Var("z", relax.AnyType()), branch)
     body = relax.SeqExpr([relax.BindingBlock([binding])], binding.var)

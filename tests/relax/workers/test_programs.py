@@ -16,6 +16,7 @@ from symalloc.program.span import Source
 from symalloc.relax.read.script import trusted_names
 from symalloc.relax.read.script_file import parse_script
 from symalloc.relax.workers.programs import read_module, read_path
+from tests.modules import sum_squared
 
 IMPORTS = "from tvm.script import ir as I, relax as R, tirx as T\n"
 MODULE = (
@@ -35,16 +36,6 @@ def printed(program: Program) -> Source:
     """The script that TVM prints for a program that has no text of its own."""
     assert program.source is not None and not isinstance(program.source, Source)
     return program.source.located(())[0]
-
-
-def module() -> Any:
-    n = tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        y = builder.emit(relax.op.add(x, x))
-        builder.emit_func_output(builder.emit(relax.op.multiply(y, y)))
-    return builder.get()
 
 
 def test_spans_of_a_script_point_into_the_users_file(tmp_path: Path) -> None:
@@ -73,7 +64,7 @@ def test_modules_inside_functions_point_into_the_users_file(tmp_path: Path) -> N
 
 
 def test_json_has_the_printed_script_as_its_source(tmp_path: Path) -> None:
-    sink = read(tmp_path / "model.json", str(tvm.ir.save_json(module())), stage="as-is")
+    sink = read(tmp_path / "model.json", str(tvm.ir.save_json(sum_squared())), stage="as-is")
     [program] = sink.programs
     assert program.name == "model"
     assert "R.add" in printed(program).text
@@ -81,7 +72,7 @@ def test_json_has_the_printed_script_as_its_source(tmp_path: Path) -> None:
 
 
 def test_a_module_in_memory() -> None:
-    result = read_module(module(), name="mlp")
+    result = read_module(sum_squared(), name="mlp")
     assert result.file == "<mlp>"
     assert [program.stage for program in result.programs] == [
         "as-is",
@@ -187,7 +178,7 @@ def test_trusted_code_that_fails(tmp_path: Path) -> None:
 
 
 def test_printed_stages_are_read_back(tmp_path: Path) -> None:
-    for program in read_module(module(), ReadOptions(stage="all")).programs:
+    for program in read_module(sum_squared(), ReadOptions(stage="all")).programs:
         sink = read(tmp_path / "m.py", printed(program).text, stage="as-is")
         assert sink.problems == ()
         assert [p.name for p in sink.programs] == ["Module"]
