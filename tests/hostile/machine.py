@@ -89,6 +89,15 @@ def fails(machine: Machine, words: str, *arguments: Any, **how: Any) -> bool:
     return False
 
 
+def runs(machine: Machine, *arguments: Any) -> bool:
+    """False where the run ends with an error."""
+    try:
+        machine.run(*arguments)
+    except Exception:
+        return False
+    return True
+
+
 def floats(*shape: int) -> Array:
     """1, 2, 3, … of type float32."""
     return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)

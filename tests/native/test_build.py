@@ -44,38 +44,35 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_without_a_compiler_nothing_is_installed(tmp_path: Path, programs: Path) -> None:
-    status, said = _configured(tmp_path, programs)
-    assert status != 0
-    assert "No CMAKE_CXX_COMPILER could be found" in said
+MISSING = "No CMAKE_CXX_COMPILER could be found"
+FULL = "c++: fatal error: the disk is full"
 
 
-def test_a_compiler_that_fails_ends_the_installation_with_what_it_says(
-    tmp_path: Path, programs: Path
+@pytest.mark.parametrize(
+    ("compiler", "python", "environment", "words"),
+    [
+        (None, None, {}, MISSING),
+        (f"echo '{FULL}' >&2\nexit 1", None, {}, FULL),
+        (None, None, {"CXX": "clang++-99"}, "clang++-99"),  # it was asked for
+        (None, "echo 'clang++-99 -pthread'", {"CXX": "clang++-99"}, MISSING),  # Python was built with it
+    ],
+)
+def test_without_a_compiler_that_works_nothing_is_installed(
+    tmp_path: Path,
+    programs: Path,
+    compiler: str | None,
+    python: str | None,
+    environment: dict[str, str],
+    words: str,
 ) -> None:
-    compiler = programs / "c++"
-    compiler.write_text("#!/bin/sh\necho 'c++: fatal error: the disk is full' >&2\nexit 1\n")
-    compiler.chmod(0o755)
-    status, said = _configured(tmp_path, programs)
-    assert status != 0
-    assert "c++: fatal error: the disk is full" in said
-
-
-def test_a_compiler_that_was_asked_for_and_is_not_there_is_an_error(tmp_path: Path, programs: Path) -> None:
-    status, said = _configured(tmp_path, programs, CXX="clang++-99")
-    assert status != 0
-    assert "clang++-99" in said
-
-
-def test_a_compiler_that_python_was_built_with_and_is_not_there_is_missed_by_nobody(
-    tmp_path: Path, programs: Path
-) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'clang++-99 -pthread'\n")
-    python.chmod(0o755)
-    status, said = _configured(tmp_path, programs, f"-DPython_EXECUTABLE={python}", CXX="clang++-99")
-    assert status != 0
-    assert "clang++-99" not in said and "No CMAKE_CXX_COMPILER could be found" in said
+    for file, script in ((programs / "c++", compiler), (tmp_path / "python", python)):
+        if script is not None:
+            file.write_text(f"#!/bin/sh\n{script}\n")
+            file.chmod(0o755)
+    arguments = [f"-DPython_EXECUTABLE={tmp_path / 'python'}"] if python else []
+    status, said = _configured(tmp_path, programs, *arguments, **environment)
+    assert status != 0 and words in said
+    assert not python or "clang++-99" not in said
 
 
 def test_pip_does_not_try_again_without_the_core() -> None:

@@ -6,9 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
+from hypothesis import strategies as st
+
 from symalloc.planner.memory_plan import Arena, Buffer
 from symalloc.size.choice import select
 from symalloc.size.condition import Condition
+
+
+@st.composite
+def live_ranges(draw: st.DrawFn, last: int) -> tuple[tuple[int, int], ...]:
+    begin = draw(st.integers(0, last - 2))
+    end = draw(st.integers(begin + 1, last))
+    if end - begin > 3 and draw(st.booleans()):
+        return (begin, begin + 1), (begin + 2, end)
+    return ((begin, end),)
 
 
 def together(left: Buffer, right: Buffer) -> bool:

@@ -22,7 +22,7 @@ from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
 from symalloc.size.expr import Expr, constant, round_up, symbol
-from tests.planner.brute_stackings import chosen_by
+from tests.planner.brute_stackings import chosen_by, live_ranges, together
 
 N, M = symbol("n"), symbol("m")
 SIZES = (
@@ -42,19 +42,10 @@ DOMAIN = Domain()
 
 
 @st.composite
-def live_ranges(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
-    begin = draw(st.integers(0, 10))
-    end = draw(st.integers(begin + 1, 12))
-    if end - begin > 3 and draw(st.booleans()):
-        return (begin, begin + 1), (begin + 2, end)
-    return ((begin, end),)
-
-
-@st.composite
 def problems(draw: st.DrawFn) -> tuple[Buffer, ...]:
     count = draw(st.integers(1, 8))
     return tuple(
-        Buffer(id=i, name=f"b{i}", size=size, nbytes=size, live=draw(live_ranges()))
+        Buffer(id=i, name=f"b{i}", size=size, nbytes=size, live=draw(live_ranges(12)))
         for i, size in enumerate(draw(st.lists(st.sampled_from(SIZES), min_size=count, max_size=count)))
     )
 
@@ -65,11 +56,6 @@ def pack(found: tuple[Buffer, ...], seed: int = 0) -> Arena:
     first, second = (Stacking.of(random.sample(range(len(found)), len(found)), found) for _ in range(2))
     one, other = (assemble(found, stacking, DOMAIN, PROVER) for stacking in (first, second))
     return chosen_by(CONDITIONS[seed % len(CONDITIONS)], one, other) if seed % 2 else other
-
-
-def together(left: Buffer, right: Buffer) -> bool:
-    positions = [{p for begin, end in b.live for p in range(begin, end)} for b in (left, right)]
-    return not positions[0].isdisjoint(positions[1])
 
 
 def overlaps(arena: Arena, binding: dict[str, int]) -> bool:

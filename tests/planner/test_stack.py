@@ -27,7 +27,7 @@ from symalloc.planner.stack import (
     search,
 )
 from symalloc.size.expr import Expr, constant, round_up, symbol
-from tests.planner.brute_stackings import all_heights, floor_at, pile
+from tests.planner.brute_stackings import all_heights, floor_at, live_ranges, pile
 from tests.scale import tries
 
 N, M = symbol("n"), symbol("m")
@@ -36,19 +36,10 @@ POINTS = [{"n": n, "m": m} for n in (1, 5, 32, 300, 5000) for m in (1, 17, 900)]
 
 
 @st.composite
-def live_ranges(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
-    begin = draw(st.integers(0, 8))
-    end = draw(st.integers(begin + 1, 10))
-    if end - begin > 3 and draw(st.booleans()):
-        return (begin, begin + 1), (begin + 2, end)
-    return ((begin, end),)
-
-
-@st.composite
 def problems(draw: st.DrawFn, sizes: tuple[Expr, ...] = SIZES, most: int = 6) -> tuple[Buffer, ...]:
     chosen = draw(st.lists(st.sampled_from(sizes), min_size=1, max_size=most))
     return tuple(
-        Buffer(id=7 * i, name=f"b{i}", size=s, live=draw(live_ranges())) for i, s in enumerate(chosen)
+        Buffer(id=7 * i, name=f"b{i}", size=s, live=draw(live_ranges(10))) for i, s in enumerate(chosen)
     )
 
 

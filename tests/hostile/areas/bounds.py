@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.hostile.any_length import COPY, MODULE, ONES, storage, tensor
-from tests.hostile.machine import Machine, fails, floats, gives
+from tests.hostile.machine import Machine, fails, floats, gives, runs
 from tests.hostile.program import HostileProgram
 
 _KERNELS = f"""{MODULE}{COPY}{ONES}
@@ -104,7 +104,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         "n - 4 elements, n declared to be at least 4",
         _function(_SHIFTED, upper={"n": 16}, lower={"n": 4}),
         _function(_assert("n >= 4"), _assert("n <= 16", 1), _SHIFTED, upper={"n": 16}, lower={"n": 4}),
-        lambda bad, twin: not _runs(bad, floats(2)) and fails(twin, "out of bounds", floats(2)),
+        lambda bad, twin: not runs(bad, floats(2)) and fails(twin, "out of bounds", floats(2)),
     ),
     _dependent(
         "lower-bound-alone",
@@ -167,7 +167,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         severity="warning",
         shows=lambda bad, twin: (
             gives(bad, floats(8), floats(8))
-            and not _runs(bad, floats(9))
+            and not runs(bad, floats(9))
             and fails(twin, "out of bounds", floats(9))
         ),
     ),
@@ -197,12 +197,3 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 9},
     ),
 )
-
-
-def _runs(machine: Machine, *arguments: Any) -> bool:
-    """False where the run ends with an error."""
-    try:
-        machine.run(*arguments)
-    except Exception:
-        return False
-    return True

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.hostile.any_length import COPY, MODULE, ONES, PLUS, plus, storage, tensor
-from tests.hostile.machine import Machine, depends_on_storages, floats, gives
+from tests.hostile.machine import Machine, depends_on_storages, floats, gives, runs
 from tests.hostile.program import HostileProgram
 
 _KERNELS = f"""{MODULE}{ONES}{COPY}{PLUS}
@@ -315,7 +315,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         twin=_KILLED.replace("SECOND", "c"),
         rule="SYM201",
         shows=lambda bad, twin: (
-            gives(twin, 2 * floats(16), floats(16), TRUE, FALSE) and not _runs(bad, floats(16), TRUE, FALSE)
+            gives(twin, 2 * floats(16), floats(16), TRUE, FALSE) and not runs(bad, floats(16), TRUE, FALSE)
         ),
     ),
     HostileProgram(
@@ -353,12 +353,3 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         counterexample={"n": 5},
     ),
 )
-
-
-def _runs(machine: Machine, *arguments: Any) -> bool:
-    """False where the run ends with an error."""
-    try:
-        machine.run(*arguments)
-    except Exception:
-        return False
-    return True

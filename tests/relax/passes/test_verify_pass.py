@@ -19,22 +19,14 @@ from symalloc.relax.passes.stages import (
     make_instrument,
 )
 from symalloc.session.linting import VerifyMemory
+from tests.modules import FAULTY
 from tests.relax.built import SCRIPT
 
 MUSEUM = Path(__file__).parents[2] / "museum" / "modules"
-OVERRUN = b"""
-from tvm.script import ir as I, relax as R, tirx as T
-
-@I.ir_module
-class Module:
-    @R.function(pure=False)
-    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
-        m = T.int64()
-        storage = R.memory.alloc_storage(R.shape([16]), R.prim_value(0), R.str("global"), R.dtype("float32"))
-        alloc = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([m]), R.dtype("float32"))
-        filled = R.call_packed("fill", x, alloc, ty_args=(R.Tensor((m,), "float32"),))
-        return alloc
-"""
+HEAD = "from tvm.script import ir as I, relax as R, tirx as T\n\n"
+OVERRUN = HEAD + FAULTY.replace("alloc, ty_args", "x, alloc, ty_args").replace(
+    "return filled", "return alloc"
+)
 
 
 def build(name: str, instrument: Any, pipe: Any = "default") -> None:
@@ -44,7 +36,7 @@ def build(name: str, instrument: Any, pipe: Any = "default") -> None:
 
 def overrun(tmp_path: Path) -> tvm.IRModule:
     file = tmp_path / "overrun.py"
-    file.write_bytes(OVERRUN)
+    file.write_text(OVERRUN)
     return load_one(file)
 
 
