@@ -35,23 +35,23 @@ def nowhere(_: str) -> frozenset[int]:
     return frozenset()
 
 
-def test_a_kernel_that_takes_offsets_gets_them_where_it_is_called_with_one() -> None:
+@pytest.mark.parametrize(
+    ("steps", "away", "settled", "positions"),
+    [
+        ("copy x a; add a a b", "ab", "", {"copy": {1}, "add": {0, 1, 2}}),
+        ("copy a b; _ = packed f a", "b", "", {"copy": {1}}),  # `a` lies at offset zero
+        ("read a; read b; _ = packed f a", "ab", "a", {"read": {0}}),  # `b` still comes at an offset
+    ],
+)
+def test_a_kernel_that_takes_offsets_gets_them_where_it_is_called_with_one(
+    steps: str, away: str, settled: str, positions: dict[str, set[int]]
+) -> None:
     body = Body(X)
-    a, b = fresh(body), fresh(body)
-    body.call("copy", X, a)
-    body.call("add", a, a, b)
-    found = uses(body.finish(), anywhere, [a, b])
-    assert found.needs_zero_offset == frozenset()
-    assert found.offset_parameters == {"copy": {1}, "add": {0, 1, 2}}
-
-
-def test_what_lies_at_offset_zero_is_followed_nowhere() -> None:
-    body = Body(X)
-    a, b = fresh(body), fresh(body)
-    body.call("copy", a, b)
-    body.packed("some.function", a)
-    found = uses(body.finish(), anywhere, [b])
-    assert (found.needs_zero_offset, found.offset_parameters) == (frozenset(), {"copy": {1}})
+    known = {"x": X, "a": fresh(body), "b": fresh(body)}
+    body.follow(steps, **known)
+    found = uses(body.finish(), anywhere, [known[name] for name in away])
+    assert found.needs_zero_offset == {known[name] for name in settled}
+    assert found.offset_parameters == positions
 
 
 def test_one_position_that_takes_no_offset_settles_what_arrives_there() -> None:
@@ -62,16 +62,6 @@ def test_one_position_that_takes_no_offset_settles_what_arrives_there() -> None:
     found = uses(body.finish(), lambda kernel: {0} if kernel == "copy" else set(), [a, b])
     assert found.needs_zero_offset == {a, b}
     assert found.offset_parameters == {}  # `a` reaches `copy` settled
-
-
-def test_a_position_is_shifted_while_one_of_its_tensors_comes_at_an_offset() -> None:
-    body = Body(X)
-    a, b = fresh(body), fresh(body)
-    body.call("read", a)
-    body.call("read", b)
-    body.packed("some.function", a)
-    found = uses(body.finish(), anywhere, [a, b])
-    assert (found.needs_zero_offset, found.offset_parameters) == ({a}, {"read": {0}})
 
 
 USERS: dict[str, Callable[[Body, Var], object]] = {
