@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from symalloc.program.ir import (
-    Program,
-)
+from symalloc.program.ir import Program
 from symalloc.program.types import TupleType
 from symalloc.prover.verdict import Verdict
 from tests.linter.engine_run import findings, run
 from tests.program.build import Body, param, program_of
 
 
-def callee(*, private: bool = True) -> Body:
+def callee() -> Body:
     body = Body(param("x", "n"), name="callee")
     body.call("fill", body.tensor(body.storage(16), "n"))
     return body
 
 
-def caller(extent: int | str, name: str = "main") -> Body:
+def caller(extent: int | str, name: str = "main", *, of: str = "callee") -> Body:
     body = Body(param("z", extent), name=name)
-    body.function("callee", body.params[0], kind=TupleType(fields=()))
+    body.function(of, body.params[0], kind=TupleType(fields=()))
     return body
 
 
@@ -40,15 +38,9 @@ def test_a_call_that_does_not_meet_a_need_is_reported_and_so_is_the_need() -> No
 
 
 def test_needs_travel_up_through_private_callers() -> None:
-    def middle() -> Body:
-        body = Body(param("y", "m"), name="middle")
-        body.function("callee", body.params[0], kind=TupleType(fields=()))
-        return body
-
     def top(extent: int) -> Program:
-        body = Body(param("z", extent))
-        body.function("middle", body.params[0], kind=TupleType(fields=()))
-        return program_of(body.finish(), middle().finish(private=True), callee().finish(private=True))
+        middle = caller("m", "middle").finish(private=True)
+        return program_of(caller(extent, of="middle").finish(), middle, callee().finish(private=True))
 
     assert not findings(top(8), "SYM101", "SYM304")
     assert {d.function for d in findings(top(20), "SYM101", "SYM304")} == {"main", "middle", "callee"}
@@ -67,8 +59,7 @@ def test_a_guard_in_front_of_the_call_meets_the_need() -> None:
 
 
 def test_recursion_ends_and_keeps_the_finding() -> None:
-    body = Body(param("x", "n"), name="callee")
-    body.call("fill", body.tensor(body.storage(16), "n"))
+    body = callee()
     body.function("callee", body.params[0], kind=TupleType(fields=()))
     program = program_of(body.finish(private=True), caller(8).finish())
     assert [d.rule for d in findings(program, "SYM101", "SYM304")] == ["SYM101"]
