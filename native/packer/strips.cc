@@ -75,14 +75,16 @@ class StripSearch {
   }
 
   uint64_t Hash(const State& state) const {
-    uint64_t found = state.opened;
-    const auto add = [&](double value) {
-      found = (found ^ static_cast<uint64_t>(static_cast<int64_t>(value))) * 0x9e3779b97f4a7c15;
-      found ^= found >> 29;
+    uint64_t loads = state.opened, heights = 0;
+    const auto add = [](uint64_t* found, double value) {
+      *found = (*found ^ static_cast<uint64_t>(static_cast<int64_t>(value))) * 0x9e3779b97f4a7c15;
+      *found ^= *found >> 29;
     };
-    for (double load : state.loads) add(load);
-    for (double height : state.heights) add(height);
-    return found;
+    for (size_t at = 0; at < state.loads.size(); at++) {  // two chains, neither of which waits for the other
+      add(&loads, state.loads[at]);
+      add(&heights, state.heights[at]);
+    }
+    return loads ^ heights * 0xc2b2ae3d27d4eb4f;
   }
 
   void Begin(size_t buffer) {
@@ -99,10 +101,13 @@ class StripSearch {
     const auto less = [](const Choice& one, const Choice& other) { return one.taken < other.taken; };
     std::stable_sort(choices.begin(), choices.end(), less);
     if (choices.size() > most_) choices.resize(most_);
+    std::vector<size_t> left(states_.size());
+    for (const Choice& choice : choices) left[choice.parent]++;
     std::vector<State> following;
     following.reserve(choices.size());
     for (const Choice& choice : choices) {
-      State state = states_[choice.parent];
+      State& parent = states_[choice.parent];
+      State state = --left[choice.parent] ? State(parent) : std::move(parent);
       state.taken = choice.taken;
       Open(&state, choice.strip);
       state.choice.push_back(static_cast<int8_t>(choice.strip));
@@ -136,13 +141,15 @@ class StripSearch {
   double Grown(const State& state, size_t strip, const double* size) const {
     const double* load = &state.loads[strip * bindings_];
     const double* height = &state.heights[strip * bindings_];
-    std::vector<double> grown(bindings_);
-    double total = 0;
+    std::vector<double>& grown = grown_;
+    double total = 0, most = 0;
     for (size_t b = 0; b < bindings_; b++) {
       grown[b] = std::max(load[b] + size[b] - height[b], 0.0);
-      if (problem_.fixed[strip] && grown[b] > kRounding) return -1;
-      total += grown[b] * problem_.weights[b];
+      most = std::max(most, grown[b]);
     }
+    if (problem_.fixed[strip] && most > kRounding) return -1;
+    if (most == 0) return 0;
+    for (size_t b = 0; b < bindings_; b++) total += grown[b] * problem_.weights[b];
     if (total == 0) return 0;
     for (uint32_t set = 0; set < state.room.size(); set++) {
       if ((set >> strip & 1) && !Fits(state, set, grown)) return -1;
@@ -152,12 +159,15 @@ class StripSearch {
 
   bool Fits(const State& state, uint32_t set, const std::vector<double>& grown) const {
     const std::vector<double>& room = state.room[set];
-    for (size_t b = 0; b < room.size(); b++) {
-      double taken = grown.empty() ? 0.0 : grown[b];
-      for (size_t k = 0; k < count_; k++) taken += set >> k & 1 ? state.heights[k * bindings_ + b] : 0.0;
-      if (taken > room[b] + kRounding) return false;
+    if (room.empty()) return true;
+    taken_.assign(bindings_, 0.0);
+    std::copy(grown.begin(), grown.end(), taken_.begin());
+    for (size_t k = 0; k < count_; k++) {
+      for (size_t b = 0; (set >> k & 1) && b < bindings_; b++) taken_[b] += state.heights[k * bindings_ + b];
     }
-    return true;
+    bool over = false;
+    for (size_t b = 0; b < bindings_; b++) over |= taken_[b] > room[b] + kRounding;
+    return !over;
   }
 
   // The states in which all that is held at a column, and was before, has room there.
@@ -178,6 +188,7 @@ class StripSearch {
   const StripProblem& problem_;
   const size_t most_, count_, bindings_;
   std::vector<State> states_;
+  mutable std::vector<double> grown_ = std::vector<double>(bindings_), taken_;
 };
 
 }  // namespace
