@@ -142,11 +142,15 @@ def _allocates(instruction: ir.Instruction) -> bool:
 # -- the kills of TVM's pass ---------------------------------------------------------------------------------
 
 
+_RENAMING = ir.Alias, ir.MatchCast, ir.TakeField
+
+
 def _other_names(body: ir.Block) -> Mapping[ir.Var, ir.Var]:
     """The variable that each one which is nothing but another name of it stands for."""
     definitions = {one.var: one for one in instructions_of(body)}
     found: dict[ir.Var, ir.Var] = {}
-    for var in definitions:
+    renaming = (var for var, one in definitions.items() if isinstance(one, _RENAMING))
+    for var in renaming:
         for operand, path in other_names(var, definitions):
             if not isinstance(operand, ir.Var):
                 break
@@ -171,7 +175,7 @@ class _Stock:
         killed: set[ir.Operand] = set()
         branched = False
         for one in block.instructions:
-            used = {*self.renamed(variables_of(one))}
+            used = {self.names.get(var, var) for var in variables_of(one)}
             if isinstance(one, ir.Kill):
                 killed.update(used)
                 continue

@@ -69,7 +69,8 @@ def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
 
 def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    return tuple(var for operand in operands_of(instruction) for var in variables_in(operand))
+    operands = operands_of(instruction)
+    return tuple([v for o in operands for v in ((o,) if type(o) is ir.Var else variables_in(o))])
 
 
 def other_names(
