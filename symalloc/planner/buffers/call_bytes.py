@@ -72,6 +72,8 @@ class CallSteps:
                 self.other_spans.append(((one.begin, one.end),))
             elif index is not None and index >= 0:
                 self.spans[index].append((one.begin, one.end))
+        self._made = np.array([b.made for b in buffers], dtype=np.int64)
+        self._ends = np.array([own[-1][1] if own else 0 for own in self.spans], dtype=np.int64)
         numbers: dict[Route, int] = {}
         on_route = [numbers.setdefault(_route(step), len(numbers)) for step in timeline.steps]
         self.routes, self.on_route = list(numbers), np.array(on_route, dtype=np.int64)
@@ -92,9 +94,9 @@ class CallSteps:
         return tuple(dict.fromkeys(by_address.values()))
 
     @cached_property
-    def flat(self) -> Numbers:
-        """The spans of all buffers, as rows: whose each is, the begins, the ends."""
-        return _flat(self.spans)
+    def changes(self) -> Sequence[tuple[Numbers, Numbers]]:
+        """The begins and the ends of the spans of all buffers; see `_changes`."""
+        return _changes(self.spans)
 
     # -- arenas --------------------------------------------------------------------------------------------
 
@@ -103,8 +105,9 @@ class CallSteps:
         if len(members) == 1:
             return self.spans[members[0]]
         if self.straight:
-            begin = bisect_left(self.points, min(self.buffers[i].made for i in members))
-            return ((begin, max((self.spans[i][-1][1] for i in members if self.spans[i]), default=begin)),)
+            of = list(members)
+            begin = bisect_left(self.points, self._made[of].min())
+            return ((begin, int(max(self._ends[of].max(), begin))),)
         there = self._begun_at(self.cfg.reservation(self.buffers[i].made for i in members))
         edges = np.flatnonzero(np.diff(there & self._needed(members), prepend=False, append=False))
         return [(begin, end) for begin, end in edges.reshape(-1, 2).tolist()]
@@ -175,11 +178,11 @@ def _route(step: Step) -> Route:
     return (*around, *((call, branch, side) for branch, side in sorted(step.path)))
 
 
-def _flat(spans: Sequence[Spans]) -> Numbers:
-    """All spans, as rows: whose each is, the begins, the ends."""
+def _changes(spans: Sequence[Spans]) -> Sequence[tuple[Numbers, Numbers]]:
+    """The begins of spans, and the ends: whose each is, and the steps, in order of these."""
     flat = [(owner, begin, end) for owner, own in enumerate(spans) for begin, end in own]
-    found: Numbers = np.array(flat, dtype=np.int64).reshape(-1, 3).T
-    return found
+    owners, *both = np.array(flat, dtype=np.int64).reshape(-1, 3).T
+    return [(owners[at.argsort()], np.sort(at)) for at in both]
 
 
 # -- the limit on each path --------------------------------------------------------------------------------
@@ -246,12 +249,13 @@ class CallBytes:
         self.steps, self.table = steps, table
         self._kinds = table.rows_of(steps.sizes)
         self.bytes: Values = table.values[self._kinds]
+        self._heights: dict[tuple[int, ...], Values] = {}
 
     @cached_property
     def unplanned(self) -> Values:
         """The bytes at each step of what no plan of the function places."""
-        owners, begins, ends = _flat(self.steps.other_spans)
-        return self._held(self.table.rows_of(self.steps.others)[owners], begins, ends)
+        kinds = self.table.rows_of(self.steps.others)
+        return self._held(kinds, _changes(self.steps.other_spans), np.ones(len(kinds), dtype=np.bool_))
 
     @cached_property
     def limit(self) -> Values:
@@ -264,23 +268,23 @@ class CallBytes:
         """The bytes that may be taken beyond the limit at each step."""
         return np.maximum(SHARE * self.limit, SPARE)
 
-    def _held(self, kinds: Numbers, begins: Numbers, ends: Numbers) -> Values:
-        """The bytes at each step of what is held; `kinds` are the rows of its sizes."""
-        nothing, steps = np.zeros((1, len(self.table.grid))), np.arange(len(self.steps))
-        found = np.zeros((len(self.steps), len(self.table.grid)))
-        for at, sign in ((begins, 1), (ends, -1)):
-            order = np.argsort(at)
-            totals = np.concatenate([nothing, self.table.values[kinds[order]].cumsum(axis=0)])
-            found += sign * totals[np.searchsorted(at[order], steps, side="right")]
-        return found
+    def _held(self, kinds: Numbers, changes: Sequence[tuple[Numbers, Numbers]], wanted: Truths) -> Values:
+        """The bytes at each step of what is `wanted` of what is held; `kinds` are the rows of its sizes."""
+        steps, taken = np.arange(len(self.steps)), list[Values]()
+        for owners, at in changes:
+            chosen = wanted[owners]
+            totals = np.zeros((np.count_nonzero(chosen) + 1, len(self.table.grid)))
+            self.table.values[kinds[owners[chosen]]].cumsum(axis=0, out=totals[1:])
+            taken.append(totals[at[chosen].searchsorted(steps, side="right")])
+        begun, ended = taken
+        begun -= ended
+        return begun
 
     def load(self, members: Sequence[int]) -> Values:
         """The bytes of the given buffers that are held at each step."""
-        owners, begins, ends = self.steps.flat
         wanted = np.zeros(len(self.steps.buffers), dtype=np.bool_)
         wanted[list(members)] = True
-        chosen = wanted[owners]
-        return self._held(self._kinds[owners[chosen]], begins[chosen], ends[chosen])
+        return self._held(self._kinds, self.steps.changes, wanted)
 
     def distinct(self, members: Sequence[int]) -> tuple[Sequence[int], Values]:
         """The row of the size of each member, and a row for each size."""
@@ -291,8 +295,12 @@ class CallBytes:
         """The size of an arena of the given buffers at each binding: as much as is held at one step, and no
         less than one that no path needs.
         """
-        found: Values = self.bytes[list(members)].max(axis=0, initial=0.0)
-        return np.maximum(found, self.load(members).max(axis=0, initial=0.0)) if len(members) > 1 else found
+        key = tuple(members)  # attempts have most arenas in common
+        if key not in self._heights:
+            found: Values = self.bytes[list(key)].max(axis=0, initial=0.0)
+            load = self.load(key).max(axis=0, initial=0.0) if len(key) > 1 else 0.0
+            self._heights[key] = np.maximum(found, load)
+        return self._heights[key]
 
     def arenas(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
         """The bytes at each step of an arena for each of `groups`, by index: those of `heights` are as large
