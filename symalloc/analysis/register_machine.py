@@ -22,6 +22,7 @@ from symalloc.analysis.register_lifetimes import Kills, Place, RegisterLifetimes
 from symalloc.program import ir
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.operands import instructions_of
+from symalloc.program.record import record
 from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import (
     ALIGNMENT,
@@ -64,7 +65,7 @@ class Activation:
             frame = None if frame.caller is None else frame.caller.frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Step:
     """A moment at which the instruction that binds `var` takes memory; `path` are the branches that its
     function took to get there.
@@ -83,7 +84,7 @@ class Step:
         return step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record()
 class Reservation:
     """Memory of `size` bytes (None where it is not known) that is held from the step `begin` to before `end`.
 
@@ -222,7 +223,16 @@ class RegisterMachine:
             for number in _held_by(end.returned):
                 self.memory[number] = replace(self.memory[number], why="result")
         found = (
-            replace(one, begin=span.begin, end=span.end, path=span.path)
+            Reservation(
+                size=one.size,
+                begin=span.begin,
+                end=span.end,
+                path=span.path,
+                why=one.why,
+                var=one.var,
+                frame=one.frame,
+                number=one.number,
+            )
             for one, spans in zip(self.memory, self.held, strict=True)
             for span in spans
         )

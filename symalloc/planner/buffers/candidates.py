@@ -52,7 +52,7 @@ def find_candidates(
     if analysis.recursive:
         return Candidates(left=tuple(_unplanned_by_recursion(analysis)), cfg=analysis.cfg)
     ranges = analysis.live_ranges(made.number for made in analysis.allocations.values())
-    found: list[Buffer] = []
+    found: list[tuple[AllocFresh, int, Sized, LiveRange, bool]] = []
     left: list[Unplanned] = []
     for point, made in analysis.cfg.of_type(AllocFresh):
         number, nbytes, reason = analysis.allocations[made.var]
@@ -68,13 +68,15 @@ def find_candidates(
             why = RETURNED if returned else "nothing uses it"
             left.append(Unplanned(name=made.var.name, reason=why, nbytes=sized.nbytes, var=made.var))
         else:
-            starts = storages or made.var in grounded
             time = _to_the_end(time, ranges.points) if returned else time
-            found.append(_buffer(made, point, sized, time, returned=returned, grounded=starts))
-    found.sort(key=lambda one: (one.device, one.scope))
+            found.append((made, point, sized, time, returned))
+    found.sort(key=lambda one: (one[0].device, one[0].scope))
     timeline, points = _timeline(program, analyses, name)
     return Candidates(
-        buffers=[replace(buffer, id=number) for number, buffer in enumerate(found)],
+        buffers=[
+            _buffer(number, *one, grounded=storages or one[0].var in grounded)
+            for number, one in enumerate(found)
+        ],
         left=left,
         cfg=analysis.cfg,
         timeline=timeline,
@@ -88,11 +90,18 @@ def _to_the_end(time: LiveRange, points: Sequence[int]) -> LiveRange:
 
 
 def _buffer(
-    made: AllocFresh, point: int, sized: Sized, time: LiveRange, *, returned: bool, grounded: bool
+    number: int,
+    made: AllocFresh,
+    point: int,
+    sized: Sized,
+    time: LiveRange,
+    returned: bool,
+    *,
+    grounded: bool,
 ) -> Buffer:
     definition = sized.definition
     return Buffer(
-        id=0,
+        id=number,
         name=made.var.name,
         size=sized.size,
         live=time.live,
