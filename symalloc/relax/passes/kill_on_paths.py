@@ -9,21 +9,21 @@ emptied behind the If.  Other functions keep the kills that TVM gave them, and g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op, PrimType
-from tvm.relax.analysis import post_order_visit
+from tvm.relax.analysis import used_vars
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.register_lifetimes import Place, Where, last_uses
 from symalloc.program import ir
 from symalloc.program.types import holds_memory
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, bindings_in
+from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, bindings_in, elements
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
 
 _KILL = Op.get("relax.vm.kill_object")
@@ -41,25 +41,21 @@ class KillOnPaths:
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
             nonlocal analyses
-            if not any(type(binding.value) is relax.If for binding in bindings_in(function.body)):
-                return _without_idle_results(function)
+            bindings = [(binding, binding.value) for binding in bindings_in(function.body)]
+            if not any(type(value) is relax.If for _, value in bindings):
+                return _without_idle_results(function, bindings)
             analyses = analyses or analyse(extract(module, name="module", handles=True, open_shapes=True))
             return _KillWriter.of(analyses[name]).rewritten(function)
 
         return map_functions(module, rewritten)
 
 
-def _without_idle_results(function: relax.Function) -> relax.Function | None:
+def _without_idle_results(
+    function: relax.Function, bindings: Sequence[tuple[BindingNode, Node]]
+) -> relax.Function | None:
     """A function without Ifs that drops what a call returns and nothing uses; None where it has none."""
-    results = [one for one in bindings_in(function.body) if _returns_memory(one.value)]
-    used: set[int] = set()
-
-    def note(node: Node) -> None:
-        if isinstance(node, relax.Var):
-            used.add(node.__chandle__())
-
-    if results:
-        post_order_visit(function.body, note)
+    results = [one for one, value in bindings if _returns_memory(value)]
+    used = {variable.__chandle__() for variable in elements(used_vars(function))} if results else set()
     idle = frozenset(one.__chandle__() for one in results if one.var.__chandle__() not in used)
     return _IdleKiller(idle=idle).rewritten(function) if idle else None
 
