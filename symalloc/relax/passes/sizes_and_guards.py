@@ -8,7 +8,7 @@ from operator import is_
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, PrimType, StringImm, TupleType
+from tvm.ir import Call, GenericConst, PrimType, StringImm, TupleType
 from tvm.relax.analysis import definable_tir_vars_in_type
 from tvm_ffi import StructuralKey
 
@@ -23,12 +23,13 @@ from symalloc.relax.ir_types import (
     elements,
     may_divide_by_zero,
     of_type,
+    typed_var,
     with_arguments,
 )
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, with_body, with_functions
 from symalloc.size.expr import symbol
 
-_GIVEN = frozenset({tvm.ir.Var, tirx.IntImm, relax.TupleGetItem})
+_GIVEN = frozenset({tvm.ir.Var, GenericConst, tirx.IntImm, relax.ShapeExpr, relax.TupleGetItem})
 
 
 @tvm.transform.module_pass(opt_level=0, name="GatherSizes")
@@ -57,9 +58,11 @@ def _gathered(function: relax.Function) -> relax.Function | None:
     kind = relax.ShapeType(ndim=len(reader.sizes))
     shape, cast = relax.Var("shape", kind), relax.Var("sizes", kind)
     given = relax.ShapeExpr([key.key for key in reader.sizes])
+    symbols = [tirx.Var(f"size{i}", "int64") for i in range(len(reader.sizes))]
     bindings = [
         relax.VarBinding(shape, given),
-        relax.MatchCast(cast, shape, relax.ShapeType([*reader.sizes.values()])),
+        relax.MatchCast(cast, shape, relax.ShapeType(symbols)),
+        *map(bound, reader.sizes.values(), symbols),
     ]
     whole = relax.SeqExpr([relax.BindingBlock(bindings), *elements(body.blocks)], body.body, body.span)
     return with_body(function, of_type(whole, body.ty))
@@ -104,7 +107,7 @@ class _SizeReader(BindingRewriter):
         if key not in self.sizes:
             if not _symbols_in(value) <= self.known or may_divide_by_zero(value):
                 return value
-            self.sizes[key] = tirx.Var(f"size{len(self.sizes)}", "int64")
+            self.sizes[key] = typed_var("size", PrimType("int64"))
         return self.sizes[key]
 
 
