@@ -149,7 +149,8 @@ class BindingRewriter:
             return seq
         if entry:
             blocks.insert(0, relax.BindingBlock(list(entry)))
-        return self.builder.normalize(relax.SeqExpr(blocks, value, seq.span))
+        made = relax.SeqExpr(blocks, value, seq.span)
+        return self.builder.normalize(made) if entry or value is not result else of_type(made, seq.ty)
 
     def value(self, value: Node) -> Node:
         """The value that stands for a condition, or for what a sequence yields."""

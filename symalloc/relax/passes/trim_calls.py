@@ -19,7 +19,7 @@ from tvm.ir import Call, Op
 
 from symalloc.program.tvm_functions import packed_function
 from symalloc.relax.extract.shape_heap import MATCH_STORE
-from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, with_arguments
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, bound, elements, with_arguments
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
 _ALLOC_STORAGE = "relax.vm.alloc_storage"
@@ -42,10 +42,12 @@ class TrimCalls:
 
 def _called(value: Node) -> str:
     """The operator or packed function that a value calls; "" for anything else."""
-    op = value.op if type(value) is Call else None
-    if isinstance(op, relax.ExternFunc):
+    if type(value) is not Call:
+        return ""
+    op = value.op
+    if type(op) is relax.ExternFunc:
         return str(op.global_symbol)
-    return str(op.name) if isinstance(op, Op) else ""
+    return str(op.name) if type(op) is Op else ""
 
 
 def _may_allocate(value: Node) -> bool:
@@ -67,20 +69,19 @@ def _lasting_storages(function: relax.Function) -> set[int]:
 
     None of a function that branches: there KillOnPaths leaves those that count.
     """
-    values = [binding.value for binding in bindings_in(function.body)]
+    written = [*bindings_in(function.body)]
+    values = [binding.value for binding in written]
     if relax.If in map(type, values):
         return set()
     behind = takewhile(lambda value: not _may_allocate(value), reversed(values))
     killed = [elements(value.args)[0] for value in behind if _called(value) == _KILL]
-    bindings = relax.analysis.get_var2val(function) if killed else {}
+    addresses = {var.__chandle__() for var in killed}
     found = set[int]()
-    for var in killed:
-        if var not in bindings:  # a parameter
-            continue
-        value = bindings[var]
-        name = _called(value)
+    for binding, value in zip(written, values, strict=True) if killed else ():
+        var = binding.var.__chandle__()
+        name = _called(value) if var in addresses else ""
         if name == _ALLOC_STORAGE:
-            found.add(var.__chandle__())
+            found.add(var)
         elif name == _ALLOC_TENSOR:
             found.add(elements(value.args)[0].__chandle__())
     return found
@@ -103,10 +104,6 @@ class _Trimmer(BindingRewriter):
     def value(self, value: Node) -> Node:
         """The value with what stands now for the variables in it; the same object where that is the same."""
         kind: type = type(value)
-        if kind is Call:
-            arguments = elements(value.args)
-            renewed = list(map(self.value, arguments))
-            return value if all(map(is_, renewed, arguments)) else with_arguments(value, renewed)
         if kind is relax.Tuple:
             fields = elements(value.fields)
             renewed = list(map(self.value, fields))
@@ -138,12 +135,16 @@ class _Trimmer(BindingRewriter):
             self.lasting.add(binding.var.__chandle__())
         if name == _MATCH:
             self.note(arguments)
-        renewed = self.value(value)
+        if type(value) is Call:
+            given = list(map(self.value, arguments))
+            renewed = value if all(map(is_, given, arguments)) else with_arguments(value, given)
+        else:
+            renewed = self.value(value)
         if renewed is value:
             return [binding]
         if isinstance(binding, relax.MatchCast):
             return [relax.MatchCast(binding.var, renewed, binding.ty)]
-        return [relax.VarBinding(binding.var, self.builder.normalize(renewed))]
+        return [bound(binding.var, renewed)]
 
     def is_made(self, name: str, var: VarNode, arguments: Sequence[Node]) -> bool:
         """Return whether the value of a call that reads the heap was made before; the known one then stands
