@@ -77,6 +77,7 @@ class CallSteps:
         numbers: dict[Route, int] = {}
         on_route = [numbers.setdefault(_route(step), len(numbers)) for step in timeline.steps]
         self.routes, self.on_route = list(numbers), np.array(on_route, dtype=np.int64)
+        self._reserved: dict[tuple[int, ...], Spans] = {}
         self._begun: dict[ReservationPoint, Truths] = {}
 
     def __len__(self) -> int:
@@ -102,6 +103,12 @@ class CallSteps:
 
     def reserved(self, members: Sequence[int]) -> Spans:
         """The steps at which an arena of the given buffers is there."""
+        key = tuple(members)  # attempts have most arenas in common
+        if key not in self._reserved:
+            self._reserved[key] = self._reserved_for(key)
+        return self._reserved[key]
+
+    def _reserved_for(self, members: Sequence[int]) -> Spans:
         if len(members) == 1:
             return self.spans[members[0]]
         if self.straight:
@@ -295,7 +302,7 @@ class CallBytes:
         """The size of an arena of the given buffers at each binding: as much as is held at one step, and no
         less than one that no path needs.
         """
-        key = tuple(members)  # attempts have most arenas in common
+        key = tuple(members)
         if key not in self._heights:
             found: Values = self.bytes[list(key)].max(axis=0, initial=0.0)
             load = self.load(key).max(axis=0, initial=0.0) if len(key) > 1 else 0.0
@@ -307,7 +314,8 @@ class CallBytes:
         as these say.
         """
         lone = [len(group) == 1 and i not in heights for i, group in enumerate(groups)]
-        found = self.load([group[0] for group, alone in zip(groups, lone, strict=True) if alone])
+        members = [group[0] for group, alone in zip(groups, lone, strict=True) if alone]
+        found = self.load(members) if members else np.zeros((len(self.steps), len(self.table.grid)))
         for i, group in enumerate(groups):
             if not lone[i]:
                 height = heights[i] if i in heights else self.height(group)
@@ -317,7 +325,10 @@ class CallBytes:
 
     def over(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
         """The bytes that are taken beyond the limit at each step, in units of what is allowed."""
-        found: Values = (self.arenas(groups, heights) + self.unplanned - self.limit) / self.allowed
+        found = self.arenas(groups, heights)
+        found += self.unplanned
+        found -= self.limit
+        found /= self.allowed
         return found
 
     def excess(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> float:
