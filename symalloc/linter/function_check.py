@@ -328,11 +328,13 @@ class FunctionCheck:
     def keep(self, finding: Finding) -> None:
         """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one.
 
-        One that declared bounds rule out is kept with those: the bounds are reported in its place.
+        One that declared bounds rule out is kept with those: the bounds are reported in its place.  Where the
+        rule would keep silent, nothing needs the bounds.
         """
         self._broke = True
         if finding.needed:
-            self.bound_dependent.append(finding)
+            if finding.severity is not None:
+                self.bound_dependent.append(finding)
             return
         site = finding.site
         key = object() if site.dedup_key is None else (finding.rule.id, site.dedup_key)

@@ -123,13 +123,17 @@ class AllocTensor(Instruction):
 
 @record()
 class AllocFresh(Instruction):
-    """R.builtin.alloc_tensor: a tensor with memory of its own; `inexact` says why it has no exact shape."""
+    """R.builtin.alloc_tensor: a tensor with memory of its own; `inexact` says why it has no exact shape.
+
+    `giver`: the function that gives the memory in its place; no plan moves the tensor.
+    """
 
     shape: tuple[Expr, ...] | None
     dtype: DType
     device: int = 0
     scope: str = "global"
     inexact: str = ""
+    giver: str = ""
 
 
 @record()

@@ -67,3 +67,10 @@ def test_a_faulty_house_rule_is_refused(house: Path, tmp_path: Path) -> None:
     file = _example("SYM101", "good", 0, tmp_path)
     with pytest.raises(UsageError, match=r"HOUSE102\.toml: name: `odd-storage` is already taken"):
         symalloc.lint(file, rules=house)
+
+
+def test_a_rule_that_keeps_silent_needs_no_declared_bound(house: Path, tmp_path: Path) -> None:
+    silent = HOUSE_RULE.replace('at_runtime = "warning"', 'at_runtime = "off"').replace("% 256 == 0", "<= 64")
+    (house / "HOUSE101.toml").write_text(silent)
+    file = _example("SYM401", "good", 1, tmp_path)
+    assert symalloc.lint(file, rules=house, stage="as-is").ok

@@ -8,7 +8,7 @@ together their floor, about:
 1. one arena for all that may share one;
 2. two and three, of which some end before results are made, with buffers in the memory of a result and
    without: found by a search through time;
-3. each buffer joins the first arena that has room for it, or opens one.
+3. each buffer joins the arena that grows least by it and has room, or opens one.
 
 They are judged at sample bindings.  Others at which the chosen one takes too much are looked for, and the
 choice goes on with those among the samples.

@@ -59,6 +59,8 @@ def find_candidates(
         returned = reason == RETURNED
         sized = sizes.of(nbytes) if reason is None or returned else reason
         time = ranges.of.get(number)
+        if made.giver:
+            sized = f"`{made.giver}` gives its memory"
         if not isinstance(sized, Sized):
             why = RETURNED if returned else sized
             if nbytes is None and made.inexact and reason is None:
