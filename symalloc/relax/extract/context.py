@@ -58,13 +58,20 @@ class Types:
         self._symbols = symbols
         self._devices = devices
         self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
+        self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
+        self._known: dict[int, tuple[TypeNode, Type]] = {}
         self._made: dict[Type, Type] = {}
 
     def of(self, type_: TypeNode) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
-        rule = _TYPES.get(type(type_))
-        made = OpaqueType() if rule is None else rule(self, type_)
-        return self._made.setdefault(made, made)  # nearly every variable has one, and different ones are few
+        kind, handle = type(type_), type_.__chandle__()
+        if kind is relax.TensorType:  # nearly every variable has one of its own, and different ones are few
+            made: Type = self._tensor(type_)
+            return self._made.setdefault(made, made)
+        if handle not in self._known:
+            rule = _TYPES.get(kind)
+            self._known[handle] = type_, OpaqueType() if rule is None else rule(self, type_)
+        return self._known[handle][1]
 
     def shape(self, shape: Node) -> tuple[Expr, ...]:
         """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
@@ -100,8 +107,15 @@ class Types:
         return ""
 
     def extents(self, values: Node) -> tuple[Expr, ...]:
-        """Each extent as an expression; raises NotASizeError."""
-        return tuple(map(self._form.expr, elements(values)))
+        """Each extent as an expression; raises NotASizeError.
+
+        Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
+        """
+        nodes = elements(values)
+        key = tuple([n.value if type(n) is prim.IntImm else (n.__chandle__(),) for n in nodes])
+        if key not in self._extents:
+            self._extents[key] = values, tuple(map(self._form.expr, nodes))
+        return self._extents[key][1]
 
     def define(self, type_: TypeNode, origin: ir.Origin) -> frozenset[str]:
         """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
@@ -139,7 +153,6 @@ class Types:
 
 
 _TYPES: Mapping[type, Callable[[Types, TypeNode], Type]] = {
-    relax.TensorType: Types._tensor,
     relax.ShapeType: Types._shape_type,
     tvm.ir.PrimType: lambda _, type_: ScalarType(value=None, dtype=to_dtype(type_.dtype)),
     tvm.ir.TupleType: Types._tuple,
