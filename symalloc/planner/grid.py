@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.size.algebra import Algebra, Operator, Term
-from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr, Monomial
 
 Values: TypeAlias = NDArray[np.float64]
@@ -66,14 +65,6 @@ class Grid:
         with np.errstate(divide="ignore", invalid="ignore"):
             products = np.array([columns.product(m) for m in numbers]).reshape(len(numbers), len(self))
             return _summed(coefficients, products)
-
-    def truths(self, conditions: Iterable[Condition]) -> Iterator[tuple[Condition, Truths]]:
-        """Yield each condition with the points where it holds."""
-        columns = Columns(self)
-        for condition in conditions:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                truth = condition.fold(columns)
-            yield condition, truth
 
     def nearest(self, wanted: Iterable[Mapping[str, int]]) -> Iterator[int]:
         """Yield for each of `wanted` the index of the point nearest to it, by the ratio of extents."""

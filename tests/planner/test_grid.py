@@ -36,11 +36,9 @@ CONDITIONS = (
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 5000)), min_size=1, max_size=8))
 def test_all_points_at_once_give_what_each_gives_alone(points: list[tuple[int, int]]) -> None:
     grid = Grid(names=("n", "m"), points=tuple(points))
-    values = grid.values(EXPRESSIONS)
-    for row, expr in zip(values, EXPRESSIONS, strict=True):
+    exprs = (*EXPRESSIONS, *(select(condition, N, M) for condition in CONDITIONS))
+    for row, expr in zip(grid.values(exprs), exprs, strict=True):
         assert row.tolist() == [expr.evaluate(grid.binding(i)) for i in range(len(grid))]
-    for condition, truths in grid.truths(CONDITIONS):
-        assert truths.tolist() == [condition.evaluate(grid.binding(i)) for i in range(len(grid))]
 
 
 def test_what_is_undefined_at_a_point_leaves_the_other_sizes_there_defined() -> None:
