@@ -55,13 +55,14 @@ def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes
     return RegisterLifetimes(lifetimes.emptied, names)
 
 
+_RETURNING = ir.CallFunction, ir.CallPacked, ir.View
+
+
 def _idle_results(body: ir.Block, used: Collection[ir.Var]) -> Iterator[ir.Var]:
     """Yield what calls return and nothing uses: KillOnPaths drops it at once."""
-    killed = {one.target for one in body.instructions if isinstance(one, ir.Kill)}
-    for one in body.instructions:
-        made = isinstance(one, ir.CallFunction | ir.CallPacked | ir.View) and holds_memory(one.var.type)
-        if made and one.var not in used and one.var not in killed:
-            yield one.var
+    idle = [one.var for one in body.instructions if isinstance(one, _RETURNING) and one.var not in used]
+    killed = {one.target for one in body.instructions if isinstance(one, ir.Kill)} if idle else ()
+    return (var for var in idle if holds_memory(var.type) and var not in killed)
 
 
 # -- liveness on every path ----------------------------------------------------------------------------------
@@ -173,17 +174,20 @@ class _Stock:
         """Note the kills in `block`; return the variables that it uses."""
         ends: dict[ir.Var, ir.Var | None] = {}  # the binding that uses a variable last, before any If
         killed: set[ir.Operand] = set()
-        branched = False
+        branched, names = False, self.names
         for one in block.instructions:
-            used = {self.names.get(var, var) for var in variables_of(one)}
-            if isinstance(one, ir.Kill):
+            if one.var in names:
+                continue
+            used: Iterable[ir.Var] = variables_of(one)
+            if names:
+                used = [names.get(var, var) for var in used]
+            if type(one) is ir.Kill:
                 killed.update(used)
                 continue
-            if isinstance(one, ir.If):
+            if type(one) is ir.If:
                 branched = True
-                used |= self.block(one.then) | self.block(one.otherwise)
-            if one.var not in self.names:
-                ends.update(dict.fromkeys(used, None if branched else one.var))
+                used = {*used, *self.block(one.then), *self.block(one.otherwise)}
+            ends.update(dict.fromkeys(used, None if branched else one.var))
         ends.update(dict.fromkeys(self.renamed(variables_in(block.result)), None))
         bound = {one.var for one in block.instructions}
         for var, last in ends.items():

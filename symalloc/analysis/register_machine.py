@@ -326,6 +326,9 @@ def _named(memory: Sequence[Reservation], mark: int, names: dict[int, object], v
     )
 
 
+_HOLD_NOTHING = frozenset({ir.CallKernel, ir.Assert})
+
+
 class _Run:
     """A function that is under way in a frame."""
 
@@ -349,12 +352,12 @@ class _Run:
         """Run a block from its instruction `first` on; return the states behind it."""
         for index in range(first, len(block.instructions)):
             one = block.instructions[index]
-            if isinstance(one, ir.If):
+            if type(one) is ir.If:
                 states = self.branch(one, state)
-            elif isinstance(one, ir.CallFunction):
+            elif type(one) is ir.CallFunction:
                 states = self.call(one, state)
             else:
-                if one.var not in self.lifetimes.names:
+                if type(one) not in _HOLD_NOTHING and one.var not in self.lifetimes.names:
                     state.bind(one.var, self.made(one, state))
                 self.leave(state, (one.var, "behind"))
                 continue

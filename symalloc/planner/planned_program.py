@@ -47,6 +47,8 @@ def written_function(
 ) -> ir.Function:
     """The function of `cfg` with a plan written into it, whose `arenas` are noted by their variables."""
     writer = _Writer(plan, cfg, {} if arenas is None else arenas)
+    if not writer.places and not writer.apart:
+        return cfg.function
     return replace(cfg.function, body=writer.block(cfg.function.body))
 
 
