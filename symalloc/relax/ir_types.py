@@ -9,7 +9,6 @@ convert arguments at every call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeAlias
@@ -83,27 +82,19 @@ TypeNode: TypeAlias = Node
 """The type of an expression, such as `relax.TensorType`."""
 
 
-class _Taken(threading.local):
-    """The elements of the array that a thread looks at."""
-
-    elements: Sequence[Any] = ()
-
-
-_taken = _Taken()
-
-
-def _take(*elements: Any) -> None:
-    _taken.elements = elements
-
-
-_TAKE = tvm_ffi.convert(_take)
-
-
-def elements(array: Node) -> list[Any]:
+def elements(array: Node) -> tuple[Any, ...]:
     """The elements of an array: TVM's Python classes ask for one by one, which takes ten times as long."""
-    array_functions.unpack(_TAKE, array)
-    found, _taken.elements = _taken.elements, ()
-    return list(found)
+    found: tuple[Any, ...] = ()
+
+    def take(*elements: Any) -> None:
+        nonlocal found
+        found = elements
+
+    array_functions.unpack(take, array)
+    return found
+
+
+array_functions.unpack.release_gil = False  # it does nothing but call Python
 
 
 def typed_call(

@@ -149,7 +149,7 @@ def offset_parameters(kernel: tirx.PrimFunc) -> tuple[int, ...]:
 
 def with_offsets(kernel: tirx.PrimFunc, positions: Collection[int]) -> tirx.PrimFunc:
     """`kernel` with the buffers at `positions`, of those that it accepts, at a free multiple of 64 B."""
-    params = elements(kernel.params)
+    params = [*elements(kernel.params)]
     names = [param.name for param in params]
     replaced: list[tuple[VarNode, VarNode]] = []
     for position in positions:

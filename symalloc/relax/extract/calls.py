@@ -6,7 +6,7 @@ that work on the shape heap: what VMShapeLower makes of casts, shapes and scalar
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -50,15 +50,12 @@ _SLOT = DType("int64", 64)
 
 def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.Instruction:
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
-    site = CallSite(context, head, call, elements(call.args))
-    rule = _CALLEES.get(type(call.op))
+    site, callee = CallSite(context, head, call, elements(call.args)), call.op
+    field, rule = _CALLEES.get(type(callee), ("", _closure))
+    name = context.name_of(callee, field)
     try:
-        if rule is not None:
-            return rule(site)
-        return site.not_understood("a call of a function value (a closure)", [call.op, *site.arguments])
+        return rule(site, name)
     except NotASizeError as reason:
-        names = (getattr(call.op, each, None) for each in ("name", "name_hint", "global_symbol"))
-        name = str(next(filter(None, names), ""))
         what = f"{f'`{name}`' if name else 'a call'} with {reason}"
         return context.not_understood(head, what, site.arguments, slot_fault(reason, name))
 
@@ -66,9 +63,12 @@ def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.I
 # -- by kind of callee -------------------------------------------------------------------------------------
 
 
-def _global(site: CallSite) -> ir.Instruction:
+def _closure(site: CallSite, _: str) -> ir.Instruction:
+    return site.not_understood("a call of a function value (a closure)", [site.call.op, *site.arguments])
+
+
+def _global(site: CallSite, name: str) -> ir.Instruction:
     context, module = site.context, site.context.module
-    name = str(site.call.op.name_hint)
     if name in module.kernels:
         return _call_kernel(site, name)
     if name in module.functions:
@@ -84,8 +84,7 @@ def _global(site: CallSite) -> ir.Instruction:
     return not_a_size(f"`{name}`, which the module does not define")
 
 
-def _operator(site: CallSite) -> ir.Instruction:
-    name = str(site.call.op.name)
+def _operator(site: CallSite, name: str) -> ir.Instruction:
     row = _OPERATORS.get(name)
     if row is not None:
         return _handled(site, *row)
@@ -138,11 +137,12 @@ def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
     )
 
 
-_CALLEES: Mapping[type, Handler] = {
-    tvm.ir.Op: _operator,
-    tvm.ir.GlobalVar: _global,
-    relax.ExternFunc: lambda site: _packed(site, str(site.call.op.global_symbol)),
+_CALLEES: Mapping[type, tuple[str, Callable[[CallSite, str], ir.Instruction]]] = {
+    tvm.ir.Op: ("name", _operator),
+    tvm.ir.GlobalVar: ("name_hint", _global),
+    relax.ExternFunc: ("global_symbol", _packed),
 }
+"""The field that holds the name of a callee, and what makes a call of it an instruction."""
 
 # -- operators that call ------------------------------------------------------------------------------------
 

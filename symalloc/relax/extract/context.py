@@ -15,6 +15,7 @@ from tvm_ffi import structural_equal
 from symalloc.analysis.argument_binding import bind_parameters
 from symalloc.program import ir
 from symalloc.program.ir import SlotFault
+from symalloc.program.record import record
 from symalloc.program.source_map import NO_SPANS, SourceMap
 from symalloc.program.span import Span
 from symalloc.program.types import (
@@ -60,14 +61,13 @@ class Types:
         self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
         self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
         self._known: dict[int, tuple[TypeNode, Type]] = {}
-        self._made: dict[Type, Type] = {}
+        self._tensors: dict[tuple[int, ...], tuple[TypeNode, TensorType]] = {}
 
     def of(self, type_: TypeNode) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
         kind, handle = type(type_), type_.__chandle__()
-        if kind is relax.TensorType:  # nearly every variable has one of its own, and different ones are few
-            made: Type = self._tensor(type_)
-            return self._made.setdefault(made, made)
+        if kind is relax.TensorType:
+            return self._tensor(type_)
         if handle not in self._known:
             rule = _TYPES.get(kind)
             self._known[handle] = type_, OpaqueType() if rule is None else rule(self, type_)
@@ -75,11 +75,11 @@ class Types:
 
     def shape(self, shape: Node) -> tuple[Expr, ...]:
         """The extents of a ShapeExpr, or of a shape variable whose type tells them; raises NotASizeError."""
-        if shape.__chandle__() in self._shapes:
-            known = self._shapes[shape.__chandle__()][1]
-        else:
+        handle = shape.__chandle__()
+        if handle not in self._shapes:
             values = shape.values if type(shape) is relax.ShapeExpr else getattr(shape.ty, "values", None)
-            known = None if values is None else self.extents(values)
+            self._shapes[handle] = shape, None if values is None else self.extents(values)
+        known = self._shapes[handle][1]
         if known is None:
             raise NotASizeError("a shape whose extents are not known")
         return known
@@ -129,16 +129,21 @@ class Types:
     # -- one rule a kind of type ----------------------------------------------------------------------------
 
     def _tensor(self, type_: TypeNode) -> TensorType:
-        device, shape = type_.vdevice, self.shape_or_none(type_.shape)
+        """Nearly every variable has a type of its own; those of equal parts give one."""
+        element, device, shape = type_.dtype, type_.vdevice, self.shape_or_none(type_.shape)
         ndim = type_.ndim if shape is None else len(shape)
-        return TensorType(
-            shape=shape,
-            dtype=None if type_.dtype is None else to_dtype(type_.dtype.dtype),
-            ndim=ndim if ndim >= 0 else None,
-            # by structure, for VDevice.same_as never returns
-            device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
-            scope="global" if device is None else str(device.memory_scope) or "global",
-        )
+        parts = [0 if part is None else part.__chandle__() for part in (element, device)]
+        key = (id(shape), ndim, *parts)
+        if key not in self._tensors:
+            self._tensors[key] = type_, TensorType(
+                shape=shape,
+                dtype=None if element is None else to_dtype(element.dtype),
+                ndim=ndim if ndim >= 0 else None,
+                # by structure, for VDevice.same_as never returns
+                device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
+                scope="global" if device is None else str(device.memory_scope) or "global",
+            )
+        return self._tensors[key][1]
 
     def _shape_type(self, type_: TypeNode) -> ShapeType:
         values, ndim = type_.values, type_.ndim
@@ -201,23 +206,24 @@ class Context:
         self.types = Types(self.form, self.symbols, module.devices)
         self.out: list[ir.Instruction] = []
         self._vars: dict[int, ir.Var] = {}
+        self._names: dict[int, str] = {}
         self._nulls: set[int] = set()
         self._unbound: dict[int, ir.Var] = {}
         self._early: set[ir.Var] = set()
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def declare(self, var: VarNode) -> ir.Var:
+    def declare(self, var: VarNode, name: str, type_: TypeNode) -> ir.Var:
         """Our variable for `var`; an integer becomes a symbol unless it stands for an expression."""
-        type_ = self.types.of(var.ty)
-        if isinstance(type_, ScalarType):
-            type_ = self._scalar_type(var, type_)
+        kind = self.types.of(type_)
+        if type(kind) is ScalarType:
+            kind = self._scalar_type(var, kind)
         handle = var.__chandle__()
         early = self._unbound.pop(handle, None) if self._unbound else None
         if early is not None:
             self._early.add(early)
             return early
-        made = self._vars[handle] = ir.Var(str(var.name), type_)  # a text of TVM's holds an object
+        made = self._vars[handle] = ir.Var(name, kind)
         return made
 
     def declare_parameters(self, params: Node) -> tuple[ir.Var, ...]:
@@ -225,7 +231,7 @@ class Context:
         known = elements(params)
         for param in known:
             self.types.define(param.ty, ir.Origin.DIMENSION)
-        return tuple([self.declare(param) for param in known])
+        return tuple([self.declare(param, str(param.name), param.ty) for param in known])
 
     def result_of(self, name: str, arguments: Sequence[ir.Operand]) -> Type:
         """The type of what a function of the module returns for arguments, over the symbols here.
@@ -276,6 +282,13 @@ class Context:
         if type(node) is tvm.ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
+
+    def name_of(self, callee: Node, field: str) -> str:
+        """The text in a `field` of a callee, which many calls have in common; empty without a field."""
+        handle = callee.__chandle__()
+        if handle not in self._names:
+            self._names[handle] = str(getattr(callee, field)) if field else ""
+        return self._names[handle]
 
     # -- operands -------------------------------------------------------------------------------------------
 
@@ -369,7 +382,7 @@ class Context:
         return var.type.shape if isinstance(var.type, TensorType) else None
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=False, kw_only=False)
 class CallSite:
     """A call of TVM's with its arguments, and the fields of the instruction to make of it."""
 

@@ -195,10 +195,11 @@ class FunctionExtractor(Context):
             self._match_cast(binding)
             return
         value, var = binding.value, binding.var
-        span = self._span_of(var, value)
-        if type(var.ty) is tvm.ir.PrimType and self._bind_scalar(binding, span):
+        name, type_ = str(var.name), var.ty  # a text of TVM's holds an object
+        span = self._span_of(name, value)
+        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
             return
-        declared = self.declare(var)
+        declared = self.declare(var, name, type_)
         made = self._translate(self._head(declared, span, binding), value)
         self.out.append(made)
         if made.var is not declared:
@@ -206,16 +207,19 @@ class FunctionExtractor(Context):
         if type(made) is ir.CallOperator and made.name == "relax.null_value":
             self.note_null(var)
 
-    def _span_of(self, var: VarNode, value: Node) -> Span | None:
+    def _span_of(self, name: str, value: Node) -> Span | None:
         if self.source_map is NO_SPANS:
             return None
-        return self.source_map.span_of("" if type(value) is relax.If else str(var.name), span_given(value))
+        return self.source_map.span_of("" if type(value) is relax.If else name, span_given(value))
+
+    def _declared(self, var: VarNode) -> ir.Var:
+        return self.declare(var, str(var.name), var.ty)
 
     def _head(self, var: ir.Var, span: Span | None, binding: BindingNode) -> CommonFields:
         return {"var": var, "span": span, "handle": binding if self.handles else None}
 
     def _match_cast(self, binding: BindingNode) -> None:
-        span = self._span_of(binding.var, binding.value)
+        span = self._span_of(str(binding.var.name), binding.value)
         source = self._value_operand(binding.value)
         if self.heaps.lowered:
             self._checked_before(binding, span, source)
@@ -224,12 +228,12 @@ class FunctionExtractor(Context):
         target = self.types.of(binding.ty)
         if isinstance(source, ir.Scalar) and source.value is not None:
             self.symbols.bind(binding.var, source.value)
-        head = self._head(self.declare(binding.var), span, binding)
+        head = self._head(self._declared(binding.var), span, binding)
         self.out.append(ir.MatchCast(**head, source=source, target=target, defines=defines))
 
     def _checked_before(self, binding: BindingNode, span: Span | None, source: ir.Operand) -> None:
         """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
-        var, known = self.declare(binding.var), type_of(source)
+        var, known = self._declared(binding.var), type_of(source)
         given = filled_in(known, var.type) if type(known) is type(var.type) else var.type
         head = self._head(ir.Var(var.name, given), span, binding)
         self.retype(binding.var, head["var"])
@@ -249,7 +253,7 @@ class FunctionExtractor(Context):
                 source = ir.Scalar(bound)
         except NotASizeError as reason:
             return self._bind_unknown_slot(binding, span, reason)
-        self.out.append(ir.Alias(**self._head(self.declare(var), span, binding), source=source))
+        self.out.append(ir.Alias(**self._head(self._declared(var), span, binding), source=source))
         return True
 
     def _bind_unknown_slot(self, binding: BindingNode, span: Span | None, reason: NotASizeError) -> bool:
@@ -257,7 +261,7 @@ class FunctionExtractor(Context):
         if not _makes_number(binding.value):
             return False
         self.symbols.bind(binding.var, None)
-        head = self._head(self.declare(binding.var), span, binding)
+        head = self._head(self._declared(binding.var), span, binding)
         fault = slot_fault(reason, MAKE_PRIM_VALUE)
         self.out.append(self.not_understood(head, f"`{MAKE_PRIM_VALUE}` with {reason}", fault=fault))
         return True

@@ -300,14 +300,14 @@ class _KernelWalk:
                 taken = name == "tirx.address_of" and type(argument) is ir.TensorLoad
                 self.read(argument.source if taken else argument, scope)
 
-    def _pointer(self, arguments: list[Node], scope: KernelScope) -> None:
+    def _pointer(self, arguments: Sequence[Node], scope: KernelScope) -> None:
         """A pointer with a mask that says what its holder does through it."""
         mask = constant_extent(arguments[4]) if len(arguments) > 4 else None
         self.anything(arguments[1], scope, _CONTRACTS.get(mask or 0, _BOTH))
         for argument in arguments[2:4]:
             self.read(argument, scope)
 
-    def _packed(self, arguments: list[Node], scope: KernelScope) -> None:
+    def _packed(self, arguments: Sequence[Node], scope: KernelScope) -> None:
         """A call of a packed function, whose effects are known, or it may do anything to its arguments."""
         known = packed_function(arguments[0].value) if type(arguments[0]) is ir.StringImm else None
         for number, argument in enumerate(arguments[1:]):
