@@ -279,6 +279,8 @@ def check(
         found = check(lone, rules, prover)
         diagnostics += (one for one in found if one.verdict is Verdict.ALWAYS_INVALID)
         summary.add(replace(found.summary, functions=0, data_dependent=0))
+    shared.functions.clear()  # they refer to it: as a cycle, all that was found would wait for a collection
+    shared.expanded.clear()
     summary.seconds = perf_counter() - started
     return Report(diagnostics=tuple(diagnostics), summary=summary)
 
