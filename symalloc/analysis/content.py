@@ -164,7 +164,7 @@ class Content:
         tensors = self.tensors
         must = may = partial = whole = NO_REGIONS
         for (position, known), value in self.covered(call):
-            read = surely_meant(self.points_to, value) & tensors if known.reads else NO_REGIONS
+            read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
             must, may = (must | read, may) if known.surely else (must, may | read)
             if known.writes is None:
                 whole |= pointees_of(value)[0] & tensors

@@ -7,9 +7,10 @@ So an element counts as read only where it is, and as not written only where it 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from math import gcd
 from typing import NamedTuple, TypeAlias
@@ -91,18 +92,66 @@ class Elements(NamedTuple):
         return self._replace(ranges=tuple(ranges), guards=guards, runs=runs, where=where)
 
 
-class ParameterCoverage(NamedTuple):
-    """The content of one parameter that a kernel needs, and what it writes.
+Reached: TypeAlias = Callable[[KernelAccess, Sequence[Expr] | None], Elements]
 
-    `reads` are boxes that are read, exactly or in part; `surely` unless each of the loads may be left out.
-    `writes` are elements that hold all that it may write, `loads` all that it may read; None where that may
-    be everything.
+_MOST_READS = 4
+"""The number of boxes that are kept of what a kernel reads of one parameter."""
+
+
+class ParameterCoverage:
+    """The content of one parameter that a kernel needs, and what it writes, each found when it is asked for.
+
+    `known` unless the body of the kernel is elsewhere.
     """
 
-    reads: tuple[Elements, ...] = ()
-    surely: bool = False
-    writes: tuple[Elements, ...] | None = None
-    loads: tuple[Elements, ...] | None = None
+    def __init__(
+        self, parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], reached: Reached, *, known: bool
+    ) -> None:
+        self.parameter, self.accesses, self.reached, self.known = parameter, accesses, reached, known
+
+    @cached_property
+    def needed(self) -> Sequence[KernelAccess]:
+        """The loads of what no store has written; those that may be left out only where all may be."""
+        stores = self._of_kind("store")
+        loads = [*takewhile(lambda access: access.kind == "load", self.accesses)]
+        if loads and stores and loads[-1].handed:
+            loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
+        fresh = [kept for load in loads if (kept := _before_stores(load, stores)) is not None]
+        return [load for load in fresh if load.exact] or fresh
+
+    @property
+    def surely(self) -> bool:
+        """True if some of it is read, whatever the data."""
+        return any(load.exact for load in self.needed)
+
+    @cached_property
+    def reads(self) -> tuple[Elements, ...]:
+        """The boxes that are read, exactly or in part."""
+        boxes = dict.fromkeys(self.reached(load, self.parameter.shape) for load in self.needed)
+        reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
+        return reads[:1] if reads and reads[0].is_whole and reads[0].exact else reads
+
+    @cached_property
+    def writes(self) -> tuple[Elements, ...] | None:
+        """Elements that hold all that it may write; None where that may be everything."""
+        stores = self._of_kind("store")
+        untouched = self.known and not stores and not self.parameter.writes
+        return () if untouched else self._any_of(stores)
+
+    @cached_property
+    def loads(self) -> tuple[Elements, ...] | None:
+        """Elements that hold all that it may read; None where that may be everything."""
+        return self._any_of(self._of_kind("load"))
+
+    def _of_kind(self, kind: str) -> list[KernelAccess]:
+        return [access for access in self.accesses if access.kind == kind]
+
+    def _any_of(self, accesses: Sequence[KernelAccess]) -> tuple[Elements, ...] | None:
+        """The elements that accesses may reach; None where that may be everything."""
+        if self.parameter.shape is None or any(access.handed for access in accesses):
+            return None
+        found = dict.fromkeys(self.reached(access, self.parameter.shape) for access in accesses)
+        return None if any(one.is_whole for one in found) else tuple(found) or None
 
 
 def kernel_coverage(kernels: Mapping[str, ir.Kernel], name: str) -> Mapping[int, ParameterCoverage]:
@@ -113,41 +162,16 @@ def kernel_coverage(kernels: Mapping[str, ir.Kernel], name: str) -> Mapping[int,
     kernel = kernels.get(name)
     if kernel is None:
         return {}
-    if not any(access.kind == "store" for access in kernel.accesses):
-        buffers = (i for i, p in enumerate(kernel.parameters) if isinstance(p, ir.KernelBuffer))
-        return dict.fromkeys(buffers, ParameterCoverage())
-    scalars = scalars_of(kernel)
-    own = {i: [a for a in kernel.accesses if a.parameter == i] for i in range(len(kernel.parameters))}
+    known = any(access.kind == "store" for access in kernel.accesses)
+    own: defaultdict[int, list[KernelAccess]] = defaultdict(list)
+    for access in kernel.accesses if known else ():
+        own[access.parameter].append(access)
+    reached = cache(partial(accessed_elements, scalars=scalars_of(kernel)))
     return {
-        position: _coverage(parameter, own[position], cache(partial(accessed_elements, scalars=scalars)))
+        position: ParameterCoverage(parameter, own[position], reached, known=known)
         for position, parameter in enumerate(kernel.parameters)
         if isinstance(parameter, ir.KernelBuffer)
     }
-
-
-Reached: TypeAlias = Callable[[KernelAccess, Sequence[Expr] | None], Elements]
-
-_MOST_READS = 4
-"""The number of boxes that are kept of what a kernel reads of one parameter."""
-
-
-def _coverage(
-    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], reached: Reached
-) -> ParameterCoverage:
-    stores = [access for access in accesses if access.kind == "store"]
-    loads = [*takewhile(lambda access: access.kind == "load", accesses)]
-    if loads and stores and loads[-1].handed:
-        loads.pop()  # its pointer is handed on: it may be loaded, stored, or both
-    loads = [fresh for load in loads if (fresh := _before_stores(load, stores)) is not None]
-    surely = [load for load in loads if load.exact]
-    boxes = dict.fromkeys(reached(load, parameter.shape) for load in surely or loads)
-    reads = tuple(sorted(boxes, key=lambda box: not (box.is_whole and box.exact)))[:_MOST_READS]
-    if reads and reads[0].is_whole and reads[0].exact:
-        reads = reads[:1]
-    untouched = not stores and not parameter.writes
-    writes = () if untouched else _any_of(parameter, stores, reached)
-    may_load = [access for access in accesses if access.kind == "load"]
-    return ParameterCoverage(reads, bool(surely), writes, _any_of(parameter, may_load, reached))
 
 
 def _before_stores(load: KernelAccess, stores: Sequence[KernelAccess]) -> KernelAccess | None:
@@ -175,16 +199,6 @@ def _counting(index: Expr | None, access: KernelAccess) -> Iterator[str]:
     factor = factor_of(index, names[0]) if len(names) == 1 and index is not None else None
     if factor is not None and factor.as_constant in (1, -1):
         yield names[0]
-
-
-def _any_of(
-    parameter: ir.KernelBuffer, accesses: Sequence[KernelAccess], reached: Reached
-) -> tuple[Elements, ...] | None:
-    """The elements that accesses may reach; None where that may be everything."""
-    if parameter.shape is None or any(access.handed for access in accesses):
-        return None
-    found = dict.fromkeys(reached(access, parameter.shape) for access in accesses)
-    return None if any(one.is_whole for one in found) else tuple(found) or None
 
 
 # -- the elements that an access reaches -------------------------------------------------------------------
