@@ -371,10 +371,12 @@ class _FactProblem(DataflowProblem[Facts]):
         if kernel is None:
             return facts
         arguments = arguments_of(call)
-        key = (call.kernel, *[a.type if isinstance(a, ir.Var) else a for a in arguments])
-        if key not in self.compared:
-            self.compared[key] = [c.substitute(self.definitions) for c in kernel_facts(kernel, arguments)]
-        return facts.with_calls(self.compared[key]).with_guards(self.parts(asserted(kernel, arguments)))
+        key = (call.kernel, *[id(a.type) if type(a) is ir.Var else a for a in arguments])
+        compared = self.compared.get(key)  # equal types are mostly one, and to hash them takes long
+        if compared is None:
+            compared = [c.substitute(self.definitions) for c in kernel_facts(kernel, arguments)]
+            self.compared[key] = compared
+        return facts.with_calls(compared).with_guards(self.parts(asserted(kernel, arguments)))
 
     def behind_assert(self, checked: ir.Assert, facts: Facts) -> Facts:
         return facts if checked.condition is None else facts.with_guards(self.parts([checked.condition]))

@@ -309,21 +309,22 @@ class PointsTo:
         region = None if only is None else self.regions[only]
         return None if region is None or region.sources is not None else region
 
-    def targets(self, must: RegionSet, may: RegionSet = NO_REGIONS) -> Iterator[Target]:
+    def targets(self, must: RegionSet, may: RegionSet = NO_REGIONS) -> Sequence[Target]:
         """The real regions behind a set: phis taken apart.
 
         Phis of phis can have more combinations of branches than anybody could go through; from some point on
         regions come without the branches that they are on, which loses precision and nothing else.
         """
+        found: list[Target] = []
         pending = [(may, EVERY_PATH, False), (must, EVERY_PATH, True)]
         for _ in range(_MOST_SETS):
             if not pending:
-                return
+                return found
             numbers, path, certain = pending.pop()
-            for number in members(numbers):
+            for number in members(numbers) if numbers else ():
                 region = self.regions[number]
                 if region.sources is None:
-                    yield Target(number, path | region.path, certain)
+                    found.append(Target(number, path | region.path, certain))
                     continue
                 for source, then in zip(region.sources, (True, False), strict=True):
                     inner = path | {(region.branch, then)}
@@ -331,13 +332,14 @@ class PointsTo:
                     pending.append((source.must, inner, certain))
         for numbers, _, certain in pending:
             for number in members(self.resolve(numbers)):
-                yield Target(number, self.regions[number].path, certain)
+                found.append(Target(number, self.regions[number].path, certain))
+        return found
 
-    def targets_of(self, operand: Operand | None) -> Iterator[Target]:
+    def targets_of(self, operand: Operand | None) -> Sequence[Target]:
         """The real regions behind an operand."""
         return self.targets(*pointees_of(self.value_of(operand)))
 
-    def result_targets(self) -> Iterator[Target]:
+    def result_targets(self) -> Sequence[Target]:
         """The real regions behind the result of the function."""
         return self.targets(*pointees_of(self.result))
 
@@ -386,14 +388,16 @@ class PointsTo:
             whole |= self.descendants[number]
         return whole
 
-    def offsets(self, operand: Operand) -> Iterator[Expr]:
+    def offsets(self, operand: Operand) -> Sequence[Expr]:
         """The byte offsets that the handles in `operand` may carry behind the pointer that is handed over.
 
         Each field and each branch counts; none is left out but where it is not known: behind a packed
         function that returns its argument.
         """
-        for leaf in leaves_of(self.value_of(operand)):
-            yield from self.offsets_of(leaf)
+        value = self.value_of(operand)
+        if type(value) is Pointees:
+            return self.offsets_of(value)
+        return [offset for leaf in leaves_of(value) for offset in self.offsets_of(leaf)]
 
     def argument_leaves(
         self, arguments: Sequence[Operand], callee: Function
@@ -402,15 +406,19 @@ class PointsTo:
         for argument, param in zip(arguments, callee.params, strict=False):
             yield from ((argument, leaf) for leaf in align(self.value_of(argument), param.type))
 
-    def offsets_of(self, leaf: Pointees) -> Iterator[Expr]:
+    def offsets_of(self, leaf: Pointees) -> Sequence[Expr]:
         """The byte offsets that one handle may carry."""
+        if leaf.offset is not None:
+            return (leaf.offset,)
+        found: list[Expr] = []
         pending, seen = [leaf], NO_REGIONS
         while pending:
             one = pending.pop()
             if one.offset is not None:
-                yield one.offset
+                found.append(one.offset)
                 continue
             phis = one.must & self.phis & ~seen
             seen |= phis
             for number in members(phis):
                 pending.extend(self.regions[number].sources or ())
+        return found

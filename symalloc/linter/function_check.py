@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from symalloc.analysis.facts import Facts
 from symalloc.analysis.paths import PathCondition
+from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, LintSummary, Severity
 from symalloc.linter.function_prover import ANY_PASS, PlacedConstraint, domain_of
 from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
@@ -16,6 +18,7 @@ from symalloc.linter.sites.storages import absolute_offset, divisor_site, storag
 from symalloc.program import ir
 from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
 from symalloc.program.span import Span
+from symalloc.program.types import DType
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.rulebook.book import Rulebook
 from symalloc.rulebook.rule import Rule, Value
@@ -236,40 +239,54 @@ _NAMED = 3
 _SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")
 _REPEATED = (ir.AllocStorage, ir.AllocTensor, ir.AllocFresh, ir.View, ir.CallKernel, ir.CallTIR)
 _HEAD = {field.name for field in fields(Instruction)}
-_LOOKED_AT: Mapping[type[Instruction], Sequence[str]] = {
-    kind: [field.name for field in fields(kind) if field.name not in _HEAD] for kind in _REPEATED
+_LOOKED_AT: Mapping[type[Instruction], Callable[[Instruction], tuple[Any, ...]]] = {
+    kind: attrgetter(*(field.name for field in fields(kind) if field.name not in _HEAD)) for kind in _REPEATED
 }
 """The fields of instructions that many others are like: those that a memo key holds."""
 
 
-def memo_key(context: FunctionContext, made: Instruction) -> Hashable | None:
-    """All that the sites at an instruction look at; None where it is too cheap to check, or too rare."""
-    if type(made) not in _LOOKED_AT:
-        return None
-    more: tuple[Hashable, ...] = ()
-    if isinstance(made, ir.AllocTensor):
-        for region in storages_of(context, made):
-            reserved = isinstance(region.instruction, ir.AllocStorage) and _fields(
-                context, region.instruction
+class MemoKeys:
+    """All that the sites at the instructions of one function look at, as keys of those that fare alike.
+
+    Types and extents count by identity: of equal ones there is mostly one, and to hash them takes long.
+    """
+
+    def __init__(self, context: FunctionContext) -> None:
+        self.context = context
+        self.places: dict[int, Hashable] = {}
+
+    def of(self, made: Instruction) -> Hashable | None:
+        """The key of an instruction; None where it is too cheap to check, or too rare."""
+        kind: type = type(made)
+        if kind not in _LOOKED_AT:
+            return None
+        more: Hashable = None
+        if isinstance(made, ir.AllocTensor):
+            more = tuple([self.place(region) for region in storages_of(self.context, made)])
+        elif isinstance(made, ir.View):
+            more = absolute_offset(self.context, made), made.var in self.context.written_views
+        return kind, id(made.var.type), more, *map(self.value, _LOOKED_AT[kind](made))
+
+    def place(self, region: Region) -> Hashable:
+        """What matters of a storage that tensors lie on."""
+        found = self.places.get(region.number)
+        if found is None:
+            made = region.instruction
+            fields = (
+                map(self.value, _LOOKED_AT[type(made)](made)) if isinstance(made, ir.AllocStorage) else ()
             )
-            more += region.nbytes, reserved, context.is_known_elsewhere(region)
-    elif isinstance(made, ir.View):
-        more = absolute_offset(context, made), made.var in context.written_views
-    return made.var.type, _fields(context, made), more
+            found = region.nbytes, self.context.is_known_elsewhere(region), *fields
+            self.places[region.number] = found
+        return found
 
-
-def _fields(context: FunctionContext, made: Instruction) -> Hashable:
-    kind = type(made)
-    return kind, *[_value(context, getattr(made, name)) for name in _LOOKED_AT[kind]]
-
-
-def _value(context: FunctionContext, value: Hashable) -> Hashable:
-    """The value of a field; for a variable its type, and the byte offsets at which it may begin."""
-    if type(value) is tuple:
-        return tuple([_value(context, one) for one in value])
-    if type(value) is not ir.Var:
-        return value
-    return value.type, *context.points_to.offsets(value)
+    def value(self, value: Any) -> Hashable:
+        """What matters of the value of a field: of a variable the type, and where it may begin."""
+        kind = type(value)
+        if kind is ir.Var:
+            return id(value.type), *self.context.points_to.offsets(value)
+        if kind is tuple and not (value and type(value[0]) is Expr):
+            return tuple(map(self.value, value))
+        return id(value) if kind in (tuple, DType) else value
 
 
 class FunctionCheck:
@@ -310,8 +327,9 @@ class FunctionCheck:
             self.memory_order()
         self._in_functions(expanded=False)
         asked: Sequence[tuple[int, Instruction]] = self.context.analysis.cfg.of_type(*IN_INSTRUCTIONS)
+        keys = MemoKeys(self.context)
         for point, instruction in asked:
-            self._unless_clean(memo_key(self.context, instruction), point, self._instruction, instruction)
+            self._unless_clean(keys.of(instruction), point, self._instruction, instruction)
 
     def memory_order(self) -> None:
         """Check the sites that ask in what order memory is written and read."""

@@ -249,7 +249,7 @@ def instruction_sites(*instructions: type[Instruction]) -> Callable[[Instruction
     """Register a generator: sites at each instruction of one of the types `instructions`.
 
     Instructions whose memo keys are equal fare alike.  A key holds all fields of an instruction, and of its
-    operands the types and byte offsets; a generator that looks at more adds it there (`memo_key`).
+    operands the types and byte offsets; a generator that looks at more adds it there (`MemoKeys`).
     """
 
     def register(generate: InstructionSites) -> InstructionSites:

@@ -135,13 +135,16 @@ class Types:
         parts = [0 if part is None else part.__chandle__() for part in (element, device)]
         key = (id(shape), ndim, *parts)
         if key not in self._tensors:
-            self._tensors[key] = type_, TensorType(
-                shape=shape,
-                dtype=None if element is None else to_dtype(element.dtype),
-                ndim=ndim if ndim >= 0 else None,
-                # by structure, for VDevice.same_as never returns
-                device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
-                scope="global" if device is None else str(device.memory_scope) or "global",
+            self._tensors[key] = (
+                type_,
+                TensorType(
+                    shape=shape,
+                    dtype=None if element is None else to_dtype(element.dtype),
+                    ndim=ndim if ndim >= 0 else None,
+                    # by structure, for VDevice.same_as never returns
+                    device=next((i for i, d in enumerate(self._devices) if structural_equal(d, device)), 0),
+                    scope="global" if device is None else str(device.memory_scope) or "global",
+                ),
             )
         return self._tensors[key][1]
 
