@@ -132,7 +132,7 @@ class Content:
             return ()
         region = self.points_to.regions[number]
         found: list[MemoryRange] = []
-        for (position, known), value in self.covered(call):
+        for position, known, value in self.covered(call):
             if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
                 continue
             boxes = chosen(known)
@@ -163,7 +163,7 @@ class Content:
     def call_kernel(self, call: KernelCall) -> RequiredContents:
         tensors = self.tensors
         must = may = partial = whole = NO_REGIONS
-        for (position, known), value in self.covered(call):
+        for position, known, value in self.covered(call):
             read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
             must, may = (must | read, may) if known.surely else (must, may | read)
             if known.writes is None:
@@ -201,12 +201,10 @@ class Content:
 
     # -- calls of kernels ---------------------------------------------------------------------------------
 
-    def covered(self, call: KernelCall) -> Iterator[tuple[tuple[int, ParameterCoverage], AbstractValue]]:
+    def covered(self, call: KernelCall) -> Sequence[tuple[int, ParameterCoverage, AbstractValue]]:
         """The parameters of a kernel with their coverage, each with what it is given."""
-        values = self.values(call)
-        for position, known in self.coverages(call.kernel).items():
-            if position < len(values):
-                yield (position, known), values[position]
+        values, known = self.values(call), self.coverages(call.kernel)
+        return [(position, known[position], values[position]) for position in known if position < len(values)]
 
     def values(self, call: KernelCall) -> Sequence[AbstractValue]:
         """The values of the arguments, as the kernel sees them."""

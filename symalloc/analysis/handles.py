@@ -156,7 +156,7 @@ def _names(cfg: ControlFlowGraph) -> dict[ir.Var, ir.Var]:
             (names[one] for one, path in known if isinstance(one, ir.Var) and one in names and not path), None
         )
 
-    for _, made in cfg.at(PointKind.INSTRUCTION, PointKind.JOIN):
+    for _, made in cfg.at(PointKind.INSTRUCTION, PointKind.JOIN) if names else ():
         values = (made.then.result, made.otherwise.result) if isinstance(made, ir.If) else (made.var,)
         found, *others = {bound(value) for value in values}
         if found is not None and not others:

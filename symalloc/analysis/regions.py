@@ -84,8 +84,6 @@ class Region(NamedTuple):
 
 def pointees_of(value: AbstractValue) -> tuple[RegionSet, RegionSet]:
     """All that `value` points to, through every field: (must, may)."""
-    if type(value) is Pointees:
-        return value.must, value.may
     must = may = NO_REGIONS
     for leaf in leaves_of(value):
         must |= leaf.must
@@ -93,15 +91,19 @@ def pointees_of(value: AbstractValue) -> tuple[RegionSet, RegionSet]:
     return must, may
 
 
-def leaves_of(value: AbstractValue) -> Iterator[Pointees]:
+def leaves_of(value: AbstractValue) -> Sequence[Pointees]:
     """The leaves of `value`, those of tuple fields in order."""
+    if type(value) is Pointees:
+        return (value,)
+    found: list[Pointees] = []
     pending: list[AbstractValue] = [value]
     while pending:
         current = pending.pop()
         if isinstance(current, TuplePointees):
             pending.extend(reversed(current.items))
         else:
-            yield current
+            found.append(current)
+    return found
 
 
 def union_of(leaves: Sequence[Pointees], numbers: LeafSet) -> tuple[RegionSet, RegionSet]:
@@ -394,10 +396,7 @@ class PointsTo:
         Each field and each branch counts; none is left out but where it is not known: behind a packed
         function that returns its argument.
         """
-        value = self.value_of(operand)
-        if type(value) is Pointees:
-            return self.offsets_of(value)
-        return [offset for leaf in leaves_of(value) for offset in self.offsets_of(leaf)]
+        return [offset for leaf in leaves_of(self.value_of(operand)) for offset in self.offsets_of(leaf)]
 
     def argument_leaves(
         self, arguments: Sequence[Operand], callee: Function

@@ -119,7 +119,7 @@ class ParameterCoverage:
         fresh = [kept for load in loads if (kept := _before_stores(load, stores)) is not None]
         return [load for load in fresh if load.exact] or fresh
 
-    @property
+    @cached_property
     def surely(self) -> bool:
         """True if some of it is read, whatever the data."""
         return any(load.exact for load in self.needed)
