@@ -268,7 +268,7 @@ class MemoKeys:
         return kind, id(made.var.type), more, *map(self.value, _LOOKED_AT[kind](made))
 
     def place(self, region: Region) -> Hashable:
-        """What matters of a storage that tensors lie on."""
+        """The key of a storage that tensors lie on."""
         found = self.places.get(region.number)
         if found is None:
             made = region.instruction
@@ -280,7 +280,7 @@ class MemoKeys:
         return found
 
     def value(self, value: Any) -> Hashable:
-        """What matters of the value of a field: of a variable the type, and where it may begin."""
+        """The key of the value of a field: of a variable its type, and where it may begin."""
         kind = type(value)
         if kind is ir.Var:
             return id(value.type), *self.context.points_to.offsets(value)

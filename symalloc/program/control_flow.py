@@ -11,7 +11,7 @@ against it solves any dataflow problem (`symalloc.analysis.dataflow`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -79,9 +79,9 @@ class ControlFlowGraph:
         """The number of EXIT, the last point."""
         return len(self.points) - 1
 
-    def at(self, *kinds: PointKind) -> Iterator[tuple[int, Instruction]]:
+    def at(self, *kinds: PointKind) -> Sequence[tuple[int, Instruction]]:
         """The instructions of points of some kinds, in order, each with the number of the point."""
-        return ((i, p.instruction) for i, p in enumerate(self.points) if p.kind in kinds and p.instruction)
+        return [(i, p.instruction) for i, p in enumerate(self.points) if p.kind in kinds and p.instruction]
 
     @cached_property
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:

@@ -304,8 +304,8 @@ def _handed(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Seque
     return [
         _Handed(position, parameter, operand, target, points_to.regions[target.region])
         for position, (parameter, operand) in enumerate(pairs)
-        if isinstance(parameter, ir.KernelBuffer) and (parameter.reads or parameter.writes)
-        if isinstance(operand, ir.Var)
+        if type(operand) is ir.Var and type(parameter) is ir.KernelBuffer
+        if parameter.reads or parameter.writes
         for target in points_to.targets_of(operand)
     ]
 
