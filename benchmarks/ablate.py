@@ -289,7 +289,6 @@ PASSES: Mapping[str, Mechanism] = {
     "GatherSizes": _pass("GatherSizes", "sizes_and_guards._gathered", "sizes_and_guards._SizeReader"),
     "LowerGuards": _pass("LowerGuards", "sizes_and_guards._Lowering", "sizes_and_guards._kernel"),
     "KillOnPaths": _pass("KillOnPaths", "kill_on_paths"),
-    "TrimCalls": _pass("TrimCalls", "trim_calls"),
     "PromiseNoAlias": _pass("PromiseNoAlias", "pipeline._may_overlap"),
 }
 """The passes behind the planner."""

@@ -36,7 +36,7 @@ from tests.models.zoo import MODELS
 
 LIMIT = 1.10
 TARGET = "llvm"
-OURS = ("PlanMemory", "LowerGuards", "KillOnPaths", "TrimCalls", "PromiseNoAlias", "KeepConditions")
+OURS = ("PlanMemory", "LowerGuards", "GatherSizes", "KillOnPaths", "PromiseNoAlias", "KeepConditions")
 HEADS, KEY_HEADS, WIDTH = 4, 2, 16
 HIDDEN, INNER, VOCABULARY = HEADS * WIDTH, 128, 256
 

@@ -2,9 +2,8 @@
 
 Each variable has a register of its frame, which holds its value until a kill empties it, or the frame ends.
 TVM's KillAfterLastUse puts a kill behind the last use of a variable; in a block with an If it puts none at
-the If and behind it, and never one for what nothing uses or a block yields.  Behind it our KillOnPaths makes
-the kills of functions with Ifs anew, by liveness on every path, and drops idle results in others.  Names that
-TVM's CanonicalizeBindings does away with have no register.
+the If and behind it, and never one for what nothing uses or a block yields; names that it does away with have
+no register.  Our KillOnPaths, in its place, goes by liveness on every path.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from symalloc.program import ir
 from symalloc.program.operands import instructions_of, other_names, type_of, variables_in, variables_of
 from symalloc.program.tvm_functions import packed_function
-from symalloc.program.types import holds_memory
 
 Kills: TypeAlias = Literal["stock", "paths"]
-"""The passes that decide when registers let go: TVM's alone, or with ours behind them."""
+"""The passes that decide when registers let go: TVM's alone, or ours among them."""
 
 
 Where: TypeAlias = Literal["behind", "then", "else", "yielded by then", "yielded by else"]
@@ -44,25 +42,13 @@ class RegisterLifetimes:
 
 def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes:
     """The lifetimes of the registers of `function`; TVM's pass keeps the kills that are there already."""
-    if kills == "paths" and any(isinstance(one, ir.If) for one in function.body.instructions):
+    if kills == "paths":
         emptied = {one.place: one.variables for one in last_uses(function.body) if one.variables}
         return RegisterLifetimes(emptied, anew=True)
     names = _other_names(function.body)
     lifetimes = _Stock(names)
-    used = lifetimes.block(function.body)
-    for var in _idle_results(function.body, used) if kills == "paths" else ():
-        lifetimes.emptied.setdefault((var, "behind"), []).append(var)
+    lifetimes.block(function.body)
     return RegisterLifetimes(lifetimes.emptied, names)
-
-
-_RETURNING = ir.CallFunction, ir.CallPacked, ir.View
-
-
-def _idle_results(body: ir.Block, used: Collection[ir.Var]) -> Iterator[ir.Var]:
-    """Yield what calls return and nothing uses: KillOnPaths drops it at once."""
-    idle = [one.var for one in body.instructions if isinstance(one, _RETURNING) and one.var not in used]
-    killed = {one.target for one in body.instructions if isinstance(one, ir.Kill)} if idle else ()
-    return (var for var in idle if holds_memory(var.type) and var not in killed)
 
 
 # -- liveness on every path ----------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class BindingRewriter:
         if entry:
             blocks.insert(0, relax.BindingBlock(list(entry)))
         made = relax.SeqExpr(blocks, value, seq.span)
-        return self.builder.normalize(made) if entry or value is not result else of_type(made, seq.ty)
+        return self.builder.normalize(made) if entry else of_type(made, seq.ty)
 
     def value(self, value: Node) -> Node:
         """The value that stands for a condition, or for what a sequence yields."""

@@ -1,34 +1,52 @@
-"""KillOnPaths: where a function branches, memory goes on each path behind its last use there.
+"""KillOnPaths: memory goes on each path behind its last use there.
 
-Stands behind VMShapeLower.  TVM's KillAfterLastUse drops nothing behind an If that was there before it, nor
-on the path that does not use a tensor, nor what a call returns and nothing uses; and the machine keeps what a
-branch yields in a register of the branch, which nothing outside can drop.  So the kills of such functions are
-made anew, by liveness on every path, and a branch whose value must go later yields it in a tuple, which is
-emptied behind the If.  Other functions keep the kills that TVM gave them, and get those of idle results.
+Stands behind VMShapeLower, in place of TVM's KillAfterLastUse.  That one drops nothing behind an If that was
+there before it, nor on the path that does not use a tensor, nor what a call returns and nothing uses; and the
+machine keeps what a branch yields in a register of the branch, which nothing outside can drop.  So a branch
+whose value must go later yields it in a tuple, which is emptied behind the If.
+
+Nor does TVM's pass ask whether a kill frees anything.  Handles of tensors are dropped one by one, although
+their memory goes only with the last of them; where nothing is allocated between that moment and the end of
+the function, the end drops them just as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import tvm
 from tvm import relax
-from tvm.ir import Call, Op, PrimType
-from tvm.relax.analysis import used_vars
+from tvm.ir import Call, Op, PrimType, TupleType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.register_lifetimes import Place, Where, last_uses
 from symalloc.program import ir
+from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import holds_memory
 from symalloc.relax.extract import extract
-from symalloc.relax.ir_types import BindingNode, Node, TypeNode, VarNode, bindings_in, elements
-from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions
+from symalloc.relax.ir_types import (
+    BindingNode,
+    Node,
+    TypeNode,
+    VarNode,
+    bound,
+    elements,
+    of_type,
+    typed_call,
+    typed_var,
+)
+from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")
 _WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
 _EMPTY = relax.ExternFunc("vm.builtin.tuple_reset_item")
+
+_NOTHING = TupleType([])
+_ALLOC_STORAGE, _ALLOC_TENSOR = "relax.vm.alloc_storage", "relax.vm.alloc_tensor"
+_LIES_ON_FIRST = frozenset({_ALLOC_TENSOR, "vm.builtin.reshape", "runtime.TVMTensorCreateView"})
 
 
 @tvm.transform.module_pass(opt_level=0, name="KillOnPaths")
@@ -36,49 +54,149 @@ class KillOnPaths:
     """Drops each handle behind its last use on each path, where that can free memory before more is taken."""
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """The module with other kills in the functions that need them; what it computes is the same."""
+        """The module with its kills made anew; what it computes is the same."""
         analyses: Mapping[str, FunctionAnalysis] = {}
 
         def rewritten(name: str, function: relax.Function) -> relax.Function | None:
             nonlocal analyses
-            bindings = [(binding, binding.value) for binding in bindings_in(function.body)]
-            if not any(type(value) is relax.If for _, value in bindings):
-                return _without_idle_results(function, bindings)
+            straight = _Straight.of(function)
+            if straight is not None:
+                return straight.written(function)
             analyses = analyses or analyse(extract(module, name="module", handles=True, open_shapes=True))
             return _KillWriter.of(analyses[name]).rewritten(function)
 
         return map_functions(module, rewritten)
 
 
-def _without_idle_results(
-    function: relax.Function, bindings: Sequence[tuple[BindingNode, Node]]
-) -> relax.Function | None:
-    """A function without Ifs that drops what a call returns and nothing uses; None where it has none."""
-    results = [one for one, value in bindings if _returns_memory(value)]
-    used = {variable.__chandle__() for variable in elements(used_vars(function))} if results else set()
-    idle = frozenset(one.__chandle__() for one in results if one.var.__chandle__() not in used)
-    return _IdleKiller(idle=idle).rewritten(function) if idle else None
+def _killed(variable: VarNode) -> BindingNode:
+    return bound(typed_var("_", _NOTHING), typed_call(_KILL, [variable], _NOTHING))
 
 
-@dataclass(slots=True, kw_only=True)
-class _IdleKiller(BindingRewriter):
-    idle: frozenset[int]
-
-    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
-        """A binding, and the kill of an idle result behind it."""
-        idle = binding.__chandle__() in self.idle
-        return [binding, self.bind("_", Call(_KILL, [binding.var]))] if idle else [binding]
+# -- functions without Ifs -----------------------------------------------------------------------------------
 
 
-def _returns_memory(value: Node) -> bool:
-    """Return whether a value is a call that may return a tensor, of anything but an operator."""
-    return type(value) is Call and type(value.op) is not Op and _holds_memory(value.ty)
+class _Step(NamedTuple):
+    """A binding, the address of its variable, what it calls (None for no call), and the addresses of the
+    variables that it uses.
+    """
+
+    binding: BindingNode
+    address: int
+    called: str | None
+    used: Sequence[int]
+
+
+@dataclass(slots=True)
+class _Straight:
+    """A function without Ifs.
+
+    `owned` are the variables, by address, whose registers may hold what no parameter holds; `storages` tells
+    the storage that such a variable is, or lies on, where that is known.
+    """
+
+    steps: list[_Step] = field(default_factory=list)
+    owned: dict[int, VarNode] = field(default_factory=dict)
+    storages: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, function: relax.Function) -> _Straight | None:
+        """The steps of `function`; None where it has an If."""
+        found = cls()
+        lent = {param.__chandle__() for param in elements(function.params)}
+        for block in elements(function.body.blocks):
+            for binding in elements(block.bindings):
+                value = binding.value
+                if type(value) is relax.If:
+                    return None
+                found.add(binding, value, lent)
+        return found
+
+    def add(self, binding: BindingNode, value: Node, lent: set[int]) -> None:
+        """Take up the next binding; what `lent` variables hold a parameter holds as well."""
+        var, called, used = binding.var, _called(value), list(_addresses_in(value))
+        address = var.__chandle__()
+        self.steps.append(_Step(binding, address, called, used))
+        if called in _LIES_ON_FIRST or type(value) in (tvm.ir.Var, relax.TupleGetItem):
+            if used[0] in lent:
+                lent.add(address)
+                return
+            if used[0] in self.storages:
+                self.storages[address] = self.storages[used[0]]
+        elif called == _ALLOC_STORAGE:
+            self.storages[address] = address
+        if called != _WITH_MACHINE.name:
+            self.owned[address] = var
+
+    def written(self, function: relax.Function) -> relax.Function | None:
+        """`function` with its kills made anew; None where it has none and needs none."""
+        body = function.body
+        live = set(_addresses_in(body.body))
+        lasting = {self.storages[one] for one in live if one in self.storages}
+        allocates = changed = False
+        turned: list[BindingNode] = []
+        for binding, address, called, used in reversed(self.steps):
+            if called == _KILL.name:
+                changed = True
+                continue
+            ended = [one for one in dict.fromkeys((*used, address)) if one not in live]
+            live.update(used)
+            if allocates:
+                killed = [_killed(self.owned[one]) for one in ended if self.frees(one, lasting)]
+                changed = changed or bool(killed)
+                turned += killed
+            else:
+                lasting.update(self.storages[one] for one in ended if one in self.storages)
+                allocates = _may_allocate(called)
+            turned.append(binding)
+        if not changed:
+            return None
+        block = relax.BindingBlock(turned[::-1])
+        return with_body(function, of_type(relax.SeqExpr([block], body.body, body.span), body.ty))
+
+    def frees(self, address: int, lasting: Collection[int]) -> bool:
+        """Return whether memory may go with the register of a variable, where that of `lasting` storages
+        stays up to the end.
+        """
+        if address not in self.owned or self.storages.get(address) in lasting:
+            return False
+        return _holds_memory(self.owned[address].ty)
+
+
+def _called(value: Node) -> str | None:
+    """The operator or packed function that a value calls, "" for a function or a kernel; None for no call."""
+    if type(value) is not Call:
+        return None
+    op = value.op
+    if type(op) is relax.ExternFunc:
+        return str(op.global_symbol)
+    return str(op.name) if type(op) is Op else ""
+
+
+def _may_allocate(called: str | None) -> bool:
+    """Return whether a value may take memory; a kernel may, for its scratch."""
+    return called is not None and called != _ALLOC_TENSOR and packed_function(called).allocates
+
+
+def _addresses_in(value: Node) -> Iterator[int]:
+    """The addresses of the variables in a value that is no If."""
+    kind = type(value)
+    if kind is tvm.ir.Var:
+        yield value.__chandle__()
+    elif kind is relax.TupleGetItem:
+        yield from _addresses_in(value.tuple_value)
+    elif kind is Call or kind is relax.Tuple:
+        if kind is Call and type(value.op) is tvm.ir.Var:
+            yield value.op.__chandle__()
+        for part in elements(value.args if kind is Call else value.fields):
+            yield from _addresses_in(part)
+    elif kind is relax.Function:
+        yield from (one.__chandle__() for one in relax.analysis.free_vars(value))
 
 
 def _holds_memory(type_: TypeNode) -> bool:
     """Return whether a value of this type may hold a tensor."""
-    if type(type_) is relax.TupleType:
-        return any(map(_holds_memory, type_.fields))
+    if type(type_) is TupleType:
+        return any(map(_holds_memory, elements(type_.fields)))
     return type(type_) not in (relax.ShapeType, PrimType)
 
 
@@ -122,7 +240,7 @@ class _KillWriter(BindingRewriter):
         )
 
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
-        """A binding with the kills behind it; TVM's own kills go."""
+        """A binding with the kills behind it; those that are there already go."""
         instruction = self.instructions[binding.__chandle__()]
         if isinstance(instruction, ir.Kill):
             return []
@@ -131,9 +249,9 @@ class _KillWriter(BindingRewriter):
         written = self.chosen(binding, var) if isinstance(instruction, ir.If) else [binding]
         return [*written, *self.dropped((var, "behind"))]
 
-    def dropped(self, place: Place) -> list[relax.VarBinding]:
+    def dropped(self, place: Place) -> list[relax.Binding]:
         """The kills at a place."""
-        return [self.bind("_", Call(_KILL, [self.variables[var]])) for var in self.kills.get(place, ())]
+        return [_killed(self.variables[var]) for var in self.kills.get(place, ())]
 
     # -- branches --------------------------------------------------------------------------------------------
 
@@ -164,4 +282,4 @@ class _KillWriter(BindingRewriter):
             return [carried, *dropped], carried.var
         fields = self.bind("yielded", value)  # within the other tuple its register would have no name
         carried = self.bind("carried", relax.Tuple([fields.var]))
-        return [fields, *dropped, carried, self.bind("_", Call(_KILL, [fields.var]))], carried.var
+        return [fields, *dropped, carried, _killed(fields.var)], carried.var

@@ -33,13 +33,15 @@ from symalloc.relax.passes.pass_sequence import (
 )
 from symalloc.relax.passes.plan_pass import PlanMemory
 from symalloc.relax.passes.sizes_and_guards import GatherSizes, LowerGuards
-from symalloc.relax.passes.trim_calls import TrimCalls
 from symalloc.relax.rewrite import BindingRewriter, map_functions, with_functions
 
 _COPY = "vm.builtin.copy"  # gives what it is given, copied or not
 _PROMISE = "tirx.noalias"
+_KILLS = "KillAfterLastUse"
 _STORAGES_MADE = "LowerAllocTensor"  # the pass behind which every storage is explicit
-_OURS_BESIDE = frozenset({PLANNER, "RewriteCUDAGraph", "ComputePrimValue", "VMShapeLower", _STORAGES_MADE})
+_OURS_BESIDE = frozenset(
+    {PLANNER, "RewriteCUDAGraph", "ComputePrimValue", "VMShapeLower", _STORAGES_MADE, _KILLS}
+)
 
 
 class NoPlannerError(Exception):
@@ -169,9 +171,10 @@ class _Passes:
             yield from (LowerGuards(), GatherSizes())
         elif name == "VMShapeLower" and before != "ComputePrimValue":
             yield from (LowerGuards(), GatherSizes(), ComputePrimValue())
-        yield one
+        if name != _KILLS:  # KillOnPaths makes them
+            yield one
         if name == "VMShapeLower":
-            yield from (KillOnPaths(), TrimCalls(), PromiseNoAlias())
+            yield from (KillOnPaths(), PromiseNoAlias())
         if self.names and name == _STORAGES_MADE:
             yield NameTensors()
 

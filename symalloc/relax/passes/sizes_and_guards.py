@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, GenericConst, PrimType, StringImm, TupleType
+from tvm.ir import Call, GenericConst, GlobalVar, PrimType, StringImm, TupleType
 from tvm.relax.analysis import definable_tir_vars_in_type
 from tvm_ffi import StructuralKey
 
@@ -29,17 +29,23 @@ from symalloc.relax.ir_types import (
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, with_body, with_functions
 from symalloc.size.expr import symbol
 
-_GIVEN = frozenset({tvm.ir.Var, GenericConst, tirx.IntImm, relax.ShapeExpr, relax.TupleGetItem})
+_GIVEN = frozenset({GenericConst, relax.ExternFunc, relax.TupleGetItem, StringImm, tirx.IntImm, GlobalVar})
+_NAMED = frozenset({relax.AnyType, relax.TensorType, TupleType})  # no type mentions a variable of these
+_INTEGER = PrimType("int64")
 
 
 @tvm.transform.module_pass(opt_level=0, name="GatherSizes")
 class GatherSizes:
-    """Binds the sizes that a function computes from its parameters to variables at its entry.
+    """Binds the sizes that a function computes from its parameters to variables at its entry, and each other
+    size, shape and scalar where it is first wanted on a path; no tensor has two names behind it.
 
     ComputePrimValue, in front of which it stands, makes a PrimFunc of each size that is an argument: two
     functions of machine code for every offset of a plan.  VMShapeLower computes all extents that are known at
     one point by one kernel.  So the sizes become a shape at entry, whose extents are bound to variables.
     What is not known there, or may divide by zero on a path that is not taken, is left to ComputePrimValue.
+
+    VMShapeLower makes a call of each shape and scalar that is an argument, and each name has a register, into
+    which TVM's machine copies what it stands for.
     """
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -48,13 +54,12 @@ class GatherSizes:
 
 
 def _gathered(function: relax.Function) -> relax.Function | None:
-    entry = {v.__chandle__() for p in function.params for v in definable_tir_vars_in_type(p.ty)}
-    if not entry:
-        return None
+    entry = {v.__chandle__() for p in elements(function.params) for v in definable_tir_vars_in_type(p.ty)}
     reader = _SizeReader(known=entry)
-    body = reader.sequence(function.body)
+    given_body = function.body
+    body = reader.sequence(given_body)
     if not reader.sizes:
-        return None
+        return None if body is given_body else with_body(function, body)
     kind = relax.ShapeType(ndim=len(reader.sizes))
     shape, cast = relax.Var("shape", kind), relax.Var("sizes", kind)
     given = relax.ShapeExpr([key.key for key in reader.sizes])
@@ -68,47 +73,143 @@ def _gathered(function: relax.Function) -> relax.Function | None:
     return with_body(function, of_type(whole, body.ty))
 
 
-def _is_computed(value: Node) -> bool:
-    """Return whether a value is an integer that takes arithmetic."""
-    if type(value) in _GIVEN or type(value.ty) is not PrimType:
-        return False
-    return str(value.ty.dtype) == "int64"
-
-
 def _symbols_in(size: PrimNode) -> set[int]:
     return {variable.__chandle__() for variable in tirx.analysis.undefined_vars(size)}
 
 
 @dataclass(slots=True, kw_only=True)
 class _SizeReader(BindingRewriter):
-    """Puts variables in the place of sizes in symbols that are `known` at entry; `sizes` are those so far."""
+    """Puts variables in the place of sizes, shapes and scalars.
+
+    `sizes` are those so far in symbols that are `known` at entry, `made` all values that were made so far on
+    this path.  `instead` tells by its address what stands for a value wherever it is used, and `kept` are
+    those for which nothing does; `due` are the bindings that belong in front of the one in hand.
+    """
 
     known: set[int]
     sizes: dict[StructuralKey, VarNode] = field(default_factory=dict)
+    made: dict[object, VarNode] = field(default_factory=dict)
+    instead: dict[int, Node] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
+    due: list[BindingNode] = field(default_factory=list)
+
+    def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """One side of an If: what is made there is not known behind it."""
+        outside, due = self.made, self.due
+        self.made, self.due = dict(outside), []
+        written = self.sequence(seq)
+        self.made, self.due = outside, due
+        return written
+
+    def value(self, value: Node) -> Node:
+        """The value by the names that are left."""
+        if type(value) is relax.Tuple:
+            return self.fields(value, self.value)
+        return self.instead.get(value.__chandle__(), value)
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         value = binding.value
-        if type(value) is relax.If:
-            return [self.branches(binding)]
-        if type(value) is Call:
+        kind = type(value)
+        if kind is Call:
             arguments = elements(value.args)
-            read = list(map(self.size, arguments))
+            read = list(map(self.argument, arguments))
             if all(map(is_, read, arguments)):
                 return [binding]
-            return [bound(binding.var, with_arguments(value, read))]
-        size = self.size(value)
-        return [binding] if size is value else [relax.VarBinding(binding.var, size)]
+            return self.behind_due(bound(binding.var, with_arguments(value, read)))
+        if kind is relax.If:
+            return self.behind_due(self.branches(binding))
+        if isinstance(binding, relax.MatchCast):
+            named = self.value(value)
+            return [binding if named is value else relax.MatchCast(binding.var, named, binding.ty)]
+        if kind is tvm.ir.Var and type(value.ty) in _NAMED:
+            self.instead[binding.var.__chandle__()] = self.value(value)
+            return []
+        if kind is relax.ShapeExpr:
+            self.made.setdefault(self.extents(value), binding.var)
+            return [binding]
+        renewed = self.renewed(value)
+        return [binding] if renewed is value else self.behind_due(relax.VarBinding(binding.var, renewed))
 
-    def size(self, value: Node) -> Node:
-        """The variable of a size, or the value itself."""
-        if not _is_computed(value):
+    def renewed(self, value: Node) -> Node:
+        """A value that is no call, by the names that are left."""
+        if isinstance(value, relax.TupleGetItem):
+            whole = self.value(value.tuple_value)
+            return value if whole is value.tuple_value else relax.TupleGetItem(whole, value.index)
+        if type(value) is relax.Tuple:
+            return self.argument(value)
+        size = self.at_entry(value)
+        return value if size is None else size
+
+    def behind_due(self, binding: BindingNode) -> list[relax.Binding]:
+        """A binding behind those that it needs."""
+        written, self.due = [*self.due, binding], []
+        return written
+
+    def argument(self, value: Node) -> Node:
+        """The variable of a size, a shape or a scalar, or the value itself."""
+        kind = type(value)
+        if kind in _GIVEN:
             return value
+        address = value.__chandle__()
+        if address in self.kept:
+            return value
+        if address in self.instead:
+            return self.instead[address]
+        if kind is relax.ShapeExpr:
+            return self.shape(value)
+        if kind is relax.Tuple:
+            return self.fields(value, self.argument)
+        if type(value.ty) is not PrimType:
+            if kind is tvm.ir.Var:
+                self.kept.add(address)
+            return value
+        if kind is tvm.ir.Var:
+            return self.first(address, "size", value)
+        size = self.at_entry(value)
+        return self.first(StructuralKey(value), "size", value) if size is None else size
+
+    def fields(self, value: Node, read: Callable[[Node], Node]) -> Node:
+        """A tuple of what stands for its fields."""
+        given = elements(value.fields)
+        renewed = list(map(read, given))
+        return value if all(map(is_, renewed, given)) else relax.Tuple(renewed)
+
+    def at_entry(self, value: Node) -> VarNode | None:
+        """The variable of a size that takes arithmetic which can be done at entry; None for anything else."""
+        if type(value) in _GIVEN or type(value) is tvm.ir.Var or not _is_size(value):
+            return None
         key = StructuralKey(value)
         if key not in self.sizes:
             if not _symbols_in(value) <= self.known or may_divide_by_zero(value):
-                return value
-            self.sizes[key] = typed_var("size", PrimType("int64"))
+                return None
+            self.sizes[key] = typed_var("size", _INTEGER)
+        self.instead[value.__chandle__()] = self.sizes[key]
         return self.sizes[key]
+
+    def shape(self, value: Node) -> Node:
+        """The variable of a shape; one that is known here and now is a constant."""
+        extents = self.extents(value)
+        if all(type(one) is int for one in extents):
+            self.kept.add(value.__chandle__())
+            return value
+        return self.first(extents, "shape", value)
+
+    def extents(self, shape: Node) -> tuple[object, ...]:
+        """The extents that tell a shape from others."""
+        return tuple(map(_extent, elements(shape.values)))
+
+    def first(self, key: object, name: str, value: Node) -> VarNode:
+        """The variable that `value` was bound to on this path, or is bound to now."""
+        if key not in self.made:
+            self.made[key] = typed_var(name, value.ty)
+            self.due.append(bound(self.made[key], value))
+        return self.made[key]
+
+
+def _extent(extent: Node) -> object:
+    if type(extent) is tirx.IntImm:
+        return int(extent.value)
+    return (extent.__chandle__(),) if type(extent) is tvm.ir.Var else StructuralKey(extent)
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerGuards")
@@ -179,8 +280,8 @@ def _guard_in(value: Node) -> _SizeGuard | None:
     return _SizeGuard(condition, template, values, next(iter(texts), None), symbols) if sizes else None
 
 
-def _is_size(variable: Node) -> bool:
-    return str(variable.ty.dtype) == "int64"
+def _is_size(value: Node) -> bool:
+    return type(value.ty) is PrimType and str(value.ty.dtype) == "int64"
 
 
 def _kernel(guard: _SizeGuard) -> tirx.PrimFunc:
