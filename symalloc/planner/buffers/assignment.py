@@ -438,16 +438,17 @@ class _FirstFit:
     def growth(self, number: int, i: int) -> float:
         """By how much a group would grow."""
         load, size = self.loads[number], self.held.bytes[i]
-        parts = [load[begin:end].max(axis=0, initial=0.0) for begin, end in self.steps.spans[i]]
-        self.work += size.size * (1 + sum(end - begin for begin, end in self.steps.spans[i]))
+        live = self.steps.buffers[i].live
+        parts = [load[begin:end].max(axis=0, initial=0.0) for begin, end in live]
+        self.work += size.size * (1 + sum(end - begin for begin, end in live))
         height = self.heights[number]
         most = np.maximum.reduce([height, *(part + size for part in parts)])
         return float(((most - height) / self.scale).sum())
 
     def open(self, i: int) -> None:
         """Give a buffer a group of its own."""
-        load = np.zeros_like(self.room)
-        _add(load, self.steps.spans[i], self.held.bytes[i])
+        load = np.zeros((self.steps.positions, self.room.shape[1]))
+        _add(load, self.steps.buffers[i].live, self.held.bytes[i])
         self.groups.append([i])
         self.loads.append(load)
         self.heights.append(self.held.bytes[i])
@@ -462,7 +463,7 @@ class _FirstFit:
         load, size, held = self.loads[number], self.held.bytes[i], self.steps.spans[i]
         both = [*self.groups[number], i]
         spans, grown, room = self.steps.reserved(both), load.copy(), self.room.copy()
-        _add(grown, held, size)
+        _add(grown, self.steps.buffers[i].live, size)
         height = grown.max(axis=0)
         _add(room, spans, -height)
         _add(room, self.spans[number], self.heights[number])

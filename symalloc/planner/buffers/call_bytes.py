@@ -99,6 +99,18 @@ class CallSteps:
         """The begins and the ends of the spans of all buffers; see `_changes`."""
         return _changes(self.spans)
 
+    @cached_property
+    def lives(self) -> Sequence[tuple[Numbers, Numbers]]:
+        """The same of their live ranges, by which they are stacked: what is live on two paths is together
+        there.
+        """
+        return _changes([buffer.live for buffer in self.buffers])
+
+    @cached_property
+    def positions(self) -> int:
+        """The number of positions of live ranges."""
+        return max((end for buffer in self.buffers for _, end in buffer.live), default=0)
+
     # -- arenas --------------------------------------------------------------------------------------------
 
     def reserved(self, members: Sequence[int]) -> Spans:
@@ -262,7 +274,8 @@ class CallBytes:
     def unplanned(self) -> Values:
         """The bytes at each step of what no plan of the function places."""
         kinds = self.table.rows_of(self.steps.others)
-        return self._held(kinds, _changes(self.steps.other_spans), np.ones(len(kinds), dtype=np.bool_))
+        wanted = np.ones(len(kinds), dtype=np.bool_)
+        return self._held(kinds, _changes(self.steps.other_spans), wanted, len(self.steps))
 
     @cached_property
     def limit(self) -> Values:
@@ -275,9 +288,13 @@ class CallBytes:
         """The bytes that may be taken beyond the limit at each step."""
         return np.maximum(SHARE * self.limit, SPARE)
 
-    def _held(self, kinds: Numbers, changes: Sequence[tuple[Numbers, Numbers]], wanted: Truths) -> Values:
-        """The bytes at each step of what is `wanted` of what is held; `kinds` are the rows of its sizes."""
-        steps, taken = np.arange(len(self.steps)), list[Values]()
+    def _held(
+        self, kinds: Numbers, changes: Sequence[tuple[Numbers, Numbers]], wanted: Truths, count: int
+    ) -> Values:
+        """The bytes at each of `count` steps of what is `wanted` of what is held; `kinds` are the rows of its
+        sizes.
+        """
+        steps, taken = np.arange(count), list[Values]()
         for owners, at in changes:
             chosen = wanted[owners]
             totals = np.zeros((np.count_nonzero(chosen) + 1, len(self.table.grid)))
@@ -289,9 +306,19 @@ class CallBytes:
 
     def load(self, members: Sequence[int]) -> Values:
         """The bytes of the given buffers that are held at each step."""
+        return self._held(self._kinds, self.steps.changes, self._among(members), len(self.steps))
+
+    def live(self, members: Sequence[int]) -> Values:
+        """The most bytes of the given buffers that are live together, at each binding."""
+        positions = self.steps.positions
+        held = self._held(self._kinds, self.steps.lives, self._among(members), positions)
+        most: Values = held.max(axis=0, initial=0.0)
+        return most
+
+    def _among(self, members: Sequence[int]) -> Truths:
         wanted = np.zeros(len(self.steps.buffers), dtype=np.bool_)
         wanted[list(members)] = True
-        return self._held(self._kinds, self.steps.changes, wanted)
+        return wanted
 
     def distinct(self, members: Sequence[int]) -> tuple[Sequence[int], Values]:
         """The row of the size of each member, and a row for each size."""
@@ -299,14 +326,13 @@ class CallBytes:
         return kinds.tolist(), self.table.values[rows]
 
     def height(self, members: Sequence[int]) -> Values:
-        """The size of an arena of the given buffers at each binding: as much as is held at one step, and no
+        """The size of an arena of the given buffers at each binding: as much as is live together, and no
         less than one that no path needs.
         """
         key = tuple(members)
         if key not in self._heights:
             found: Values = self.bytes[list(key)].max(axis=0, initial=0.0)
-            load = self.load(key).max(axis=0, initial=0.0) if len(key) > 1 else 0.0
-            self._heights[key] = np.maximum(found, load)
+            self._heights[key] = np.maximum(found, self.live(key)) if len(key) > 1 else found
         return self._heights[key]
 
     def arenas(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
@@ -337,10 +363,8 @@ class CallBytes:
 
     @cached_property
     def floor(self) -> Values:
-        """The most bytes of tensors that are held at one step, results left out, at each binding."""
-        planned = [i for i, b in enumerate(self.steps.buffers) if not b.returned]
-        found: Values = self.load(planned).max(axis=0, initial=0.0)
-        return found
+        """The most bytes of tensors that are live together, results left out, at each binding."""
+        return self.live([i for i, b in enumerate(self.steps.buffers) if not b.returned])
 
     @cached_property
     def spare(self) -> Values:
