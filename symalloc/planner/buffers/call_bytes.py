@@ -8,7 +8,7 @@ nothing needs one of them any more on the path that is taken.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,7 @@ from symalloc.planner.buffers.sizing import padded_size
 from symalloc.planner.grid import Truths, Values
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.shapes import Numbers, SizeTable
-from symalloc.program.control_flow import ReservationPoint
+from symalloc.program.control_flow import ReservationPoint, Sides
 from symalloc.program.types import ALIGNMENT, TensorType
 from symalloc.size.expr import Expr, round_up
 
@@ -134,9 +134,15 @@ class CallSteps:
     @cached_property
     def _meet(self) -> Truths:
         """For each two routes whether a path may take both."""
-        sides = [{(call, branch): side for call, branch, side in route} for route in self.routes]
-        meet = [[all(b.get(at, side) is side for at, side in a.items()) for b in sides] for a in sides]
-        return np.array(meet, dtype=np.bool_).reshape(len(sides), len(sides))
+        return _may_meet([((call, branch), side) for call, branch, side in route] for route in self.routes)
+
+    @cached_property
+    def _blocks(self) -> tuple[Numbers, Numbers, Truths]:
+        """The block of each step and of each buffer, by number; for each two whether a path may take both."""
+        numbers: dict[Sides, int] = {}
+        sides, made = self.cfg.sides, (buffer.made for buffer in self.buffers)
+        steps, own = ([numbers.setdefault(sides[p], len(numbers)) for p in at] for at in (self.points, made))
+        return np.array(steps, dtype=np.int64), np.array(own, dtype=np.int64), _may_meet(numbers)
 
     def _begun_at(self, reservation: ReservationPoint) -> Truths:
         """The steps behind a reservation, on a path through it."""
@@ -150,14 +156,16 @@ class CallSteps:
         return self._begun[reservation]
 
     def _needed(self, members: Sequence[int]) -> Truths:
-        """The steps from which a path may come to one at which a buffer is held."""
-        held = np.zeros(len(self), dtype=np.bool_)
+        """The steps at which a buffer is held, or from which the text goes on to one, be it on a side that is
+        not taken.
+        """
+        (blocks, own, meet), of = self._blocks, list(members)
+        last = np.full(len(meet), -1)
+        np.maximum.at(last, own[of], self._made[of])
+        until = np.where(meet, last, -1).max(axis=1, initial=-1)
+        needed: Truths = np.array(self.points) <= until[blocks]
         for begin, end in (span for i in members for span in self.spans[i]):
-            held[begin:end] = True
-        last = np.full(len(self.routes), -1)
-        np.maximum.at(last, self.on_route[held], np.flatnonzero(held))
-        met = np.where(self._meet, last, -1).max(axis=1, initial=-1)
-        needed: Truths = np.arange(len(self)) <= met[self.on_route]
+            needed[begin:end] = True
         return needed
 
     def may_share(self, members: Sequence[int]) -> bool:
@@ -182,6 +190,13 @@ class CallSteps:
         if self.has_late_sizes or self.buffers[i].grounded:
             return self.may_share([*members, i])
         return self.kinds[i] == self.kinds[members[0]]
+
+
+def _may_meet(blocks: Iterable[Iterable[tuple[Hashable, bool]]]) -> Truths:
+    """For each two blocks, by the sides of Ifs that lead to them, whether a path may take both."""
+    sides = [dict(block) for block in blocks]
+    meet = [[all(b.get(test, side) is side for test, side in a.items()) for b in sides] for a in sides]
+    return np.array(meet, dtype=np.bool_).reshape(len(sides), len(sides))
 
 
 def _taken(buffer: Buffer) -> Expr:
