@@ -5,7 +5,7 @@ Values are floats (exact below 2**53): they rank stackings and prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import chain, product
@@ -72,16 +72,6 @@ class Grid:
         for one in wanted:
             target = np.log([max(one[name], 1) for name in self.names])
             yield int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
-
-
-def mirrored(
-    names: Sequence[str], points: Sequence[tuple[int, ...]], signed: Collection[str]
-) -> Iterator[tuple[int, ...]]:
-    """Yield `points`, and behind them the same with those of `names` negative that are `signed`."""
-    yield from points
-    signs = [-1 if name in signed else 1 for name in names]
-    if -1 in signs:
-        yield from (tuple(map(mul, point, signs)) for point in points)
 
 
 def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:

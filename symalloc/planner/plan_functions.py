@@ -410,7 +410,7 @@ def _plan_function(
     bounds, reserve = enforced(function, known.domain, options.bounds), options.bounds == "reserve"
     sizes = shared.sizes_of(known, prover, bounds, reserve=reserve)
     upper = function.declared_upper if reserve else {}
-    extents = ExtentBounds(function.declared_lower, upper, known.may_be_negative)
+    extents = ExtentBounds(function.declared_lower, upper, known.may_be_negative, frozenset(known.later))
     faults: tuple[PlanFault, ...] = ()
     for storages in (False, True) if options.flavour != "storages" else (True,):
         candidates = find_candidates(program, analyses, name, sizes, storages=storages, grounded=grounded)

@@ -22,6 +22,7 @@ from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, worst
 from symalloc.program.ir import (
     AllocFresh,
     Block,
+    Function,
     Instruction,
     MakeTuple,
     Origin,
@@ -112,6 +113,29 @@ def test_what_no_path_needs_still_counts_in_an_arena() -> None:
     assert found["large"].arena not in (found["wide"].arena, found["small"].arena)
 
 
+def test_an_arena_waits_for_what_no_path_needs() -> None:
+    """It is there until then by the text, and `never` lies beside `long` in it."""
+    early, other, long, never = (alloc(name, 64 * WIDE) for name in ("early", "other", "long", "never"))
+    test = Var("c", X.type)
+    dead = branch((never, kernel(X, never.var)), (), (X, X))
+    inner = replace(dead, var=Var("z", X.type), test=test)
+    outer = replace(branch((), (), (X, X)), test=test, otherwise=Block(instructions=(inner,), result=X))
+    made = [early, kernel(X, early.var), other, kernel(X, other.var), long, kernel(X, long.var)]
+    held = bytes_of(function(*made, outer, kernel(long.var, X)))
+    assert not held.excess([[0], [1], [2], [3]]) and held.excess([[0, 3], [1], [2]]) > 1
+    assert (held.height([2, 3]) == 2 * held.height([2])).all()
+
+
+def bytes_of(main: Function) -> CallBytes:
+    """What a call holds, the buffers numbered in the order of the text."""
+    program = program_of(main)
+    analyses = analyse(program)
+    sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
+    candidates = find_candidates(program, analyses, "main", sizes)
+    steps = CallSteps(candidates, candidates.buffers)
+    return CallBytes(steps, sample_table(steps.all_sizes, ExtentBounds()))
+
+
 def test_an_if_that_begins_another_is_decided_first() -> None:
     """`late` is dead behind the inner If, in front of which the arena of `v` and `w` would be reserved."""
     early, late, v, w = (
@@ -121,13 +145,7 @@ def test_an_if_that_begins_another_is_decided_first() -> None:
     inner = replace(branch((uses[1],), (v, kernel(X, v.var)), (X, X)), var=Var("z", X.type))
     behind = (inner, w, kernel(X, w.var))
     outer = replace(branch((uses[0],), (), (X, X)), otherwise=Block(instructions=behind, result=X))
-    main = function(early, kernel(X, early.var), late, kernel(early.var, late.var), outer)
-    program = program_of(main)
-    analyses = analyse(program)
-    sizes = Sizes(known_symbols(analyses["main"].cfg), Prover())
-    candidates = find_candidates(program, analyses, "main", sizes)
-    steps = CallSteps(candidates, candidates.buffers)
-    held = CallBytes(steps, sample_table(steps.all_sizes, ExtentBounds()))
+    held = bytes_of(function(early, kernel(X, early.var), late, kernel(early.var, late.var), outer))
     assert held.excess([[0], [1], [2, 3]]) > 0 and not held.excess([[0], [1], [2], [3]])
 
 
