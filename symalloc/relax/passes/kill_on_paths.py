@@ -12,7 +12,7 @@ the function, the end drops them just as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -113,7 +113,7 @@ class _Straight:
 
     def add(self, binding: BindingNode, value: Node, lent: set[int]) -> None:
         """Take up the next binding; what `lent` variables hold a parameter holds as well."""
-        var, called, used = binding.var, _called(value), list(_addresses_in(value))
+        var, called, used = binding.var, _called(value), _addresses_in(value)
         address = var.__chandle__()
         self.steps.append(_Step(binding, address, called, used))
         if called in _LIES_ON_FIRST or type(value) in (tvm.ir.Var, relax.TupleGetItem):
@@ -177,20 +177,19 @@ def _may_allocate(called: str | None) -> bool:
     return called is not None and called != _ALLOC_TENSOR and packed_function(called).allocates
 
 
-def _addresses_in(value: Node) -> Iterator[int]:
+def _addresses_in(value: Node) -> list[int]:
     """The addresses of the variables in a value that is no If."""
-    kind = type(value)
-    if kind is tvm.ir.Var:
-        yield value.__chandle__()
-    elif kind is relax.TupleGetItem:
-        yield from _addresses_in(value.tuple_value)
-    elif kind is Call or kind is relax.Tuple:
-        if kind is Call and type(value.op) is tvm.ir.Var:
-            yield value.op.__chandle__()
-        for part in elements(value.args if kind is Call else value.fields):
-            yield from _addresses_in(part)
-    elif kind is relax.Function:
-        yield from (one.__chandle__() for one in relax.analysis.free_vars(value))
+    kind: type = type(value)
+    if kind is relax.Function:
+        return [one.__chandle__() for one in relax.analysis.free_vars(value)]
+    if kind is Call:
+        parts: Sequence[Node] = [value.op, *elements(value.args)]
+    elif kind is relax.Tuple:
+        parts = elements(value.fields)
+    else:
+        parts = [value.tuple_value if kind is relax.TupleGetItem else value]
+    found = [part.__chandle__() for part in parts if type(part) is tvm.ir.Var]
+    return found + [one for part in parts if type(part) is relax.Tuple for one in _addresses_in(part)]
 
 
 def _holds_memory(type_: TypeNode) -> bool:

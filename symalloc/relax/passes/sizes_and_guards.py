@@ -243,9 +243,12 @@ class _Lowering(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The same, or the check in place of a guard."""
-        guard = _guard_in(binding.value)
+        value = binding.value
+        if type(value) is relax.If:
+            return [self.branches(binding)]
+        guard = _guard_in(value)
         if guard is None:
-            return BindingRewriter.rewrite(self, binding)
+            return [binding]
         check = self.draft.add(f"{self.function}_check", _kernel(guard))
         return [relax.VarBinding(binding.var, Call(check, guard.symbols, ret_ty=TupleType([])))]
 
