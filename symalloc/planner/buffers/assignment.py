@@ -16,8 +16,7 @@ choice goes on with those among the samples.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, count
@@ -31,7 +30,14 @@ from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.grid import Grid, Values
 from symalloc.planner.memory_plan import Buffer, FurtherArena
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, symbols_of, worst_shapes
+from symalloc.planner.shapes import (
+    ExtentBounds,
+    Numbers,
+    SizeTable,
+    sample_table,
+    symbols_of,
+    worst_shapes,
+)
 from symalloc.program.ir import Var
 from symalloc.size.expr import ZERO, Expr
 
@@ -218,7 +224,7 @@ class _Assigning:
             table = SizeTable.at(grid, sizes).defined()
             if table is None:
                 return None
-            return table.grid, CallBytes(steps, table).over(groups).max(axis=0, initial=0.0)
+            return table.grid, CallBytes(steps, table).over(groups)
 
         most = max(MOST_CELLS // max(len(steps), 1), FEWEST_SHAPES)
         return worst_shapes(symbols_of(sizes), self.bounds, excesses, most)
@@ -276,9 +282,28 @@ class _Attempts:
         """The first step at which one arena for all takes too much, or where the last result is; 0 where
         there is none.
         """
-        crowded = np.any(self.held.over([*self.results, *self.whole]) > 1, axis=1)
+        crowded = self.held.crowded([*self.results, *self.whole])
         begins = (self.held.steps.spans[result][0][0] for (result,) in self.results)
         return int(np.argmax(crowded)) or max(begins, default=0)
+
+    @cached_property
+    def host(self) -> Sequence[int]:
+        """The largest of the results in whose memory others may lie; none where there is none."""
+        return max(self.hosts, key=lambda one: float(self.held.bytes[one[0]].sum()), default=())
+
+    @cached_property
+    def order(self) -> Numbers:
+        """The buffers of the largest of `whole` that are held at some step, as they come."""
+        steps, members = self.held.steps, np.array(max(self.whole, key=len))
+        members = members[steps.begins[members] >= 0]
+        found: Numbers = members[np.lexsort((members, steps.begins[members]))]
+        return found
+
+    @cached_property
+    def hosted(self) -> Numbers:
+        """For each of `order` 1 if it may lie in the memory of `host`, else 0."""
+        steps = self.held.steps
+        return np.array([steps.may_share([*self.host, i]) for i in self.order.tolist()], dtype=np.int64)
 
     @cached_property
     def besides(self) -> tuple[Values, Values]:
@@ -292,21 +317,20 @@ class _Attempts:
 
         An arena ends at `cut`.
         """
-        held = self.held
+        held, host = self.held, self.host if way.hosted else []
         members, *others = sorted(self.whole, key=len, reverse=True)
-        host = max(self.hosts, key=lambda one: float(held.bytes[one[0]].sum()), default=[])
         if (way.ended and not self.cut) or (way.hosted and not host):
             return ()
-        host = host if way.hosted else []
         untils = [*[self.cut] * way.ended, *[len(held.steps)] * way.lasting]
         taken, planned = self.besides
         rooms = held.limit + way.spare * held.allowed - taken
         own = held.floor - planned + held.bytes[host].sum(axis=0)
         rooms = np.minimum(rooms, own + way.spare * held.spare)
-        found = _divided(held, members, untils, host, rooms)
+        found = _divided(held, self.order, untils, host, self.hosted if host else 0, rooms)
         if found is None:
             return ()
         rest = [result for result in self.results if result != host]
+        found[0] = sorted([*found[0], *(i for i in members if not held.steps.spans[i])])
         hosted = [[*host, *found.pop()]] if host else []
         return [*rest, *hosted, *others, *filter(None, found)]
 
@@ -362,43 +386,46 @@ def _storage_slots(held: CallBytes, grounded: Sequence[int]) -> Groups:
 
 
 def _divided(
-    held: CallBytes, members: Sequence[int], untils: Sequence[int], host: Sequence[int], rooms: Values
+    held: CallBytes,
+    order: Numbers,
+    untils: Sequence[int],
+    host: Sequence[int],
+    hosted: Numbers | int,
+    rooms: Values,
 ) -> list[list[int]] | None:
-    """Return the members of arenas that are held until the steps `untils`, and of the memory of `host`;
-    None where none are found that are within `rooms`.
+    """Return the members of arenas that are held until the steps `untils`, and of the memory of `host`, in
+    which those of `order` may lie that are `hosted`; None where none are found that are within `rooms`.
     """
     steps, bindings = held.steps, held.floor.size
     strips = [*untils, *(steps.spans[r][0][0] for r in host)]
-    order = sorted((i for i in members if steps.spans[i]), key=lambda i: (steps.spans[i][0][0], i))
     others = [*strips[: len(untils) - 1], *strips[len(untils) :]]
-    late = [i for i in order if steps.spans[i][-1][1] > max(others)]
+    late = order[steps.ends[order] > max(others)]
     heights = np.zeros((len(strips), bindings))
-    if late:
-        heights[len(untils) - 1] = held.height(late)
+    if late.size:
+        heights[len(untils) - 1] = held.height(late.tolist())
     heights[len(untils) :] = held.bytes[list(host)]
-    own = (1 << len(untils)) - 1
-    allowed = [own | (bool(host) and steps.may_share([*host, i])) << len(untils) for i in order]
-    kinds, sizes = held.distinct(order)
+    allowed = np.full(order.size, (1 << len(untils)) - 1) | hosted << len(untils)
+    kinds, sizes = held.distinct(order.tolist())
     most = MOST_SEARCHED // (bindings * max(len(order), 1) << len(strips) - 1)
     answer = packer_functions.strips(
-        _numbers(steps.spans[i][0][0] for i in order),
-        _numbers(steps.spans[i][-1][1] for i in order),
+        _numbers(steps.begins[order]),
+        _numbers(steps.ends[order]),
         _numbers(allowed),
         _numbers(kinds),
         sizes.tobytes(),
         rooms.tobytes(),
         _numbers(strips),
         heights.tobytes(),
-        _numbers(k >= len(untils) for k in range(len(strips))),
+        _numbers([k >= len(untils) for k in range(len(strips))]),
         (1 / np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)).tobytes(),
         max(most, FEWEST_STATES),
     )
-    chosen = dict(zip(order, memoryview(answer).cast("i").tolist(), strict=False))
-    return [[i for i in members if chosen.get(i, 0) == k] for k in range(len(strips))] if chosen else None
+    chosen = np.frombuffer(answer, dtype=np.int32)
+    return [np.sort(order[chosen == k]).tolist() for k in range(len(strips))] if chosen.size else None
 
 
-def _numbers(of: Iterable[int]) -> bytes:
-    return array("i", of).tobytes()
+def _numbers(of: Numbers | Sequence[int]) -> bytes:
+    return np.asarray(of, dtype=np.int32).tobytes()
 
 
 # -- one by one --------------------------------------------------------------------------------------------
@@ -512,17 +539,16 @@ def _further(held: CallBytes, whole: Groups, groups: Groups) -> Sequence[Further
     own = [number for number, group in enumerate(groups) if not buffers[group[0]].returned]
     own.sort(key=lambda number: min(buffers[i].made for i in groups[number]))
     found: list[FurtherArena | None] = [None] * len(groups)
-    over = np.maximum(held.over(whole), 0.0).max(axis=0)
-    worst = int(np.argmax(over))
+    worst = int(np.argmax(held.over(whole)))
     at = held.table.grid.binding(worst)
-    taken = int((held.arenas(groups) + held.unplanned)[:, worst].max(initial=0.0))
+    taken = int(held.taken(groups)[worst])
     for number in own[1:]:
         both = sorted([*groups[own[0]], *groups[number]])
         if not held.steps.may_share(both):
             found[number] = FurtherArena(reason=_apart(buffers[groups[number][0]]))
             continue
         rest = [group for n, group in enumerate(groups) if n not in (own[0], number)]
-        joined = int((held.arenas([*rest, both]) + held.unplanned)[:, worst].max(initial=0.0))
+        joined = int(held.taken([*rest, both])[worst])
         saves = max(joined - taken, 0)
         found[number] = FurtherArena(reason=SAVES if saves else LOOSE, saves=saves, at=at if saves else {})
     return found

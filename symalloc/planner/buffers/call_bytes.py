@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,28 @@ SHARE, SPARE = 0.02, 65536
 """A call may take more than the unplanned one by this share of it, or so many bytes, so that it has fewer
 arenas.
 """
+
+
+class Moments(NamedTuple):
+    """The memory that is held at the steps of a call, of which most comes again in each layer.
+
+    A row stands for what is different: in `counts` how many buffers of each size have memory of their own, in
+    `unplanned` how much no plan places, in `arenas` which of them are there, in `routes` the route that leads
+    there.  `at` has the row of each step.
+    """
+
+    counts: Values
+    unplanned: Values
+    arenas: Values
+    routes: Numbers
+    at: Numbers
+
+    @classmethod
+    def of(cls, counts: Numbers, unplanned: Numbers, arenas: Numbers, routes: Numbers) -> Moments:
+        """The moments of steps at which these things are held."""
+        first, at = _alike(np.hstack((counts, unplanned, arenas, routes[:, np.newaxis])))
+        of_each, others, there = (one[first].astype(np.float64) for one in (counts, unplanned, arenas))
+        return cls(of_each, others, there, routes[first], at)
 
 
 class CallSteps:
@@ -72,12 +94,18 @@ class CallSteps:
                 self.other_spans.append(((one.begin, one.end),))
             elif index is not None and index >= 0:
                 self.spans[index].append((one.begin, one.end))
+        rows = {size: row for row, size in enumerate(self.all_sizes)}
+        self.rows = np.array([rows[size] for size in self.sizes], dtype=np.int64)
+        self._other_rows = np.array([rows[size] for size in self.others], dtype=np.int64)
         self._made = np.array([b.made for b in buffers], dtype=np.int64)
-        self._ends = np.array([own[-1][1] if own else 0 for own in self.spans], dtype=np.int64)
+        self.begins = np.array([own[0][0] if own else -1 for own in self.spans], dtype=np.int64)
+        self.ends = np.array([own[-1][1] if own else 0 for own in self.spans], dtype=np.int64)
         numbers: dict[Route, int] = {}
         on_route = [numbers.setdefault(_route(step), len(numbers)) for step in timeline.steps]
         self.routes, self.on_route = list(numbers), np.array(on_route, dtype=np.int64)
         self._reserved: dict[tuple[int, ...], Spans] = {}
+        self._moments: dict[Hashable, Moments] = {}
+        self._live: dict[tuple[int, ...], Values] = {}
         self._begun: dict[ReservationPoint, Truths] = {}
 
     def __len__(self) -> int:
@@ -88,28 +116,71 @@ class CallSteps:
         """True where the function does not branch."""
         return not self.cfg.joins
 
-    @property
+    @cached_property
     def all_sizes(self) -> tuple[Expr, ...]:
         """All sizes that a call depends on."""
         by_address = {id(size): size for size in (*self.sizes, *self.others)}  # most are one object
         return tuple(dict.fromkeys(by_address.values()))
 
+    # -- what is held --------------------------------------------------------------------------------------
+
     @cached_property
-    def changes(self) -> Sequence[tuple[Numbers, Numbers]]:
-        """The begins and the ends of the spans of all buffers; see `_changes`."""
+    def _changes(self) -> Sequence[tuple[Numbers, Numbers]]:
         return _changes(self.spans)
 
     @cached_property
-    def lives(self) -> Sequence[tuple[Numbers, Numbers]]:
-        """The same of their live ranges, by which they are stacked: what is live on two paths is together
-        there.
-        """
+    def _lives(self) -> Sequence[tuple[Numbers, Numbers]]:
         return _changes([buffer.live for buffer in self.buffers])
 
     @cached_property
     def positions(self) -> int:
         """The number of positions of live ranges."""
         return max((end for buffer in self.buffers for _, end in buffer.live), default=0)
+
+    def counts(self, members: Sequence[int]) -> Numbers:
+        """The number of the given buffers that are held at each step, a column for each size."""
+        return self._counts(self.rows, self._changes, len(self), members)
+
+    @cached_property
+    def unplanned(self) -> Numbers:
+        """The number of what is held at each step that no plan places, a column for each size."""
+        everything = range(len(self.others))
+        return self._counts(self._other_rows, _changes(self.other_spans), len(self), everything)
+
+    def live(self, members: Sequence[int]) -> Values:
+        """The numbers of the given buffers that are live together, a column for each size.
+
+        Each row differs from the others.  By live ranges buffers are stacked: what is live on two paths is
+        together there.
+        """
+        key = tuple(members)
+        if key not in self._live:
+            counts = self._counts(self.rows, self._lives, self.positions, members)
+            self._live[key] = counts[_alike(counts)[0]].astype(np.float64)
+        return self._live[key]
+
+    def _counts(
+        self, rows: Numbers, changes: Sequence[tuple[Numbers, Numbers]], count: int, members: Sequence[int]
+    ) -> Numbers:
+        wanted, columns = np.zeros(len(rows), dtype=np.bool_), len(self.all_sizes)
+        wanted[list(members)] = True
+        begun, ended = (
+            np.bincount((at * columns + rows[owners])[wanted[owners]], minlength=(count + 1) * columns)
+            for owners, at in changes
+        )
+        counts: Numbers = (begun - ended).reshape(count + 1, columns)[:-1].cumsum(axis=0)
+        return counts
+
+    def moments(self, alone: Sequence[int], shared: Groups = ()) -> Moments:
+        """The moments at which buffers that lie `alone` are held, and arenas of those that are `shared`."""
+        key = tuple(alone), tuple(map(tuple, shared))  # attempts have most in common, and bindings all
+        if key not in self._moments:
+            arenas = np.zeros((len(self), len(shared)), dtype=np.int64)
+            for number, group in enumerate(shared):
+                for begin, end in self.reserved(group):
+                    arenas[begin:end, number] = 1
+            self._moments[key] = Moments.of(self.counts(alone), self.unplanned, arenas, self.on_route)
+        return self._moments[key]
 
     # -- arenas --------------------------------------------------------------------------------------------
 
@@ -126,7 +197,7 @@ class CallSteps:
         if self.straight:
             of = list(members)
             begin = bisect_left(self.points, self._made[of].min())
-            return ((begin, int(max(self._ends[of].max(), begin))),)
+            return ((begin, int(max(self.ends[of].max(), begin))),)
         there = self._begun_at(self.cfg.reservation(self.buffers[i].made for i in members))
         edges = np.flatnonzero(np.diff(there & self._needed(members), prepend=False, append=False))
         return [(begin, end) for begin, end in edges.reshape(-1, 2).tolist()]
@@ -197,6 +268,16 @@ def _may_meet(blocks: Iterable[Iterable[tuple[Hashable, bool]]]) -> Truths:
     sides = [dict(block) for block in blocks]
     meet = [[all(b.get(test, side) is side for test, side in a.items()) for b in sides] for a in sides]
     return np.array(meet, dtype=np.bool_).reshape(len(sides), len(sides))
+
+
+def _alike(steps: Numbers) -> tuple[Numbers, Numbers]:
+    """The first of each kind of rows that are alike, and the number of its kind for each row."""
+    narrow = steps.astype(np.int32)
+    rows = narrow.view(f"V{narrow.itemsize * narrow.shape[1]}")[:, 0].tolist()
+    known: dict[bytes, int] = {}
+    of_each = [known.setdefault(row, step) for step, row in enumerate(rows)]
+    first, at = np.unique(np.array(of_each, dtype=np.int64), return_inverse=True)
+    return first, at
 
 
 def _taken(buffer: Buffer) -> Expr:
@@ -275,70 +356,62 @@ def _lesser(sides: Mapping[bool, _Block]) -> Values:
 
 
 class CallBytes:
-    """The bytes that buffers (by index) and arenas of them take at the points of `table`; `bytes` has a row
-    for the size of each buffer.
+    """The bytes that buffers (by index) and arenas of them take at the points of `table`; `sizes` has a row
+    for each size, and `bytes` for each buffer.
     """
 
     def __init__(self, steps: CallSteps, table: SizeTable) -> None:
         self.steps, self.table = steps, table
-        self._kinds = table.rows_of(steps.sizes)
-        self.bytes: Values = table.values[self._kinds]
+        self.sizes = table.bytes_of(steps.all_sizes)
         self._heights: dict[tuple[int, ...], Values] = {}
+
+    @cached_property
+    def bytes(self) -> Values:
+        """The bytes of each buffer."""
+        found: Values = self.sizes[self.steps.rows]
+        return found
 
     @cached_property
     def unplanned(self) -> Values:
         """The bytes at each step of what no plan of the function places."""
-        kinds = self.table.rows_of(self.steps.others)
-        wanted = np.ones(len(kinds), dtype=np.bool_)
-        return self._held(kinds, _changes(self.steps.other_spans), wanted, len(self.steps))
+        found: Values = self.steps.unplanned @ self.sizes
+        return found
+
+    @cached_property
+    def limits(self) -> Values:
+        """The bytes that the unplanned call takes on each route."""
+        found = self.steps.moments(range(len(self.steps.buffers)))
+        need = (found.counts + found.unplanned) @ self.sizes
+        limit = np.zeros((len(self.steps.routes), len(self.table.grid)))
+        limit[found.routes] = limits(need, self.steps.routes, found.routes)
+        return limit
 
     @cached_property
     def limit(self) -> Values:
         """The bytes that the unplanned call takes on the path of each step."""
-        need = self.load(range(len(self.steps.buffers))) + self.unplanned
-        return limits(need, self.steps.routes, self.steps.on_route)
+        found: Values = self.limits[self.steps.on_route]
+        return found
 
     @cached_property
     def allowed(self) -> Values:
         """The bytes that may be taken beyond the limit at each step."""
-        return np.maximum(SHARE * self.limit, SPARE)
-
-    def _held(
-        self, kinds: Numbers, changes: Sequence[tuple[Numbers, Numbers]], wanted: Truths, count: int
-    ) -> Values:
-        """The bytes at each of `count` steps of what is `wanted` of what is held; `kinds` are the rows of its
-        sizes.
-        """
-        steps, taken = np.arange(count), list[Values]()
-        for owners, at in changes:
-            chosen = wanted[owners]
-            totals = np.zeros((np.count_nonzero(chosen) + 1, len(self.table.grid)))
-            self.table.values[kinds[owners[chosen]]].cumsum(axis=0, out=totals[1:])
-            taken.append(totals[at[chosen].searchsorted(steps, side="right")])
-        begun, ended = taken
-        begun -= ended
-        return begun
+        return _share(self.limit)
 
     def load(self, members: Sequence[int]) -> Values:
         """The bytes of the given buffers that are held at each step."""
-        return self._held(self._kinds, self.steps.changes, self._among(members), len(self.steps))
+        moments = self.steps.moments(members)
+        found: Values = (moments.counts @ self.sizes)[moments.at]
+        return found
+
+    def distinct(self, members: Sequence[int]) -> tuple[Numbers, Values]:
+        """The row of the size of each member, and a row for each size."""
+        rows, kinds = np.unique(self.steps.rows[list(members)], return_inverse=True)
+        return kinds, self.sizes[rows]
 
     def live(self, members: Sequence[int]) -> Values:
         """The most bytes of the given buffers that are live together, at each binding."""
-        positions = self.steps.positions
-        held = self._held(self._kinds, self.steps.lives, self._among(members), positions)
-        most: Values = held.max(axis=0, initial=0.0)
-        return most
-
-    def _among(self, members: Sequence[int]) -> Truths:
-        wanted = np.zeros(len(self.steps.buffers), dtype=np.bool_)
-        wanted[list(members)] = True
-        return wanted
-
-    def distinct(self, members: Sequence[int]) -> tuple[Sequence[int], Values]:
-        """The row of the size of each member, and a row for each size."""
-        rows, kinds = np.unique(self._kinds[list(members)], return_inverse=True)
-        return kinds.tolist(), self.table.values[rows]
+        found: Values = (self.steps.live(members) @ self.sizes).max(axis=0, initial=0.0)
+        return found
 
     def height(self, members: Sequence[int]) -> Values:
         """The size of an arena of the given buffers at each binding: as much as is live together, and no
@@ -346,31 +419,53 @@ class CallBytes:
         """
         key = tuple(members)
         if key not in self._heights:
-            found: Values = self.bytes[list(key)].max(axis=0, initial=0.0)
+            found: Values = self.sizes[np.unique(self.steps.rows[list(key)])].max(axis=0, initial=0.0)
             self._heights[key] = np.maximum(found, self.live(key)) if len(key) > 1 else found
         return self._heights[key]
 
-    def arenas(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
-        """The bytes at each step of an arena for each of `groups`, by index: those of `heights` are as large
-        as these say.
-        """
+    def _planned(self, groups: Groups, heights: Mapping[int, Values]) -> tuple[Values, Moments]:
+        """The bytes of an arena for each of `groups` at each of the moments that there are."""
         lone = [len(group) == 1 and i not in heights for i, group in enumerate(groups)]
-        members = [group[0] for group, alone in zip(groups, lone, strict=True) if alone]
-        found = self.load(members) if members else np.zeros((len(self.steps), len(self.table.grid)))
-        for i, group in enumerate(groups):
-            if not lone[i]:
-                height = heights[i] if i in heights else self.height(group)
-                for begin, end in self.steps.reserved(group):
-                    found[begin:end] += height
-        return found
+        shared = [i for i, alone in enumerate(lone) if not alone]
+        alone = [group[0] for group, one in zip(groups, lone, strict=True) if one]
+        moments = self.steps.moments(alone, [groups[i] for i in shared])
+        found: Values = moments.counts @ self.sizes
+        if shared:
+            sizes = [heights[i] if i in heights else self.height(groups[i]) for i in shared]
+            found += moments.arenas @ np.array(sizes)
+        return found, moments
+
+    def arenas(self, groups: Groups) -> Values:
+        """The bytes at each step of an arena for each of `groups`."""
+        found, moments = self._planned(groups, {})
+        return found[moments.at]
+
+    def taken(self, groups: Groups) -> Values:
+        """The most bytes that a call takes at one step, at each binding."""
+        found, moments = self._planned(groups, {})
+        taken: Values = (found + moments.unplanned @ self.sizes).max(axis=0, initial=0.0)
+        return taken
 
     def over(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
-        """The bytes that are taken beyond the limit at each step, in units of what is allowed."""
-        found = self.arenas(groups, heights)
-        found += self.unplanned
-        found -= self.limit
-        found /= self.allowed
+        """The most bytes that are taken beyond the limit at one step, at each binding, in units of what is
+        allowed; arenas of `heights`, by index, are as large as these say.
+        """
+        found: Values = self._over(groups, heights)[0].max(axis=0, initial=0.0)
         return found
+
+    def _over(self, groups: Groups, heights: Mapping[int, Values]) -> tuple[Values, Moments]:
+        found, moments = self._planned(groups, heights)
+        limit = self.limits[moments.routes]
+        found += moments.unplanned @ self.sizes
+        found -= limit
+        found /= _share(limit)
+        return found, moments
+
+    def crowded(self, groups: Groups) -> Truths:
+        """The steps at which more is taken than is allowed, at some binding."""
+        found, moments = self._over(groups, {})
+        crowded: Truths = np.any(found > 1, axis=1)[moments.at]
+        return crowded
 
     def excess(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> float:
         """The largest of `over`: above 1 more is taken than is allowed."""
@@ -384,12 +479,12 @@ class CallBytes:
     @cached_property
     def spare(self) -> Values:
         """The bytes that several arenas may take beyond the floor, at each binding."""
-        return np.maximum(SHARE * self.floor, SPARE)
+        return _share(self.floor)
 
     def together(self, groups: Groups) -> Values:
         """The most bytes that arenas take together, results left out, at each binding."""
         own = [group for group in groups if not self.steps.buffers[group[0]].returned]
-        found: Values = self.arenas(own).max(axis=0, initial=0.0)
+        found: Values = self._planned(own, {})[0].max(axis=0, initial=0.0)
         return found
 
     def beyond_floor(self, groups: Groups) -> float:
@@ -399,3 +494,8 @@ class CallBytes:
     def spread(self, groups: Groups) -> float:
         """The most that arenas take together, in multiples of the floor, at least 1."""
         return float((self.together(groups) / np.maximum(self.floor, 1.0)).max(initial=1.0))
+
+
+def _share(limit: Values) -> Values:
+    """The bytes that may be taken beyond `limit`."""
+    return np.maximum(SHARE * limit, SPARE)

@@ -231,6 +231,9 @@ def test_random_calls_keep_the_limit_at_shapes_drawn_afresh(
         points = [(round(2 ** random.uniform(0, 12)), round(2 ** random.uniform(0, 12))) for _ in range(300)]
         table = SizeTable.at(Grid(names=("m", "n"), points=tuple(points)), steps.all_sizes)
         assert CallBytes(steps, table).excess(groups) <= most, seed
+        everything = range(len(candidates.buffers))
+        moments = steps.moments(everything)
+        assert (moments.counts[moments.at] == steps.counts(everything)).all(), seed
 
 
 @pytest.mark.parametrize("ratio", [(1.4,), (1.4, 3.0)])
