@@ -20,7 +20,7 @@ import numpy as np
 from symalloc.analysis.register_machine import Step
 from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.buffers.sizing import padded_size
-from symalloc.planner.grid import Truths, Values
+from symalloc.planner.grid import Truths, Values, matrix_product
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.shapes import Numbers, SizeTable
 from symalloc.program.control_flow import ReservationPoint, Sides
@@ -374,14 +374,13 @@ class CallBytes:
     @cached_property
     def unplanned(self) -> Values:
         """The bytes at each step of what no plan of the function places."""
-        found: Values = self.steps.unplanned @ self.sizes
-        return found
+        return matrix_product(self.steps.unplanned.astype(np.float64), self.sizes)
 
     @cached_property
     def limits(self) -> Values:
         """The bytes that the unplanned call takes on each route."""
         found = self.steps.moments(range(len(self.steps.buffers)))
-        need = (found.counts + found.unplanned) @ self.sizes
+        need = matrix_product(found.counts + found.unplanned, self.sizes)
         limit = np.zeros((len(self.steps.routes), len(self.table.grid)))
         limit[found.routes] = limits(need, self.steps.routes, found.routes)
         return limit
@@ -400,7 +399,7 @@ class CallBytes:
     def load(self, members: Sequence[int]) -> Values:
         """The bytes of the given buffers that are held at each step."""
         moments = self.steps.moments(members)
-        found: Values = (moments.counts @ self.sizes)[moments.at]
+        found: Values = matrix_product(moments.counts, self.sizes)[moments.at]
         return found
 
     def distinct(self, members: Sequence[int]) -> tuple[Numbers, Values]:
@@ -410,7 +409,7 @@ class CallBytes:
 
     def live(self, members: Sequence[int]) -> Values:
         """The most bytes of the given buffers that are live together, at each binding."""
-        found: Values = (self.steps.live(members) @ self.sizes).max(axis=0, initial=0.0)
+        found: Values = matrix_product(self.steps.live(members), self.sizes).max(axis=0, initial=0.0)
         return found
 
     def height(self, members: Sequence[int]) -> Values:
@@ -429,10 +428,10 @@ class CallBytes:
         shared = [i for i, alone in enumerate(lone) if not alone]
         alone = [group[0] for group, one in zip(groups, lone, strict=True) if one]
         moments = self.steps.moments(alone, [groups[i] for i in shared])
-        found: Values = moments.counts @ self.sizes
+        found = matrix_product(moments.counts, self.sizes)
         if shared:
             sizes = [heights[i] if i in heights else self.height(groups[i]) for i in shared]
-            found += moments.arenas @ np.array(sizes)
+            found += matrix_product(moments.arenas, np.array(sizes))
         return found, moments
 
     def arenas(self, groups: Groups) -> Values:
@@ -443,7 +442,8 @@ class CallBytes:
     def taken(self, groups: Groups) -> Values:
         """The most bytes that a call takes at one step, at each binding."""
         found, moments = self._planned(groups, {})
-        taken: Values = (found + moments.unplanned @ self.sizes).max(axis=0, initial=0.0)
+        found += matrix_product(moments.unplanned, self.sizes)
+        taken: Values = found.max(axis=0, initial=0.0)
         return taken
 
     def over(self, groups: Groups, heights: Mapping[int, Values] = MappingProxyType({})) -> Values:
@@ -456,7 +456,7 @@ class CallBytes:
     def _over(self, groups: Groups, heights: Mapping[int, Values]) -> tuple[Values, Moments]:
         found, moments = self._planned(groups, heights)
         limit = self.limits[moments.routes]
-        found += moments.unplanned @ self.sizes
+        found += matrix_product(moments.unplanned, self.sizes)
         found -= limit
         found /= _share(limit)
         return found, moments
