@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -65,13 +66,15 @@ def replace_tvm_planner(
     seed: int = 0,
     names: bool = False,
     **options: Unpack[PlanChoices],
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[Mapping[str, str]]:
     """A context in which pipelines that make StaticPlanBlockMemory themselves plan with symalloc.
 
-        with symalloc.replace_tvm_planner():
+        with symalloc.replace_tvm_planner() as picked:
             executable = relax.build(module, target, relax_pipeline=pipeline)
 
-    The options are those of `pipeline`; names are without the places of the model.  It holds in the thread
+    The options are those of `pipeline`, but that `bounds` is "auto": as TVM's planner does, memory is
+    reserved for the bounds that a function declares.  `picked` says of each function what was done and why,
+    as does the logger "symalloc".  Names are without the places of the model.  It holds in the thread
     that enters it, the innermost of several counts, and what symalloc itself runs of TVM's planner, to
     compare with it, stays.  The variable SYMALLOC_REPLACE_TVM_PLANNER=1 does the same for a whole process.
     Raises UsageError.
@@ -80,7 +83,8 @@ def replace_tvm_planner(
     from symalloc.relax.passes.pipeline import replace_planner
 
     require_flag("names", names)
-    return replace_planner(made(PlanOptions, options, PlanChoices, seed=seed), names=names)
+    chosen = made(PlanOptions, {"bounds": "auto", **options}, PlanChoices, seed=seed)
+    return replace_planner(chosen, names=names)
 
 
 def register_pipelines() -> None:
@@ -101,4 +105,4 @@ def register_pipelines() -> None:
         from symalloc.planner.planner_options import PlanOptions
         from symalloc.relax.passes.pipeline import replace_planner_everywhere
 
-        replace_planner_everywhere(PlanOptions())
+        replace_planner_everywhere(PlanOptions(bounds="auto"))

@@ -6,7 +6,7 @@ rely and at which memory may be reserved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, product
 
@@ -25,13 +25,19 @@ MOST_BYTES = 2**47  # that a factor in a size or a reserved bound may have; sums
 MOST_HALVINGS = 12  # of the gap between the largest size that was seen and one that is proved
 
 
-def enforced(function: Function, domain: Domain, use: BoundsUse) -> tuple[DeclaredBound, ...]:
-    """Return the declared bounds that are checked at entry, less those that `domain` implies."""
+def enforced(
+    function: Function, domain: Domain, use: BoundsUse, sized_by: Collection[str]
+) -> tuple[DeclaredBound, ...]:
+    """Return the declared bounds that are checked at entry, less those that `domain` implies.
+
+    "auto" checks no more than it needs: upper bounds of the symbols that memory is `sized_by`.
+    """
     if use == "ignore":
         return ()
+    bounds = declared_bounds(function)
     return tuple(
         b
-        for b in declared_bounds(function)
+        for b in (bounds if use != "auto" else (b for b in bounds if b.is_upper and b.symbol in sized_by))
         if (domain.upper_of(b.symbol) > b.value if b.is_upper else domain.lower_of(b.symbol) < b.value)
     )
 

@@ -161,7 +161,7 @@ class Plan:
     """The memory plan of one function.
 
     `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
-    floor wherever that was looked at.
+    floor wherever that was looked at.  `picked` says what bounds="auto" stands for in it, and why.
     """
 
     function: str
@@ -170,6 +170,7 @@ class Plan:
     guards: tuple[Guard, ...] = ()
     representative: Mapping[str, int] = field(default_factory=dict)
     fallbacks: tuple[Fallback, ...] = ()
+    picked: str = ""
 
     def __repr__(self) -> str:
         tensors = counted(sum(len(arena.placements) for arena in self.arenas), "tensor")

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.planner.buffers.assignment import (
     MOST_CHOICES,
@@ -37,6 +38,7 @@ from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
 from symalloc.program.ir import DeclaredBound, Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.size.condition import conjunction
 from symalloc.size.expr import Expr
 
 MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
@@ -407,7 +409,10 @@ def _plan_function(
     The functions that it calls are in `program` as they are planned.  Raises PlanRefusedError.
     """
     function, known = program.functions[name], known_symbols(analyses[name].cfg)
-    bounds, reserve = enforced(function, known.domain, options.bounds), options.bounds == "reserve"
+    sized_by = () if options.guards == "none" else _sized_by(function, analyses[name])
+    bounds = enforced(function, known.domain, options.bounds, sized_by)
+    asked, options = options.bounds, options.picked(bounds)
+    reserve = options.bounds == "reserve"
     sizes = shared.sizes_of(known, prover, bounds, reserve=reserve)
     upper = function.declared_upper if reserve else {}
     extents = ExtentBounds(function.declared_lower, upper, known.may_be_negative, frozenset(known.later))
@@ -428,6 +433,7 @@ def _plan_function(
                 unplanned=(*candidates.left, *left_alone(found.lone)),
                 guards=bound_guards(bounds),
                 fallbacks=_fallbacks(found, fallen=storages and options.flavour != "storages"),
+                picked=_picked(options, bounds) if asked == "auto" else "",
             )
             plan = _with_layout(bare, found, layout, search)
             faults = validate(plan, known.domain, prover)
@@ -437,6 +443,22 @@ def _plan_function(
             if any(fault.binding is not None for fault in faults):
                 raise PlanRefusedError.of(name, faults)
     raise PlanRefusedError.of(name, faults)
+
+
+def _sized_by(function: Function, analysis: FunctionAnalysis) -> frozenset[str]:
+    """Return the symbols that memory which may be reserved is sized by."""
+    wanted = (None, RETURNED) if function.bounded_results else (None,)
+    made = (n for _, n, reason in analysis.allocations.values() if n is not None and reason in wanted)
+    return frozenset().union(*(nbytes.symbols for nbytes in made))
+
+
+def _picked(options: PlanOptions, bounds: Sequence[DeclaredBound]) -> str:
+    """Return what "auto" stands for in a function, and why, in words."""
+    if options.bounds == "reserve":
+        return f"reserved for {conjunction(b.condition for b in bounds)}, as {options.kept}"
+    if options.guards == "none":
+        return "sized at each call, as no guard checks a bound"
+    return "sized at each call, as no declared bound sizes a tensor"
 
 
 def _layouts(
@@ -455,7 +477,7 @@ def _layouts(
             if layout.outgrown:
                 continue
             excess = found.excess([arena.size for arena in layout.arenas])
-            if excess <= max(1.0, found.excess()) or search.options.graphs:
+            if excess <= max(1.0, found.excess()) or search.options.kept:
                 yield found, layout
             else:
                 loose.append((excess, found, layout))
@@ -478,6 +500,8 @@ def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSe
 
 
 def _log(plan: Plan, budget: PlanBudget) -> None:
+    if plan.picked:
+        _LOG.info("memory of `%s` is %s", plan.function, plan.picked)
     _LOG.debug("planned `%s`: spent %d of a budget of %.0f", plan.function, budget.spent, budget.allowed)
     for fallback in plan.fallbacks:
         _LOG.debug(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
@@ -15,8 +15,10 @@ from symalloc.options import PATH, Kind, amount, choice, option, read_fields, wh
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
-BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve"]
+BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve", "auto"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
+
+POOL = "the pool of TVM's machine keeps a block for each size"
 
 
 class PlanChoices(TypedDict, total=False):
@@ -68,7 +70,9 @@ class PackOptions(SearchOptions):
 class PlanOptions(SearchOptions):
     """The options of the planner: one record for the command line, Python, the pipeline and the pass.
 
-    `graphs`: kernels are captured in CUDA graphs, which takes storages of constant size.
+    `kept` says why memory of constant size is kept from call to call, as CUDA graphs do: it has one arena,
+    whatever a call holds besides.  `read_by` may count storages of constant size: these have arenas of their
+    own.
     """
 
     flavour: Flavour = option(
@@ -88,7 +92,7 @@ class PlanOptions(SearchOptions):
         choice(BoundsUse),
         "The bounds that a function declares (tir_var_upper_bound): nothing relies on them; "
         "they are checked at entry, and proofs rely on them; or memory is reserved for them, at "
-        "constant offsets.",
+        "constant offsets; auto: reserve, in functions with tensors that a bound sizes, in one arena.",
     )
     effort: EffortName = option(
         "quick", choice(EffortName), "The time spent on the search for a better plan."
@@ -100,17 +104,26 @@ class PlanOptions(SearchOptions):
         "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`. IN is a parameter or "
         "a field of one (caches.0).",
     )
-    graphs: bool = False
+    kept: str = ""
+    read_by: str = ""
 
     @property
     def constants_apart(self) -> bool:
         """True where what has a constant size has an arena of its own, which is constant, too."""
-        return self.graphs or self.bounds == "reserve"
+        return bool(self.kept or self.read_by) or self.bounds == "reserve"
+
+    def picked(self, bounds: Sequence[object]) -> PlanOptions:
+        """Return the options of a function that `bounds` are checked in: what "auto" stands for there."""
+        if self.bounds != "auto":
+            return self
+        if not bounds:
+            return replace(self, bounds="ignore")
+        return replace(self, bounds="reserve", kept=self.kept or self.read_by or POOL)
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value that there is not, and for choices that contradict each other."""
         read_fields(self)
-        if self.bounds != "ignore" and self.guards == "none":
+        if self.bounds in ("enforce", "reserve") and self.guards == "none":
             raise UsageError(
                 f'bounds="{self.bounds}" rests on a check at entry, and guards="none" leaves it out; '
                 "take other guards"

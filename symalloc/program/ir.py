@@ -323,7 +323,8 @@ class Function:
 
     `declared_upper` / `declared_lower` are the attributes tir_var_upper_bound / tir_var_lower_bound: not
     enforced. `private` functions are called only from within the module.  `span` is where the `def`
-    stands and `result_span` what it returns; None without source.
+    stands and `result_span` what it returns; None without source.  `bounded_results` is the attribute
+    relax.memory_plan_dynamic_func_output: where memory is reserved for bounds, that of results is, too.
     """
 
     name: str
@@ -336,6 +337,7 @@ class Function:
     declared_lower: Mapping[str, int] = field(default_factory=dict)
     span: Span | None = None
     result_span: Span | None = None
+    bounded_results: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

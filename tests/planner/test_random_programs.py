@@ -103,7 +103,7 @@ def test_the_interpreter_notices_memory_that_is_shared_wrongly() -> None:
     refused = wrong = 0
     for seed in SEEDS:
         program = random_program(seed)
-        plans = plan_program(program, PROVER, options=PlanOptions(graphs=True))
+        plans = plan_program(program, PROVER, options=PlanOptions(kept="graphs"))
         flat = {name: replace(plan, arenas=tuple(map(_flat, plan.arenas))) for name, plan in plans.items()}
         if any(validate(plan, DOMAIN, PROVER, machine=False) for plan in flat.values()):
             refused += 1

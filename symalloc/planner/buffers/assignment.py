@@ -39,7 +39,8 @@ from symalloc.planner.shapes import (
     worst_shapes,
 )
 from symalloc.program.ir import Var
-from symalloc.size.expr import ZERO, Expr
+from symalloc.program.types import ALIGNMENT
+from symalloc.size.expr import ZERO, Expr, round_up
 
 MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # steps and shapes, multiplied, that a search starts from
 MOST_CHOICES = 3  # each made where the one before is no good
@@ -165,7 +166,7 @@ class _Assigning:
             chosen.append((members, one))
             groups += zip(([members[i] for i in group] for group in one.groups), one.further, strict=True)
         groups.sort(key=lambda one: self.reserved_at(one[0]))
-        alone = [len(group) == 1 and buffers[group[0]].returned for group, _ in groups]
+        alone = [len(group) == 1 and self.keeps(buffers[group[0]]) for group, _ in groups]
         kept = [one for one, lone in zip(groups, alone, strict=True) if not lone]
         numbers = {group[0]: number for number, (group, _) in enumerate(kept)}
         ids = count()
@@ -196,7 +197,7 @@ class _Assigning:
         held = self.held(steps)
         planned = [i for i, b in enumerate(steps.buffers) if not b.returned]
         whole = _whole(held, planned)
-        if self.options.graphs or not planned:
+        if self.options.kept or not planned:
             everything = [*results, *whole]
             return Chosen(held, everything, [None] * len(everything), 0)
         attempts = _Attempts(held, planned, whole, results, hosts)
@@ -215,6 +216,11 @@ class _Assigning:
     def lends(self, result: Buffer) -> bool:
         """Return whether others may lie in the memory of a result."""
         return self.options.bounds != "reserve" and result.var not in self.restrictions.excluded_results
+
+    def keeps(self, buffer: Buffer) -> bool:
+        """Return whether it is a result that keeps memory of its own, of the size that it has at each call."""
+        bounded = self.options.bounds == "reserve" and self.candidates.cfg.function.bounded_results
+        return buffer.returned and not (bounded and buffer.size != round_up(buffer.nbytes, ALIGNMENT))
 
     def worst(self, steps: CallSteps, groups: Groups) -> Sequence[Mapping[str, int]]:
         """Return shapes at which arenas take more than is allowed, the worst first."""

@@ -19,7 +19,7 @@ from symalloc.prover.ordering import SyntacticOrder
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
-from symalloc.size.condition import Condition, Relation, ge
+from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.expr import (
     ONE,
     ZERO,
@@ -243,14 +243,23 @@ class Sizes:
 
     def _reserved(self, nbytes: Expr) -> Expr:
         """Return the bytes rounded up to the alignment, and none where the size could come out negative."""
+        if self.reserve:
+            most = greatest(nbytes, self.domain, self.prover)
+            if most is not None:
+                return constant(most)
+            nbytes = self._at_bounds(nbytes)
         rounded = round_up(nbytes, ALIGNMENT)
-        most = greatest(nbytes, self.domain, self.prover) if self.reserve else None
-        if most is not None:
-            return constant(most)
         positive = self._order.at_most(ZERO, nbytes)
         if not positive and not self._falls_below_0(nbytes):
             positive = self._always(ge(nbytes, 0))
         return rounded if positive else maximum(rounded, ZERO)
+
+    def _at_bounds(self, nbytes: Expr) -> Expr:
+        """Return the bytes at the upper bounds of those symbols that have one, if that is never less."""
+        tops = {name: self.domain.upper_of(name) for name in nbytes.symbols}
+        most = nbytes.substitute({name: constant(top) for name, top in tops.items() if top < INT64_MAX})
+        small = all(abs(factor) <= MOST_BYTES for factor in most.terms.values())
+        return most if small and self._always(le(nbytes, most)) else nbytes
 
     def _falls_below_0(self, nbytes: Expr) -> bool:
         """Return whether `nbytes` is seen to be negative where one symbol that may be is -1, the others 1."""

@@ -149,6 +149,7 @@ class FunctionExtractor(Context):
             | _declared(attributes, "tir_var_lower_bound", signature),
             span=self.source_map.definition,
             result_span=self.source_map.result,
+            bounded_results=bool(attributes.get("relax.memory_plan_dynamic_func_output", False)),
         )
 
     # -- blocks ---------------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import tvm
@@ -39,6 +39,7 @@ _COPY = "vm.builtin.copy"  # gives what it is given, copied or not
 _PROMISE = "tirx.noalias"
 _KILLS = "KillAfterLastUse"
 _STORAGES_MADE = "LowerAllocTensor"  # the pass behind which every storage is explicit
+_NO_READERS = frozenset({"RewriteCUDAGraph", "LowerGPUIPCAllocStorage"})
 _OURS_BESIDE = frozenset(
     {PLANNER, "RewriteCUDAGraph", "ComputePrimValue", "VMShapeLower", _STORAGES_MADE, _KILLS}
 )
@@ -63,9 +64,7 @@ def pipeline(
     `pipeline`: one with StaticPlanBlockMemory in it, or the name of one, as for `tvm_pipeline`.  Without
     `target` it is built for the target that is current when it runs.  `names`: with NameTensors.
     """
-    return _run_with(
-        lambda: _Passes(planner=PlanMemory(options), names=names, places=names), target, pipeline
-    )
+    return _run_with(lambda: _Passes(options=options, names=names, places=names), target, pipeline)
 
 
 def lower(
@@ -85,14 +84,20 @@ def finishing_pipeline(
     return _run_with(lambda: _Passes(part="behind", names=names, places=names), target, pipeline)
 
 
-def replace_planner(options: PlanOptions, *, names: bool = False) -> AbstractContextManager[None]:
-    """Within, pipelines that this thread runs plan with PlanMemory where TVM's planner stands."""
-    return passes_run_by(_Passes(planner=PlanMemory(options), names=names))
+@contextmanager
+def replace_planner(options: PlanOptions, *, names: bool = False) -> Iterator[Mapping[str, str]]:
+    """Within, pipelines that this thread runs plan with PlanMemory where TVM's planner stands.
+
+    Gives what bounds="auto" stood for in each function so far.
+    """
+    passes = _Passes(options=options, names=names)
+    with passes_run_by(passes):
+        yield passes.picked
 
 
 def replace_planner_everywhere(options: PlanOptions) -> None:
     """Let all threads do so from now on, except where `replace_planner` says otherwise."""
-    passes_run_everywhere_by(_Passes(planner=PlanMemory(options)))
+    passes_run_everywhere_by(_Passes(options=options))
 
 
 def _run_with(
@@ -120,12 +125,14 @@ def _run_with(
 class _Passes:
     """Runs the passes that a pipeline calls, and ours beside them.
 
-    `planner` stands where TVM's stands.  `part`: what stands on the other side of the planner is left out.
+    PlanMemory with `options` stands where TVM's planner stands, and says what it has `picked`.  `part`: what
+    stands on the other side of the planner is left out.
     `names`: tensors are named as soon as every storage is explicit.  `places`: up to there, what is allocated
     keeps the place that it comes from.  `met` are the names of TVM's passes so far.
     """
 
-    planner: Pass | None = None
+    options: PlanOptions | None = None
+    picked: dict[str, str] = field(default_factory=dict)
     part: Literal["whole", "front", "behind"] = "whole"
     names: bool = False
     places: bool = False
@@ -134,9 +141,9 @@ class _Passes:
 
     def __call__(self, called: Pass, module: tvm.IRModule) -> tvm.IRModule:
         """`module` behind the pass or the sequence `called`."""
-        before = ""
-        for one in _opened(called):
-            for step in self._beside(one, before):
+        before, passes = "", list(_opened(called))
+        for number, one in enumerate(passes, 1):
+            for step in self._beside(one, before, passes[number:]):
                 module = self._run(step, module)
             before = str(one.info.name)
         return module
@@ -150,8 +157,8 @@ class _Passes:
             self.places, self._places = False, None
         return behind if self._places is None else self._places.restored(module, behind)
 
-    def _beside(self, one: Pass, before: str) -> Iterator[Pass]:
-        """`one`, which stands behind the pass `before`, and ours that belong to it.
+    def _beside(self, one: Pass, before: str, rest: Sequence[Pass]) -> Iterator[Pass]:
+        """`one`, which stands between the pass `before` and the `rest`, and ours that belong to it.
 
         Not every pipeline has ComputePrimValue: none of TVM's plans has offsets to compute.
         """
@@ -161,7 +168,11 @@ class _Passes:
             return
         self.met.setdefault(name)
         if name == PLANNER:
-            yield from () if self.planner is None else (self.planner,)
+            if self.options is not None:
+                options = self.options
+                if options.bounds == "auto":
+                    options = replace(options, read_by=_reader(rest))
+                yield PlanMemory(options, self.picked)
             return
         if self.part != "whole" and behind is (self.part == "front"):
             return
@@ -177,6 +188,18 @@ class _Passes:
             yield from (KillOnPaths(), PromiseNoAlias())
         if self.names and name == _STORAGES_MADE:
             yield NameTensors()
+
+
+def _reader(behind: Iterable[Pass]) -> str:
+    """Return that a pass of somebody else stands where storages can be counted, as LLM compilers do; "" where
+    none does.
+    """
+    for one in behind:
+        if one.info.name == _STORAGES_MADE:
+            return ""
+        if one.info.name not in _NO_READERS:
+            return f"{one.info.name} may count storages"
+    return "passes that may count storages can follow"
 
 
 def _opened(one: Pass) -> Iterator[Pass]:

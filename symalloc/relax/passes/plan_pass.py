@@ -30,6 +30,7 @@ from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.shown import to_html
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
+GRAPHS = "CUDA graphs are captured"
 _BINDS_WHOLE = frozenset({DLDeviceType.kDLWebGPU})
 
 
@@ -135,7 +136,8 @@ def plan_lowered(
     prover = prover or Prover()
     target = target or tvm.target.Target.current(allow_none=True)
     memory = device_memory(module, target)
-    options = replace(options, flavour=memory.flavour(options.flavour), graphs=captures_graphs())
+    kept = GRAPHS if captures_graphs() else ""
+    options = replace(options, flavour=memory.flavour(options.flavour), kept=kept or options.kept)
     given = module
     module = inline_calls(module)
     program = _seen(module)
@@ -191,16 +193,22 @@ class PlanMemory:
 
     Stands in a pipeline in place of StaticPlanBlockMemory, behind CallTIRRewrite.  Raises
     PlanRefusedError where a plan cannot be proved; nothing unproved is emitted.  UsageError for options that
-    are none.
+    are none.  `picked` receives what bounds="auto" stands for in each function.
     """
 
-    def __init__(self, options: PlanOptions = PlanOptions()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
+        picked: dict[str, str] | None = None,
+    ) -> None:
         given: object = options
         if not isinstance(given, PlanOptions):
             raise UsageError(f"options is {shown(given)}; symalloc.pipeline takes them one by one")
-        self.options = options
+        self.options, self.picked = options, {} if picked is None else picked
 
     @no_collections(acyclic=True)  # what only the plan needs is gone before the collector looks at it
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its plans written into it."""
-        return plan_lowered(module, options=self.options, keeps_reshapes=True).module
+        planned = plan_lowered(module, options=self.options, keeps_reshapes=True)
+        self.picked.update((name, plan.picked) for name, plan in planned.plans.items() if plan.picked)
+        return planned.module
