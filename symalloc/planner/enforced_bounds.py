@@ -26,7 +26,7 @@ MOST_HALVINGS = 12  # of the gap between the largest size that was seen and one 
 
 
 def enforced(
-    function: Function, domain: Domain, use: BoundsUse, sized_by: Collection[str]
+    function: Function, domain: Domain, use: BoundsUse, sized_by: Collection[str] = ()
 ) -> tuple[DeclaredBound, ...]:
     """Return the declared bounds that are checked at entry, less those that `domain` implies.
 

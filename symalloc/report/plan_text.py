@@ -154,6 +154,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     for fallback in plan.fallbacks:
         ratio = f"up to {at_most(fallback.ratio)} of the floor at shapes that were looked at"
         yield _broken(f"  {ratio}: {fallback.reason}", width)
+    if plan.picked:
+        yield _broken(f"  memory is {plan.picked}", width)
     for guard in plan.guards:
         why = ", as the function declares" if guard.declared else ""
         where = "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"

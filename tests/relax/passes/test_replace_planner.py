@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.ir.instrument import pass_instrument
 from tvm.ir.transform import Pass, PassContext, Sequential
 from tvm.relax import transform
 
 import symalloc
 from symalloc.errors import UsageError
 from symalloc.pipelines import register_pipelines
+from symalloc.program.ir import AllocStorage
+from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one, lower_or_refuse
 from symalloc.relax.run.machine import planned_by_tvm
 from tests.relax.built import SCRIPT
@@ -170,3 +174,104 @@ def test_tensors_are_named_where_it_is_asked_for() -> None:
     (plain, untagged), (named, tags) = ran(names=False), ran(names=True)
     assert plain == named and untagged == [""]
     assert any(tag.startswith("main.") and "(subtract" in tag for tag in tags), tags
+
+
+# -- the bounds that it picks ------------------------------------------------------------------------------
+
+
+def _served(*, results: bool = True) -> tvm.IRModule:
+    """A chain with bounds for n, which sizes tensors, and for m, which does not; v sizes some, and has none."""
+    n, m, v = (tvm.tirx.Var(name, "int64") for name in "nmv")
+    x = relax.Var("x", relax.TensorType((n, 64), "float32"))
+    y = relax.Var("y", relax.TensorType((m,), "float32"))
+    w = relax.Var("w", relax.TensorType((64, v), "float32"))
+    attributes = {
+        "tir_var_upper_bound": {"n": 32, "m": 7},
+        "relax.memory_plan_dynamic_func_output": results,
+        "relax.rewrite_cuda_graph.capture_symbolic_vars": ["n"],
+        "num_input": 2,
+    }
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y, w], attrs=attributes):
+        with builder.dataflow():
+            a = builder.emit(relax.op.exp(x))
+            b = builder.emit(relax.op.multiply(a, x))
+            c = builder.emit(relax.op.subtract(b, a))
+            out = builder.emit_output(relax.op.matmul(c, w))
+        builder.emit_func_output(relax.Tuple([out, y]))
+    return builder.finalize()
+
+
+def _storages(module: tvm.IRModule) -> list[str]:
+    program = extract(module, name="module")
+    return [str(one.size) for one in program.functions["main"].body.instructions if type(one) is AllocStorage]
+
+
+def _behind_planner(module: tvm.IRModule, *, graphs: bool = False, **options: Any) -> tuple[list[str], str]:
+    """The sizes of the storages that the planner makes, and what it says that it picked."""
+    found: list[tvm.IRModule] = []
+
+    @pass_instrument
+    class Keeper:
+        def run_after_pass(self, behind: tvm.IRModule, info: Any) -> None:
+            if info.name == "PlanMemory":
+                found.append(behind)
+
+    config = {"relax.backend.use_cuda_graph": graphs}
+    with (
+        tvm.target.Target("llvm"),
+        PassContext(config=config, instruments=[Keeper()]),
+        symalloc.replace_tvm_planner(**options) as picked,
+    ):
+        _pipeline()(module)
+    return _storages(found[0]), picked.get("main", "")
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_memory_is_reserved_for_the_bounds_that_size_it(graphs: bool) -> None:
+    why = "CUDA graphs are captured" if graphs else "AttachMetadata may count storages"
+    storages, picked = _behind_planner(_served(), graphs=graphs)
+    assert storages == [str(3 * 32 * 64 * 4), "128*v"]  # the result, for 32 rows
+    assert picked == f"reserved for n <= 32, as {why}"
+    apart, _ = _behind_planner(_served(results=False), graphs=graphs)
+    assert apart == storages[:1]
+    ignored, said = _behind_planner(_served(), graphs=graphs, bounds="ignore")
+    assert ignored == (["768*n"] if graphs else ["512*n", "256*n"]) and not said
+
+
+def test_only_bounds_that_it_relies_on_are_checked() -> None:
+    module = _served()
+    with symalloc.replace_tvm_planner() as picked:
+        built = relax.build(module, "llvm", relax_pipeline=relax.get_pipeline("default"))
+    assert picked["main"].endswith("as the pool of TVM's machine keeps a block for each size")
+    machine = relax.VirtualMachine(built, tvm.cpu())
+    x, w = np.random.default_rng(0).random((32, 64), "float32"), np.ones((64, 5), "float32")
+
+    def called(rows: int, extra: int) -> Any:
+        given = (np.resize(x, (rows, 64)), np.zeros(extra, "float32"), w)
+        return machine["main"](*map(tvm.runtime.tensor, given))
+
+    assert called(32, 9)[0].numpy() == pytest.approx((np.exp(x) * x - np.exp(x)) @ w, rel=1e-4)
+    with pytest.raises(AssertionError, match="got n = 33"):
+        called(33, 7)
+
+
+def test_what_no_bound_sizes_is_sized_at_each_call() -> None:
+    module = load_one(SCRIPT, module="Chain")
+    assert _behind_planner(module)[1] == "sized at each call, as no declared bound sizes a tensor"
+    storages, picked = _behind_planner(_served(), guards="none")
+    assert storages == ["512*n", "256*n"] and picked == "sized at each call, as no guard checks a bound"
+
+
+def test_what_reads_storages_finds_those_of_constant_size_apart() -> None:
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            a = builder.emit(relax.op.exp(x))
+            total = builder.emit(relax.op.exp(relax.op.sum(a, axis=[0])))
+            out = builder.emit_output(relax.op.add(builder.emit(relax.op.add(a, total)), x))
+        builder.emit_func_output(out)
+    storages, _ = _behind_planner(builder.finalize())
+    assert [size for size in storages if size.isdigit()] == ["128"]
