@@ -14,9 +14,9 @@ needed.  A row is a module and a planner, and sums the functions of the module:
                      keeps, results with it
     in all           the same, of all functions together
     returned         functions whose result lies in the memory of a graph, in which the next call writes
-    worse            functions of which fewer kernels are captured than behind TVM's planner, more is reserved,
-                     (one kernel aside where that returned), or the metadata does not say what is reserved;
-                     and those of `returned`
+    worse            functions of which fewer kernels are captured than behind TVM's planner (but for one
+                     where its result is such), more is reserved, or the metadata does not say what is
+                     reserved; and those of `returned`
 
 Exit status 1 where some are worse without options.
 
@@ -31,8 +31,9 @@ import os
 import sys
 import types
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,7 @@ def mlc_pipeline(folder: Path) -> Any:
     sys.modules["mlc_llm"] = package
     relax.__getattr__ = _of_ir
     os.environ["SKIP_LOADING_MLCLLM_SO"] = "1"
-    from mlc_llm.compiler_pass import pipeline
-
-    return pipeline._mlc_llm_pipeline
+    return import_module("mlc_llm.compiler_pass.pipeline")._mlc_llm_pipeline
 
 
 def _of_ir(name: str) -> Any:
@@ -208,8 +207,8 @@ def reserved(module: tvm.IRModule) -> Mapping[str, int]:
 
 def rows(pipeline: Any, file: Path) -> Iterator[dict[str, Any]]:
     """The rows of one module."""
-    text = (gzip.open(file, "rt") if file.suffix == ".gz" else file.open()).read()
-    module = tvm.ir.load_json(text)
+    data = file.read_bytes()
+    module = tvm.ir.load_json((gzip.decompress(data) if file.suffix == ".gz" else data).decode())
     target = "llvm" if ".llvm." in file.name else "nvidia/nvidia-h100"
     for graphs in (True, False):
         theirs: tuple[Mapping[str, Captured], Mapping[str, int]] | None = None

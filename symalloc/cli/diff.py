@@ -19,7 +19,7 @@ from symalloc.cli.click_options import (
 )
 from symalloc.cli.output import keep_apart, show
 from symalloc.errors import UsageError
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.config import plan_options
 
 EPILOG = """\
 docs/pipelines.md shows an example; `symalloc schema diff` describes the JSON.
@@ -64,7 +64,7 @@ def diff_command(
     keep_apart("-o", output, (before, after))
     wanted = [parse_binding([text], "--bind") for text in bindings]
     requests = [request_of(before, dict(options)), request_of(after, options)]
-    chosen = PlanOptions(**options)
+    chosen = plan_options(after, options)
     old, new = (plans_in(request, chosen) for request in requests)
     diff = diff_plans(old, new, wanted)
     show(as_json(diff) if form == "json" else plan_diff_text(diff), output)

@@ -25,6 +25,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import amount, choice
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.config import plan_options
 
 if TYPE_CHECKING:
     from symalloc.session.planning import Planned
@@ -87,7 +88,7 @@ def plan_command(
     from symalloc.session.planning import planned_file
 
     request = request_of(file, options)
-    chosen = PlanOptions(**options)
+    chosen = plan_options(file, options)
     if output is not None and output == chosen.certificate:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])

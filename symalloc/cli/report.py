@@ -26,7 +26,7 @@ from symalloc.cli.output import keep_apart
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import choice
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.config import plan_options
 from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def report_command(
         refuse_given(["compare"], "a picture shows one plan")
     planned = planned_file(
         request,
-        options=PlanOptions(**options),
+        options=plan_options(file, options),
         samples=[binding] if binding else [],
         compare=compare == "tvm" and output.suffix == ".html",
     )

@@ -23,7 +23,7 @@ from symalloc.cli.click_options import (
 from symalloc.cli.output import keep_apart, show
 from symalloc.options import amount, choice
 from symalloc.planner.memory_report.runs import RunOptions
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.config import plan_options
 
 EPILOG = """\
 In the table, storages is the number of allocations from the pool in a call, live the most bytes in use at one
@@ -91,7 +91,7 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     wanted = pooled or guard or trace is not None or limit is not None
     pool = PoolRequest(limit=limit, guard=guard, trace=trace is not None) if wanted else None
     request = request_of(file, options)
-    chosen = PlanOptions(**{name: options.pop(name) for name in PLANNER_OPTIONS})
+    chosen = plan_options(file, {name: options.pop(name) for name in PLANNER_OPTIONS})
     compare = options.pop("compare") is not None
     how = RunOptions(**options)
     report = run_file(request, at, how=how, options=chosen, pool=pool, compare=compare)

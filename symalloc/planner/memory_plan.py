@@ -141,6 +141,18 @@ class Guard:
     declared: bool = False
 
 
+class TooLarge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tensor that takes more than one buffer may, at the binding `at` for one: `size` bytes, as do all that
+    are `alike`, itself among them.
+    """
+
+    name: str
+    size: Expr = msgspec.field(name="bytes")
+    limit: int
+    alike: int
+    at: Mapping[str, int] = msgspec.field(name="binding")
+
+
 FallbackKind: TypeAlias = Literal["search", "bounds", "storages", "arenas"]
 
 
@@ -162,6 +174,7 @@ class Plan:
 
     `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
     floor wherever that was looked at.  `picked` says what bounds="auto" stands for in it, and why.
+    `too_large` are the tensors that no arena can hold within --max-buffer.
     """
 
     function: str
@@ -171,6 +184,7 @@ class Plan:
     representative: Mapping[str, int] = field(default_factory=dict)
     fallbacks: tuple[Fallback, ...] = ()
     picked: str = ""
+    too_large: tuple[TooLarge, ...] = ()
 
     def __repr__(self) -> str:
         tensors = counted(sum(len(arena.placements) for arena in self.arenas), "tensor")

@@ -13,6 +13,7 @@ import numpy as np
 
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.planner.buffer_limit import beyond, bounded, too_large
 from symalloc.planner.buffers.assignment import (
     MOST_CHOICES,
     ONE_BY_ONE,
@@ -194,6 +195,13 @@ class LayoutSearch:
             if made is not None and not self.budget.exhausted:
                 fallbacks = _layout_fallbacks(groups, results, made, self.domain)
                 yield Layout(arenas=made, representative=representative, fallbacks=fallbacks)
+
+    def beyond(self, layout: Layout) -> tuple[Mapping[str, int], ...]:
+        """Return bindings at which an arena of tensors that keep the limit of one buffer does not."""
+        if self.options.most is None:
+            return ()
+        domain = bounded(self.function, self.domain)
+        return tuple(beyond(layout.arenas, self.options.most, domain, self.prover))
 
     def _assembled(
         self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult], questions: int
@@ -438,6 +446,10 @@ def _plan_function(
             plan = _with_layout(bare, found, layout, search)
             faults = validate(plan, known.domain, prover)
             if not faults:
+                if options.most is not None:
+                    domain = bounded(function, known.domain)
+                    large = too_large(candidates.buffers, candidates.left, options.most, domain, prover)
+                    plan = replace(plan, too_large=tuple(large))
                 _log(plan, search.budget)
                 return plan
             if any(fault.binding is not None for fault in faults):
@@ -472,18 +484,22 @@ def _layouts(
     for left in reversed(range(MOST_CHOICES)):
         found = assign(candidates, bounds, search.options, restrictions=restrictions)
         outgrown: set[Var] = set()
+        shapes = restrictions.shapes
         for layout in search.layouts(found.arenas):
             outgrown |= layout.outgrown
-            if layout.outgrown:
+            beyond_limit = search.beyond(layout)
+            shapes += beyond_limit
+            if layout.outgrown or beyond_limit:
                 continue
             excess = found.excess([arena.size for arena in layout.arenas])
             if excess <= max(1.0, found.excess()) or search.options.kept:
                 yield found, layout
             else:
                 loose.append((excess, found, layout))
-        first = restrictions.first if outgrown else found.attempt + 1 if left > 1 else ONE_BY_ONE
+        kept = outgrown or shapes != restrictions.shapes
+        first = restrictions.first if kept else found.attempt + 1 if left > 1 else ONE_BY_ONE
         excluded = restrictions.excluded_results | outgrown
-        restrictions = Restrictions(excluded_results=excluded, first=first)
+        restrictions = Restrictions(excluded_results=excluded, first=first, shapes=shapes)
     yield from (one[1:] for one in sorted(loose, key=lambda one: one[0]))
 
 

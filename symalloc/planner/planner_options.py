@@ -12,6 +12,7 @@ from symalloc.analysis.donation import Donation, parse_donation
 from symalloc.arguments import require_texts
 from symalloc.errors import UsageError
 from symalloc.options import PATH, Kind, amount, choice, option, read_fields, whole
+from symalloc.program.types import ALIGNMENT
 
 EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
@@ -28,6 +29,7 @@ class PlanChoices(TypedDict, total=False):
     guards: GuardKind
     bounds: BoundsUse
     effort: EffortName
+    max_buffer: int | str | None
     alias: str | Sequence[str]
 
 
@@ -97,6 +99,13 @@ class PlanOptions(SearchOptions):
     effort: EffortName = option(
         "quick", choice(EffortName), "The time spent on the search for a better plan."
     )
+    max_buffer: int | None = option(
+        None,
+        amount(ALIGNMENT),
+        "The most that one buffer of the device may take, such as 1GiB: arenas are split under it, within "
+        "declared bounds. Tensors that take more by themselves are named.",
+        in_file=True,
+    )
     alias: tuple[Donation, ...] = option(
         (),
         Kind(read=_donations, metavar="[FUNCTION:]OUT=IN", several=True),
@@ -111,6 +120,11 @@ class PlanOptions(SearchOptions):
     def constants_apart(self) -> bool:
         """True where what has a constant size has an arena of its own, which is constant, too."""
         return bool(self.kept or self.read_by) or self.bounds == "reserve"
+
+    @property
+    def most(self) -> int | None:
+        """The bytes that one buffer may take, a multiple of ALIGNMENT; None for any number."""
+        return None if self.max_buffer is None else self.max_buffer // ALIGNMENT * ALIGNMENT
 
     def picked(self, bounds: Sequence[object]) -> PlanOptions:
         """Return the options of a function that `bounds` are checked in: what "auto" stands for there."""

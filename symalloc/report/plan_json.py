@@ -12,7 +12,7 @@ from msgspec import field
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
-from symalloc.planner.memory_plan import Fallback, FurtherArena
+from symalloc.planner.memory_plan import Fallback, FurtherArena, TooLarge
 from symalloc.planner.memory_report.function_report import (
     Fit,
     FloorSums,
@@ -123,7 +123,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     that may be negative.  `offsets` counts distinct ones that are no constants: evaluated at each call.
     `returned`: results with memory of their own; `carried`: results in that of inputs.  `packed`: functions
     that are called of which it is not known what they take.  `tvm`: with --compare tvm; `target`: null for a
-    CPU; `fits`: only if that was asked.
+    CPU; `fits`: only if that was asked; `too_large`: tensors that exceed --max-buffer by themselves.
     """
 
     function: str
@@ -145,6 +145,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     tvm: OtherPlans | None
     target: TargetReport | None
     samples: tuple[MemorySample, ...]
+    too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
     fits: Fits | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -182,6 +183,7 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
         else OtherPlans(
             bounded=None if both.bounded is None else _other(both.bounded), unbounded=_other(both.unbounded)
         ),
+        too_large=plan.too_large or msgspec.UNSET,
         fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.memory_plan import Arena, Buffer
+from symalloc.planner.memory_plan import Arena, Buffer, TooLarge
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.function_report import (
     Fit,
@@ -154,6 +154,8 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     for fallback in plan.fallbacks:
         ratio = f"up to {at_most(fallback.ratio)} of the floor at shapes that were looked at"
         yield _broken(f"  {ratio}: {fallback.reason}", width)
+    large = [_too_large(one) for one in plan.too_large]
+    yield from (_broken(line, width) for line in capped(large, "sizes that one buffer cannot hold"))
     if plan.picked:
         yield _broken(f"  memory is {plan.picked}", width)
     for guard in plan.guards:
@@ -189,6 +191,12 @@ def _arena(arena: Arena, number: int | None) -> str:
         amount = f": {human_bytes(further.saves)}{at_binding(further.at)}" if further.saves else ""
         why = f"; apart, as {further.reason}{amount}"
     return f"  arena {'' if number is None else f'{number} '}{where}: {arena.size} B{why}"
+
+
+def _too_large(one: TooLarge) -> str:
+    alike = f" and {counted(one.alike - 1, 'tensor')} alike" if one.alike > 1 else ""
+    where = at_binding(one.at)
+    return f"  more than {human_bytes(one.limit)} in one buffer: `{one.name}`{alike}, {one.size} B{where}"
 
 
 def _floor(report: FunctionReport) -> Iterator[str]:

@@ -11,17 +11,18 @@
     baseline = "symalloc-baseline.json"   # relative to the file
     jobs = 4
     budget = "512MiB"
+    max-buffer = "1GiB"              # of plans
     cache = false                    # lint all files in each run
 
-These are the options of `LintOptions` that stand `in_file`, read as Python reads its keyword arguments.  The
-command line overlays them.  `trust` is refused: whoever can change this file (a pull request) could otherwise
-make the linter run the code that it brings.
+These are the options of `LintOptions` and `PlanOptions` that stand `in_file`, read as Python reads its
+keyword arguments.  The command line overlays them.  `trust` is refused: whoever can change this file (a pull
+request) could otherwise make the linter run the code that it brings.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +30,14 @@ from typing import Any
 
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.options import read_table
+from symalloc.options import options_of, read_table
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.read.find_files import FoundFiles, find
+
+PLANNING = frozenset(
+    name.replace("_", "-") for name, known in options_of(PlanOptions).items() if known.in_file
+)
+"""The keys that are options of plans."""
 
 
 def find_config(paths: Sequence[str]) -> Path | None:
@@ -54,8 +61,20 @@ def load_config(file: Path) -> LintOptions:
             f"{file}: `trust` cannot be set in a file: a change to the project could then make the linter "
             "run the code that it brings; give --trust on the command line"
         )
-    given = read_table(LintOptions, table, "[tool.symalloc]", prefix=f"{file}: ")
+    given = read_table(LintOptions, _without(table, PLANNING), "[tool.symalloc]", prefix=f"{file}: ")
     return LintOptions(**{name: _below(file.parent, value) for name, value in given.items()})
+
+
+def plan_options(path: Path, given: Mapping[str, Any]) -> PlanOptions:
+    """Return the options of a plan of the model at `path`, as `given`, else as [tool.symalloc] says."""
+    file = find_config([str(path)])
+    table = {} if file is None else _table(file) or {}
+    told = read_table(PlanOptions, _without(table, table.keys() - PLANNING), "[tool.symalloc]", f"{file}: ")
+    return PlanOptions(**{**given, **{name: v for name, v in told.items() if given.get(name) is None}})
+
+
+def _without(table: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key not in keys}
 
 
 def _below(folder: Path, value: Any) -> Any:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from symalloc.native.native_functions import packer_functions
+from symalloc.planner.buffer_limit import edges
 from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps, Groups, Spans
 from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.grid import Grid, Values
@@ -124,11 +125,13 @@ class Assignment(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restrictions:
     """The things that an assignment must do without, as a plan of another was no good: in the memory of
-    `excluded_results` nothing else lies, and attempts in front of the `first` are not made.
+    `excluded_results` nothing else lies, and attempts in front of the `first` are not made.  Arenas keep the
+    limit of one buffer also at `shapes`.
     """
 
     excluded_results: frozenset[Var] = frozenset()
     first: int = 0
+    shapes: tuple[Mapping[str, int], ...] = ()
 
 
 UNRESTRICTED = Restrictions()
@@ -142,7 +145,7 @@ def assign(
     restrictions: Restrictions = UNRESTRICTED,
 ) -> Assignment:
     """Return the arenas of the buffers of a function; sample shapes keep within `bounds`."""
-    return _Assigning(candidates, bounds, options, restrictions).run()
+    return _Assigning(candidates, bounds, options, restrictions, [*restrictions.shapes]).run()
 
 
 @dataclass(slots=True)
@@ -162,7 +165,7 @@ class _Assigning:
         for place in dict.fromkeys((b.device, b.scope) for b in buffers):
             members = [b.id for b in buffers if (b.device, b.scope) == place]
             here = [buffers[i] for i in members]
-            one = self.chosen(CallSteps(self.candidates, here, apart=self.options.constants_apart))
+            one = self.chosen(self.steps(here))
             chosen.append((members, one))
             groups += zip(([members[i] for i in group] for group in one.groups), one.further, strict=True)
         groups.sort(key=lambda one: self.reserved_at(one[0]))
@@ -179,6 +182,14 @@ class _Assigning:
                 for members, one in chosen
             ],
         )
+
+    def steps(self, buffers: Sequence[Buffer]) -> CallSteps:
+        """Return when `buffers` are held; where they must keep the limit of one buffer is looked at, too."""
+        most, upper = self.options.most, self.candidates.cfg.function.declared_upper
+        found = CallSteps(self.candidates, buffers, apart=self.options.constants_apart, most=most)
+        if most is not None:
+            self.more += edges(list(dict.fromkeys(found.sizes)), upper, most)
+        return found
 
     def held(self, steps: CallSteps) -> CallBytes:
         """Return what is taken at sample bindings and at `more`."""
@@ -218,7 +229,7 @@ class _Assigning:
         return self.options.bounds != "reserve" and result.var not in self.restrictions.excluded_results
 
     def keeps(self, buffer: Buffer) -> bool:
-        """Return whether it is a result that keeps memory of its own, of the size that it has at each call."""
+        """Return whether it is a result with memory of its own, of the size that it has at each call."""
         bounded = self.options.bounds == "reserve" and self.candidates.cfg.function.bounded_results
         return buffer.returned and not (bounded and buffer.size != round_up(buffer.nbytes, ALIGNMENT))
 
@@ -261,7 +272,7 @@ class _Attempts:
         found: tuple[Groups, int] = [*self.results, *self.whole], 0
         for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + len(BEYOND) + 1):
             groups = self.made(number)
-            if not groups:
+            if not groups or not all(map(self.held.fits, groups)):
                 continue
             beyond = max(self.held.excess(groups), self.held.beyond_floor(groups))
             if beyond <= 1:
@@ -350,12 +361,12 @@ def _whole(held: CallBytes, planned: Sequence[int]) -> Groups:
     """
     steps = held.steps
     others = [i for i in planned if not steps.buffers[i].grounded]
-    if steps.may_share(others) if others else True:
+    if steps.may_share(others) and held.fits(others) if others else True:
         groups = [others] if others else []
     else:
         groups = []
         for i in sorted(others, key=lambda i: (steps.buffers[i].made, i)):
-            group = next((g for g in groups if steps.may_share([*g, i])), None)
+            group = next((g for g in groups if steps.may_share([*g, i]) and held.fits([*g, i])), None)
             if group is None:
                 groups.append([i])
             else:
@@ -501,7 +512,7 @@ class _FirstFit:
         _add(room, spans, -height)
         _add(room, self.spans[number], self.heights[number])
         _add(room, held, size)
-        if (room < np.minimum(self.room, 0.0) - 0.5).any():
+        if (room < np.minimum(self.room, 0.0) - 0.5).any() or not self.held.fits(both):
             return False
         self.groups[number], self.loads[number], self.heights[number] = both, grown, height
         self.spans[number], self.room = spans, room
@@ -525,7 +536,7 @@ def _joined(held: CallBytes, groups: Groups, results: Groups) -> Groups:
         places = pairs.pop(0)
         (first, one), (second, other) = (found[number] for number in places)
         both = sorted([*first, *second])
-        if not held.steps.may_share(both):
+        if not (held.steps.may_share(both) and held.fits(both)):
             continue
         together = held.arenas([both])
         joined = taken - one - other + together
@@ -553,6 +564,9 @@ def _further(held: CallBytes, whole: Groups, groups: Groups) -> Sequence[Further
         if not held.steps.may_share(both):
             found[number] = FurtherArena(reason=_apart(buffers[groups[number][0]]))
             continue
+        if not held.fits(both):
+            found[number] = FurtherArena(reason=CAPPED)
+            continue
         rest = [group for n, group in enumerate(groups) if n not in (own[0], number)]
         joined = int(held.taken([*rest, both])[worst])
         saves = max(joined - taken, 0)
@@ -561,6 +575,7 @@ def _further(held: CallBytes, whole: Groups, groups: Groups) -> Sequence[Further
 
 
 SAVES = "in one arena with the others a call takes more"
+CAPPED = "one arena with the others takes more than one buffer may"
 LOOSE = "in one arena with the others no tight stacking was found"
 
 

@@ -68,10 +68,18 @@ class CallSteps:
     """The steps at which `buffers`, by index, and arenas of them are held, and other memory.
 
     `sizes` are those of the buffers, `others` those of the memory that is none.  With `apart` buffers of
-    constant size share with their like only.
+    constant size share with their like only; no arena takes more than `most` where its buffers do not.
     """
 
-    def __init__(self, found: Candidates, buffers: Sequence[Buffer], *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        found: Candidates,
+        buffers: Sequence[Buffer],
+        *,
+        apart: bool = False,
+        most: int | None = None,
+    ) -> None:
+        self.most = most
         self.buffers, self.cfg, timeline = buffers, found.cfg, found.timeline
         self.sizes = [_taken(buffer) for buffer in buffers]
         self.kinds = [(b.grounded, apart and b.size.as_constant is not None) for b in buffers]
@@ -421,6 +429,26 @@ class CallBytes:
             found: Values = self.sizes[np.unique(self.steps.rows[list(key)])].max(axis=0, initial=0.0)
             self._heights[key] = np.maximum(found, self.live(key)) if len(key) > 1 else found
         return self._heights[key]
+
+    def fits(self, members: Sequence[int]) -> bool:
+        """Return whether an arena of the given buffers takes no more than it may, within declared bounds."""
+        most = self.steps.most
+        if most is None:
+            return True
+        keep = self._declared & (self.bytes[list(members)].max(axis=0, initial=0.0) <= most)
+        return bool((self.height(members)[keep] <= most).all())
+
+    @cached_property
+    def _declared(self) -> Truths:
+        """The bindings that keep within the declared bounds."""
+        grid, upper = self.table.grid, self.steps.cfg.function.declared_upper
+        return np.array(
+            [
+                all(n <= upper.get(name, n) for name, n in zip(grid.names, point, strict=True))
+                for point in grid.points
+            ],
+            dtype=np.bool_,
+        )
 
     def _planned(self, groups: Groups, heights: Mapping[int, Values]) -> tuple[Values, Moments]:
         """The bytes of an arena for each of `groups` at each of the moments that there are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.shown import to_html
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
+_LOG = logging.getLogger("symalloc")
 GRAPHS = "CUDA graphs are captured"
 _BINDS_WHOLE = frozenset({DLDeviceType.kDLWebGPU})
 
@@ -210,5 +212,9 @@ class PlanMemory:
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its plans written into it."""
         planned = plan_lowered(module, options=self.options, keeps_reshapes=True)
+        for plan in planned.plans.values():
+            for one in plan.too_large:
+                said = "`%s`: `%s` can take more than %d B: %s B"
+                _LOG.warning(said, plan.function, one.name, one.limit, one.size)
         self.picked.update((name, plan.picked) for name, plan in planned.plans.items() if plan.picked)
         return planned.module

@@ -180,7 +180,7 @@ def test_tensors_are_named_where_it_is_asked_for() -> None:
 
 
 def _served(*, results: bool = True) -> tvm.IRModule:
-    """A chain with bounds for n, which sizes tensors, and for m, which does not; v sizes some, and has none."""
+    """A chain with bounds for n, which sizes tensors, and for m, which does not; v has no bound."""
     n, m, v = (tvm.tirx.Var(name, "int64") for name in "nmv")
     x = relax.Var("x", relax.TensorType((n, 64), "float32"))
     y = relax.Var("y", relax.TensorType((m,), "float32"))
