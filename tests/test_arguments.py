@@ -79,7 +79,13 @@ LINTING = {
     "baseline": OPTIONAL,
     "exclude": TEXT | {"half a character"},
 }
-PLANNING = {"seed": WHOLE, "trust": {"true"}, "module_name": OPTIONAL, "certificate": OPTIONAL}
+PLANNING = {
+    "seed": WHOLE,
+    "trust": {"true"},
+    "module_name": OPTIONAL,
+    "certificate": OPTIONAL,
+    "max_buffer": OPTIONAL,
+}
 PROBLEM = {"symbols": {"n": {}}, "buffers": [{"id": "a", "size": "n", "lower": 0, "upper": 1}]}
 
 
@@ -120,8 +126,11 @@ def models() -> Mapping[str, Case]:
 def passes() -> Mapping[str, Case]:
     """What makes passes, and connects them with pools."""
     return _by_name(
-        Case(symalloc.pipeline, sense={"target": OPTIONAL, "seed": WHOLE, "names": {"true"}}),
-        Case(symalloc.replace_tvm_planner, sense={"seed": WHOLE, "names": {"true"}}),
+        Case(
+            symalloc.pipeline,
+            sense={"target": OPTIONAL, "max_buffer": OPTIONAL, "seed": WHOLE, "names": {"true"}},
+        ),
+        Case(symalloc.replace_tvm_planner, sense={"max_buffer": OPTIONAL, "seed": WHOLE, "names": {"true"}}),
         Case(symalloc.VerifyMemory, sense=LINTING),
         Case(symalloc.memory_cfg),
         PlanMemory=Case(lambda options: symalloc.PlanMemory(options)),

@@ -40,9 +40,10 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "check": {"memory_plan"},
     "enforced_bounds": {"memory_plan", "planner_options"},
     "shapes": {"grid"},
+    "buffer_limit": {"enforced_bounds", "grid", "memory_plan", "shapes"},
     "buffers": {
         *("enforced_bounds", "grid", "memory_plan", "overflow_guards", "planned_program", "planner_options"),
-        "shapes",
+        *("buffer_limit", "shapes"),
     },
     "overflow_guards": {"memory_plan"},
     "grid": set(),
@@ -50,7 +51,7 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     "stack": {"fold", "grid", "interference", "memory_plan", "planner_options"},
     "offsets": {"grid", "memory_plan", "planner_options", "stack"},
     "plan_functions": {
-        *("buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
+        *("buffer_limit", "buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
         *("grid", "interference", "offsets", "planned_program", "planner_options", "shapes", "stack"),
     },
     "planned_program": {"memory_plan"},

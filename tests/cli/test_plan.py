@@ -62,6 +62,18 @@ def test_the_json_fits_its_schema(module: Path, run: Run) -> None:
     jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(json.loads(out))
 
 
+def test_buffers_keep_the_limit_of_a_device_or_are_named(module: Path, run: Run) -> None:
+    (module.parent / "pyproject.toml").write_text('[tool.symalloc]\nmax-buffer = "1KiB"\n')
+    status, out, _ = run("plan", module)
+    assert status == 0
+    assert "  more than 1.0 KiB in one buffer: `" in " ".join(out.splitlines()) and "64*n B at n = 17" in out
+    out = run("plan", module, "--format", "json", "--max-buffer", "4KiB")[1]
+    jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(json.loads(out))
+    (main,) = json.loads(out)["functions"]
+    assert {(t["bytes"], t["limit"], t["binding"]["n"]) for t in main["too_large"]} == {("64*n", 4096, 65)}
+    assert all(b["offset"] == "0" for arena in main["arenas"] for b in arena["buffers"])
+
+
 @pytest.mark.real_process
 def test_json_holds_formulas_and_samples(module: Path, tmp_path: Path, run: Run) -> None:
     output = tmp_path / "planned.json"

@@ -6,7 +6,7 @@ import pytest
 
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.session.config import find_config, load_config
+from symalloc.session.config import find_config, load_config, plan_options
 from symalloc.session.linting import LintSession
 
 
@@ -91,6 +91,17 @@ def test_the_nearest_file_with_a_table_counts(tmp_path: Path) -> None:
     assert find_config([str(model)]) == outer
     nearer = _write(inner, "[tool.symalloc]\n")
     assert find_config([str(model)]) == nearer
+
+
+def test_options_of_plans_stand_beside(tmp_path: Path) -> None:
+    file = _write(tmp_path, '[tool.symalloc]\njobs = 3\nmax-buffer = "1MiB"\n')
+    assert load_config(file).jobs == 3
+    model = tmp_path / "model.py"
+    assert plan_options(model, {"max_buffer": None, "bounds": "auto"}).max_buffer == 2**20
+    assert plan_options(model, {"max_buffer": 2**30}).max_buffer == 2**30
+    _write(tmp_path, '[tool.symalloc]\nmax-buffer = "none"\n')
+    with pytest.raises(UsageError, match=r"pyproject.toml: `max-buffer`: `none` is no amount"):
+        plan_options(model, {})
 
 
 def test_no_file_no_config(tmp_path: Path) -> None:
