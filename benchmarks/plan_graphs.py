@@ -89,7 +89,7 @@ def reserved(module: tvm.IRModule) -> int:
 def row(name: str, bound: int, target: str) -> dict[str, Any]:
     """One model's line."""
     lowered = lower(declared(load_imported(name), bound), target)
-    planned = plan_lowered(lowered, options=PlanOptions(bounds="reserve"), keeps_reshapes=True)
+    planned = plan_lowered(lowered, options=PlanOptions(bounds="auto"), keeps_reshapes=True)
     theirs = relax.transform.StaticPlanBlockMemory()(lowered)
     (regions, kernels), (their_regions, their_kernels) = captured(planned.module), captured(theirs)
     ours, tvm_bytes = reserved(planned.module), reserved(theirs)

@@ -417,7 +417,7 @@ def _plan_function(
     The functions that it calls are in `program` as they are planned.  Raises PlanRefusedError.
     """
     function, known = program.functions[name], known_symbols(analyses[name].cfg)
-    sized_by = () if options.guards == "none" else _sized_by(function, analyses[name])
+    sized_by = _sized_by(function, analyses[name]) if options.reserves else ()
     bounds = enforced(function, known.domain, options.bounds, sized_by)
     asked, options = options.bounds, options.picked(bounds)
     reserve = options.bounds == "reserve"
@@ -459,6 +459,8 @@ def _plan_function(
 
 def _sized_by(function: Function, analysis: FunctionAnalysis) -> frozenset[str]:
     """Return the symbols that memory which may be reserved is sized by."""
+    if analysis.recursive:
+        return frozenset()
     wanted = (None, RETURNED) if function.bounded_results else (None,)
     made = (n for _, n, reason in analysis.allocations.values() if n is not None and reason in wanted)
     return frozenset().union(*(nbytes.symbols for nbytes in made))

@@ -126,6 +126,11 @@ class PlanOptions(SearchOptions):
         """The bytes that one buffer may take, a multiple of ALIGNMENT; None for any number."""
         return None if self.max_buffer is None else self.max_buffer // ALIGNMENT * ALIGNMENT
 
+    @property
+    def reserves(self) -> bool:
+        """True where "auto" may reserve memory for bounds: a guard can check them."""
+        return self.bounds == "auto" and self.guards != "none"
+
     def picked(self, bounds: Sequence[object]) -> PlanOptions:
         """Return the options of a function that `bounds` are checked in: what "auto" stands for there."""
         if self.bounds != "auto":
