@@ -263,6 +263,14 @@ def test_what_no_bound_sizes_is_sized_at_each_call() -> None:
     assert storages == ["512*n", "256*n"] and picked == "sized at each call, as no guard checks a bound"
 
 
+def test_what_one_buffer_cannot_hold_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    storages, _ = _behind_planner(_served(), max_buffer="16KiB")
+    assert storages == ["16384", "8192", "128*v"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "`main`: `alloc3` can take more than 16384 B: 128*v B"
+    ]
+
+
 def test_what_reads_storages_finds_those_of_constant_size_apart() -> None:
     n = tvm.tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n, 8), "float32"))
