@@ -35,9 +35,11 @@ def enforced(
     if use == "ignore":
         return ()
     bounds = declared_bounds(function)
+    if use == "auto":
+        bounds = tuple(b for b in bounds if b.is_upper and b.symbol in sized_by)
     return tuple(
         b
-        for b in (bounds if use != "auto" else (b for b in bounds if b.is_upper and b.symbol in sized_by))
+        for b in bounds
         if (domain.upper_of(b.symbol) > b.value if b.is_upper else domain.lower_of(b.symbol) < b.value)
     )
 
