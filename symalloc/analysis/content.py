@@ -26,7 +26,7 @@ from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, onl
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint
 from symalloc.program.operands import tensor_type
-from symalloc.program.tvm_functions import READS_SOME, SHAPE_ARGUMENTS, packed_function
+from symalloc.program.operator_effects import READS_SOME, SHAPE_ARGUMENTS
 from symalloc.program.types import TensorType
 from symalloc.size.condition import Condition, Relation
 from symalloc.size.expr import ZERO, symbol
@@ -173,11 +173,9 @@ class Content:
         return RequiredContents(must, may, partial & ~whole, whole)
 
     def call_packed(self, call: ir.CallPacked) -> RequiredContents:
-        known = packed_function(call.name)
-        if known.looks:
-            return NOTHING_REQUIRED
-        if known.reads_only or known.writes:
-            read = [a for index, a in enumerate(call.arguments) if index not in known.fills]
+        known = call.contract
+        if known.writes is not None:
+            read = [a for index, a in enumerate(call.arguments) if known.reads_argument(index)]
             return RequiredContents(self.surely(read))
         return RequiredContents(may=self.surely(call.arguments)) if call.pure else NOTHING_REQUIRED
 

@@ -19,7 +19,7 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, only_member
 from symalloc.program import ir
 from symalloc.program.operands import inplace_operands, tensor_type
-from symalloc.program.tvm_functions import OPERATORS_THAT_CAPTURE_NOTHING, SHAPE_ARGUMENTS, packed_function
+from symalloc.program.operator_effects import OPERATORS_THAT_CAPTURE_NOTHING, SHAPE_ARGUMENTS
 from symalloc.size.expr import ZERO
 
 
@@ -195,8 +195,13 @@ class _EffectReader:
         if not known:
             must, maybe = self.points_to.pointees(call.arguments)
             may_be_written |= self.points_to.content_of_storages(must | maybe)
-        captures = reads | may if self.may_capture(call, reads) else NO_REGIONS
-        row = packed_function(call.name)
+        row = call.contract
+        captures, may_be_kept = self.regions(
+            [one for index, one in enumerate(call.arguments) if index in (row.keeps or ())]
+        )
+        captures |= may_be_kept
+        if self.may_capture(call, reads):
+            captures = reads | may
         return Effect(
             reads,
             may,
@@ -205,7 +210,7 @@ class _EffectReader:
             may_defs=may_defs,
             captures=captures,
             ignores_offset=self.at_byte_zero(call.arguments) if row.byte_offset == "ignored" else NO_REGIONS,
-            looks=reads | may if row.looks else NO_REGIONS,
+            looks=reads | may if row.reads == frozenset() else NO_REGIONS,
         )
 
     def may_capture(self, call: ir.CallPacked, reads: RegionSet) -> bool:

@@ -30,7 +30,7 @@ from symalloc.analysis.regions import (
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, members, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, PointKind
-from symalloc.program.operands import other_names
+from symalloc.program.operands import other_names, type_of
 from symalloc.program.types import (
     ALIGNMENT,
     FunctionType,
@@ -304,12 +304,20 @@ class _PointsToBuilder:
         if call.inplace:
             kind = call.var.type
             return self.updated(call, kind.fields if isinstance(kind, TupleType) else (kind,), call.arguments)
-        given = self.tensors_of(call.arguments)
         if call.ownership is ir.Ownership.FRESH:
             return self.fresh(call.var.type, call)
+        if call.returned:
+            found = tuple(self.handed_back(call.arguments[index]) for index in call.returned)
+            return TuplePointees(found) if isinstance(call.var.type, TupleType) else found[0]
+        given = self.tensors_of(call.arguments)
         if call.ownership is ir.Ownership.ARGUMENT:
             return Pointees(*given, None)
         return self.may_return(call, call.name, call.arguments)
+
+    def handed_back(self, operand: ir.Operand) -> AbstractValue:
+        """The value of an argument that is returned; of an object it is memory at any offset."""
+        value, known = self.value(operand), isinstance(type_of(operand), TensorType | TupleType)
+        return value if known else Pointees(*pointees_of(value), None)
 
     def call_operator(self, call: ir.CallOperator) -> AbstractValue:
         return self.fresh(call.var.type, call)

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.program import ir
 from symalloc.program.operands import instructions_of, other_names, type_of, variables_in, variables_of
-from symalloc.program.tvm_functions import packed_function
 
 Kills: TypeAlias = Literal["stock", "paths"]
 """The passes that decide when registers let go: TVM's alone, or ours among them."""
@@ -120,7 +119,7 @@ _ALLOCATES_NOTHING = frozenset(
 def _allocates(instruction: ir.Instruction) -> bool:
     """True if an instruction by itself may take memory; a kernel may, for its workspace."""
     if isinstance(instruction, ir.CallPacked):
-        return packed_function(instruction.name).allocates
+        return instruction.contract.allocates
     if isinstance(instruction, ir.View):
         return instruction.kind != "reshape"
     return type(instruction) not in _ALLOCATES_NOTHING

@@ -23,7 +23,6 @@ from symalloc.program import ir
 from symalloc.program.control_flow import control_flow_graph
 from symalloc.program.operands import instructions_of
 from symalloc.program.record import record
-from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import (
     ALIGNMENT,
     OpaqueType,
@@ -466,10 +465,13 @@ class _Run:
         given = self.given(state, one.reads if isinstance(one, ir.NotUnderstood) else one.arguments)
         if isinstance(one, ir.CallOperator):
             return self.fresh(state, one.var, kind)
-        allocates = isinstance(one, ir.NotUnderstood) or packed_function(one.name).allocates
+        allocates = not isinstance(one, ir.CallPacked) or one.contract.allocates
         ownership = one.ownership if isinstance(one, ir.CallPacked) else ir.Ownership.UNKNOWN
         if ownership is ir.Ownership.FRESH:
             return self.fresh(state, one.var, kind, opaque=allocates)
+        if isinstance(one, ir.CallPacked) and one.returned:
+            values = tuple(given[index] for index in one.returned)
+            return values if isinstance(kind, TupleType) else values[0]
         held = frozenset(number for value in given for number in _held_by(value))
         if held and isinstance(one, ir.CallPacked) and self.machine.doubt is None:
             self.machine.doubt = f"`{one.name}` may return what it is given"

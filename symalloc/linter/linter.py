@@ -220,9 +220,10 @@ def lone_kernels(shared: ProgramContext) -> ir.Program | None:
     for cfg in shared.graphs:
         calls: Sequence[tuple[int, ir.CallKernel | ir.CallTIR]] = cfg.of_type(ir.CallKernel, ir.CallTIR)
         taken.update(call.kernel for _, call in calls)
-    left = (kernel for name, kernel in program.kernels.items() if name not in taken and shared.indices[name])
-    functions = {kernel.name: _caller(kernel) for kernel in left}
-    return replace(program, functions=functions) if functions else None
+    unseen = (name for name in program.kernels if name not in taken)
+    left = {name: program.kernels[name] for name in unseen if shared.indices[name]}
+    functions = {name: _caller(kernel) for name, kernel in left.items()}
+    return replace(program, functions=functions, kernels=left) if left else None
 
 
 def _caller(kernel: ir.Kernel) -> ir.Function:
@@ -249,14 +250,16 @@ def check(
     *,
     assume: Sequence[Condition] = (),
     budget: int | None = None,
+    indices: UnprovedIndices | None = None,
 ) -> Report:
     """Check `program`; findings come in program order.
 
     A condition of `assume` holds in every function that has all its symbols.  `budget`: the most bytes that
     a call may hold at once, None where that is not asked.
+    `indices`: those in its kernels, where they are known.
     """
     started = perf_counter()
-    indices = UnprovedIndices(program.kernels, prover)
+    indices = UnprovedIndices(program.kernels, prover) if indices is None else indices
     shared = ProgramContext(program=program, prover=prover, indices=indices, assume=assume, budget=budget)
     _analyse(shared)
     checks = [FunctionCheck(context, rulebook) for context in shared.functions.values()]
@@ -276,7 +279,7 @@ def check(
     rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
     lone = lone_kernels(shared) if rules.rules else None
     if lone is not None:  # where they are right for some shapes they may be meant for these
-        found = check(lone, rules, prover)
+        found = check(lone, rules, prover, indices=indices)
         diagnostics += (one for one in found if one.verdict is Verdict.ALWAYS_INVALID)
         summary.add(replace(found.summary, functions=0, data_dependent=0))
     shared.functions.clear()  # they refer to it: as a cycle, all that was found would wait for a collection

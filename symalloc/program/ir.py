@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
+from symalloc.program.packed_contracts import PackedContract, packed_contract
 from symalloc.program.record import record
 from symalloc.program.source_map import PrintedScript
 from symalloc.program.span import Source, Span
@@ -223,7 +224,9 @@ class CallPacked(Instruction):
 
     `writes` holds the indices of the arguments that the callee is known to write; without that knowledge
     every tensor argument counts as read, and as read and written where `pure` is False.  `may_capture`: the
-    callee may hold on to its arguments.  `inplace`, of a R.call_inplace_packed, is that of CallTIR.
+    callee may hold on to its arguments.  `returned` are the arguments that its result is, or those that its
+    fields are, where that is known.  `inplace`, of a R.call_inplace_packed, is that of CallTIR.  `stated` is
+    what a user says of the callee.
     """
 
     name: str
@@ -232,7 +235,14 @@ class CallPacked(Instruction):
     pure: bool
     writes: frozenset[int] = frozenset()
     may_capture: bool = False
+    returned: tuple[int, ...] = ()
     inplace: tuple[int | None, ...] = ()
+    stated: PackedContract | None = None
+
+    @property
+    def contract(self) -> PackedContract:
+        """All that is known of the callee."""
+        return packed_contract(self.name) if self.stated is None else self.stated
 
 
 @record()

@@ -33,3 +33,22 @@ def test_what_is_right_for_some_shapes_or_scalars_may_be_meant_for_these() -> No
 
 def test_what_is_inside_is_fine() -> None:
     assert lint("n", "0") == []
+
+
+def test_kernels_are_looked_at_once_whether_called_or_not() -> None:
+    """A kernel that nothing calls gets a program of its own, of which the others are no part."""
+    called = MODULE.format(count="n", first="s")
+    other = (
+        MODULE.format(count="n", first="1").partition("\n")[2].partition("\n")[2].replace("kernel", "lone")
+    )
+    main = """
+    @R.function(pure=False)
+    def main(x: R.Tensor(("m",), "float32"), s: R.Prim("int64")) -> R.Tuple():
+        Module.kernel(x, s)
+        return R.tuple()
+"""
+    report = symalloc.lint(from_source(called + "\n" + other + main), select=["SYM3"])
+    assert [(d.rule, d.function) for d in report if d.rule == "SYM306"] == [
+        ("SYM306", "main"),
+        ("SYM306", "lone"),
+    ]

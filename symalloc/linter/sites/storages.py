@@ -31,7 +31,6 @@ from symalloc.linter.sites.site import (
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind, ProgramPoint, functions_as_values
 from symalloc.program.operands import tensor_type
-from symalloc.program.tvm_functions import packed_function
 from symalloc.program.types import TensorType, byte_count
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -266,10 +265,10 @@ def _given(context: FunctionContext, point: ProgramPoint) -> Iterator[tuple[ir.O
     match instruction:
         case ir.If(test=test) if point.kind is PointKind.BRANCH:
             yield from ((test, offset, None) for offset in points_to.offsets(test))
-        case ir.CallPacked(name=name, arguments=arguments) if (
-            packed_function(name).byte_offset != "respected"
-        ):
-            ignored = packed_function(name).byte_offset == "ignored"
+        case ir.CallPacked(name=name, arguments=arguments, contract=known):
+            if known.byte_offset == "respected":
+                return
+            ignored = known.byte_offset == "ignored"
             uncertainty = None if ignored else f"`{name}` may add the offset to the pointer"
             for argument in arguments:
                 yield from ((argument, offset, uncertainty) for offset in points_to.offsets(argument))

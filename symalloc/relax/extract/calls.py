@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
-from symalloc.program.tvm_functions import packed_function
+from symalloc.program.packed_contracts import packed_contract, stated_contracts
 from symalloc.program.types import DType, ShapeType, TensorType, holds_memory, is_open
 from symalloc.relax.extract.context import (
     VARIABLES,
@@ -124,16 +124,24 @@ def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
         return _call_kernel(site, kernel)
     if name in _CLOSURES:
         return site.not_understood("a call of a closure", site.arguments)
-    known, operands = packed_function(name), site.operands
+    known, operands = packed_contract(name), site.operands
     site.context.heaps.forget(operands)
+    returned = known.returns if isinstance(known.returns, tuple) else ()
+    ownership = ir.Ownership.UNKNOWN
+    if known.returns == "new" or not holds_memory(site.var.type):
+        ownership = ir.Ownership.FRESH
+    elif returned and max(returned) < len(operands):
+        ownership = ir.Ownership.ARGUMENT
     return ir.CallPacked(
         **site.head,
         name=name,
         arguments=operands,
-        ownership=known.ownership if holds_memory(site.var.type) else ir.Ownership.FRESH,
-        pure=pure or known.reads_only,
-        writes=known.writes,
-        may_capture=not pure and known.may_capture,
+        ownership=ownership,
+        pure=pure or known.written == frozenset(),
+        writes=known.written or frozenset(),
+        may_capture=not pure and known.keeps is None,
+        returned=returned if ownership is ir.Ownership.ARGUMENT else (),
+        stated=stated_contracts().get(name),
     )
 
 
@@ -223,8 +231,15 @@ def _inplace_packed(site: CallSite) -> ir.Instruction:
 
 
 def _destination_passing(site: CallSite) -> ir.Instruction:
-    name, arguments = _packed_name(site), _literal_tuple(site, 1)
-    return ir.CallPacked(**site.head, name=name, arguments=arguments, ownership=ir.Ownership.FRESH, pure=True)
+    name = _packed_name(site)
+    return ir.CallPacked(
+        **site.head,
+        name=name,
+        arguments=_literal_tuple(site, 1),
+        ownership=ir.Ownership.FRESH,
+        pure=True,
+        stated=stated_contracts().get(name),
+    )
 
 
 def _with_context(site: CallSite) -> ir.Instruction:

@@ -12,7 +12,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop, Origin
-from symalloc.program.tvm_functions import packed_function
+from symalloc.program.packed_contracts import packed_contract
 from symalloc.relax.extract.kernel_values import BufferPlaces, KernelScope, KernelValues, Place
 from symalloc.relax.extract.tir_to_expr import Symbols, choice_of
 from symalloc.relax.ir_types import Node, constant_extent, elements, visit
@@ -309,11 +309,11 @@ class _KernelWalk:
 
     def _packed(self, arguments: Sequence[Node], scope: KernelScope) -> None:
         """A call of a packed function, whose effects are known, or it may do anything to its arguments."""
-        known = packed_function(arguments[0].value) if type(arguments[0]) is ir.StringImm else None
+        known = packed_contract(arguments[0].value) if type(arguments[0]) is ir.StringImm else None
         for number, argument in enumerate(arguments[1:]):
             kinds: Kinds = _BOTH
-            if known is not None and (known.writes or known.reads_only):
-                kinds = ("store",) if number in known.fills else () if number in known.writes else ("load",)
+            if known is not None and known.writes is not None:
+                kinds = ("store",) if number in known.defines else () if number in known.writes else ("load",)
             if kinds is _BOTH or type(argument) is not ir.Call:
                 self.read(argument, scope)
             else:

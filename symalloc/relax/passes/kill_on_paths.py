@@ -24,7 +24,7 @@ from tvm.ir import Call, Op, PrimType, TupleType
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.register_lifetimes import Place, Where, last_uses
 from symalloc.program import ir
-from symalloc.program.tvm_functions import packed_function
+from symalloc.program.packed_contracts import packed_contract
 from symalloc.program.types import holds_memory
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import (
@@ -174,7 +174,7 @@ def _called(value: Node) -> str | None:
 
 def _may_allocate(called: str | None) -> bool:
     """Return whether a value may take memory; a kernel may, for its scratch."""
-    return called is not None and called != _ALLOC_TENSOR and packed_function(called).allocates
+    return called is not None and called != _ALLOC_TENSOR and packed_contract(called).allocates
 
 
 def _addresses_in(value: Node) -> list[int]:

@@ -1,0 +1,79 @@
+"""The contracts of packed functions: TVM's lines, what users state, and what follows from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tvm
+
+from symalloc.errors import UsageError
+from symalloc.program.packed_contracts import (
+    _BY_FILE,
+    UNKNOWN,
+    PackedContract,
+    contract_of,
+    contracts,
+    packed_contract,
+    packed_function,
+    stated_contracts,
+)
+
+TVM = Path(tvm.__file__).parent
+ROWS = [(file, name, line) for file, rows in _BY_FILE.items() for name, (line, _) in rows.items()]
+
+
+@pytest.mark.parametrize(("file", "name", "line"), ROWS, ids=[name for _, name, _ in ROWS])
+def test_each_row_names_the_line_that_defines_the_function(file: str, name: str, line: int) -> None:
+    assert packed_contract(name).source == f"{file}:{line}"
+    source = TVM / file
+    if not source.is_file():
+        pytest.skip("this TVM comes without its sources")
+    assert f'"{name}"' in source.read_text(encoding="utf-8").splitlines()[line - 1]
+
+
+def test_defined_arguments_are_not_read() -> None:
+    for _, name, _ in ROWS:
+        contract = packed_contract(name)
+        assert not any(map(contract.reads_argument, contract.defines))
+        assert contract.written is not None
+
+
+def test_what_is_not_known_may_do_anything() -> None:
+    assert packed_contract("mylib.sort") is UNKNOWN
+    assert PackedContract(returns="any", keeps=None, writes=None, takes="unknown") == UNKNOWN
+
+
+def test_users_state_contracts() -> None:
+    with contracts({}):
+        packed_function("mylib.sort", defines=[1], takes="nothing", source="sort.cc:7")
+        assert packed_contract("mylib.sort").written == {1}
+        assert not packed_contract("mylib.sort").allocates
+        packed_function("mylib.same", returns=0)
+        assert packed_contract("mylib.same").returns == (0,)
+        packed_function("vm.builtin.rnn_state_set", returns="any")
+        assert packed_contract("vm.builtin.rnn_state_set").returns == "any"
+        assert set(stated_contracts({"f": {"byte-offset": "ignored"}})) == {
+            "mylib.sort",
+            "mylib.same",
+            "vm.builtin.rnn_state_set",
+            "f",
+        }
+    assert not stated_contracts()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"return": 0}, "unknown key `return` in f; did you mean 'returns'?"),
+        ({"returns": "old"}, "`returns` in f is 'old'; it must be one of new, any"),
+        ({"keeps": 1}, "`keeps` in f is 1; it must be a list of numbers of arguments, from 0 on"),
+        ({"writes": [-1]}, "`writes` in f is -1"),
+        ({"takes": "all"}, "`takes` in f is 'all'; it must be one of nothing, result, state, unknown"),
+        ({"reads": [0], "defines": [0]}, "f both reads and defines argument 0"),
+        ("new", "f is 'new'; it must be a table"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(table: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        contract_of("f", table)
