@@ -48,7 +48,5 @@ def test_kernels_are_looked_at_once_whether_called_or_not() -> None:
         return R.tuple()
 """
     report = symalloc.lint(from_source(called + "\n" + other + main), select=["SYM3"])
-    assert [(d.rule, d.function) for d in report if d.rule == "SYM306"] == [
-        ("SYM306", "main"),
-        ("SYM306", "lone"),
-    ]
+    found = sorted(d.function for d in report if d.rule == "SYM306")
+    assert found == ["lone", "main"]
