@@ -202,7 +202,8 @@ class RegisterMachine:
     """Runs functions on sizes; all that paths take and let go is noted on one clock.
 
     `decided` tells by their variables the way that Ifs go.  With `same` paths that meet go on as one only
-    where they hold the same memory, else also where each holds other memory of the same sizes.
+    where they hold the same memory, else also where each holds other memory of the same sizes.  `unseen` are
+    functions that take memory for themselves of which nothing is known.
     """
 
     def __init__(
@@ -211,6 +212,7 @@ class RegisterMachine:
         self.program, self.kills, self.decided, self.same = program, kills, decided, same
         self.spare = _MOST_PATHS - 1
         self.doubt: str | None = None
+        self.unseen: dict[str, None] = {}
         self.memory: list[Reservation] = []
         self.steps: list[Step] = []
         self.held: list[list[_Span]] = []  # of each memory
@@ -457,6 +459,8 @@ class _Run:
     def called(self, one: ir.CallPacked | ir.CallOperator | ir.NotUnderstood, state: _State) -> _Value:
         """The value that comes back from code that is not seen."""
         kind = one.var.type
+        if isinstance(one, ir.CallPacked) and one.contract.takes in ("state", "unknown"):
+            self.machine.unseen[one.name] = None
         if not holds_memory(kind):
             return _NOTHING
         if isinstance(one, ir.CallPacked) and one.inplace:

@@ -28,13 +28,15 @@ from symalloc.size.sign import undominated
 class Timeline:
     """The memory that a call of a function holds at each of `steps`.
 
-    `doubt` says why it may hold less at some step, `problem` why it is not known.
+    `doubt` says why it may hold less at some step, `problem` why it is not known.  `unseen` names functions
+    that take more, of which nothing is known.
     """
 
     steps: Sequence[Step] = ()
     reservations: Sequence[Reservation] = ()
     doubt: str | None = None
     problem: str | None = None
+    unseen: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -55,11 +57,21 @@ class Timeline:
             reservations = machine.run(program.functions[name])
         except UnknownMemoryError as error:
             return cls(problem=str(error))
-        return cls(steps=machine.steps, reservations=reservations, doubt=machine.doubt)
+        return cls(
+            steps=machine.steps,
+            reservations=reservations,
+            doubt=machine.doubt,
+            unseen=tuple(machine.unseen),
+        )
 
     def only(self, keep: Callable[[Reservation], bool]) -> Timeline:
-        """The same with some of the memory only."""
-        return replace(self, reservations=[one for one in self.reservations if keep(one)])
+        """The same with some of the memory that is seen only."""
+        return replace(self.seen, reservations=[one for one in self.reservations if keep(one)])
+
+    @property
+    def seen(self) -> Timeline:
+        """The memory that is seen."""
+        return replace(self, unseen=())
 
     @property
     def unknown(self) -> list[Reservation]:
@@ -74,6 +86,8 @@ class Timeline:
     @property
     def not_known(self) -> str | None:
         """The reason for which it is not known how much a call holds; None where it is."""
+        if self.problem is None and self.unseen:
+            return f"what `{self.unseen[0]}` takes is not known"
         unknown = "" if self.problem else next((one.var.name for one in self.unknown), None)
         return self.problem or (None if unknown is None else f"the size of `{unknown}` is not known")
 
@@ -88,8 +102,8 @@ class Timeline:
     def totals(
         self, binding: Mapping[str, int], *, results: bool = True, known: bool = False
     ) -> list[int] | None:
-        """The bytes held at each step, with or without results; `known`: of what is known at `binding`, else
-        None where a size is not.
+        """The bytes that are seen to be held at each step, with or without results; `known`: of what is known
+        at `binding`, else None where a size is not.
         """
         if self.problem is not None:
             return None
@@ -110,8 +124,8 @@ class Timeline:
         return list(accumulate(changes[:-1]))
 
     def peak(self, binding: Mapping[str, int], *, results: bool = True, known: bool = False) -> int | None:
-        """The most bytes held at one step; see `totals`."""
-        totals = self.totals(binding, results=results, known=known)
+        """The most bytes held at one step; see `totals`.  None where more is taken that is not seen."""
+        totals = None if self.unseen and not known else self.totals(binding, results=results, known=known)
         return None if totals is None else max(totals, default=0)
 
     def formulas(self) -> Iterator[tuple[int, Expr]]:

@@ -83,7 +83,7 @@ def plan_command(
     from symalloc.planner.memory_report.function_report import arena_proof, fit_function
     from symalloc.prover.prover import Prover
     from symalloc.report.plan_json import plans_as_json
-    from symalloc.report.plan_text import exceeding_line, fit_lines, plans_as_text
+    from symalloc.report.plan_text import besides_line, exceeding_line, fit_lines, plans_as_text
     from symalloc.report.text import render_text
     from symalloc.session.planning import planned_file
 
@@ -115,6 +115,9 @@ def plan_command(
     if max_arena is not None and not reasons:
         proofs = [(report.plan.function, arena_proof(report, max_arena, prover)) for report in reports]
         reasons = [exceeding_line(name, proof, max_arena) for name, proof in proofs if not proof.holds]
+        for report in reports:
+            if report.outcome.planned.not_known is not None:
+                click.echo(f"note: {besides_line(report)}", err=True)
     if reasons:
         click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
         return 1

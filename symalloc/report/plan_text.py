@@ -394,6 +394,12 @@ def exceeding_line(function: str, proof: Proof, limit: int) -> str:
     return f"`{function}`: its arenas can take more than {limit} B{where}"
 
 
+def besides_line(report: FunctionReport) -> str:
+    """Say that a call takes more than arenas, of which it is not known how much."""
+    function, why = report.plan.function, report.outcome.planned.not_known
+    return f"`{function}`: a call takes memory besides its arenas, and not all of it is known: {why}"
+
+
 def _fit_part(what: str, fit: Fit) -> Iterator[str]:
     yield f"  {what}: {_fits_when(fit)}"
     known = "" if fit.unknown is None else ", by what is known"

@@ -98,8 +98,12 @@ def held_memory(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
 
 def _reserves_memory(shared: ProgramContext) -> bool:
-    """False for a module that reserves no memory yet: TVM's passes put that in."""
-    return any(cfg.of_type(ir.AllocStorage, ir.AllocFresh) for cfg in shared.graphs)
+    """False for a module that takes no memory yet: TVM's passes put that in."""
+    calls = (call for cfg in shared.graphs for _, call in cfg.of_type(ir.CallPacked))
+    made = (ir.AllocStorage, ir.AllocFresh)
+    return any(cfg.of_type(*made) for cfg in shared.graphs) or any(
+        one.contract.takes == "state" for one in calls
+    )
 
 
 def _counts_in_callers(context: FunctionContext) -> bool:

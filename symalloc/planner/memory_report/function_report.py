@@ -427,8 +427,8 @@ def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | N
         donated=total((c.nbytes for c in outside.donated), at),
         workspace=highest([use.nbytes for use in outside.kernels], at) if sized else None,
         pool=pool,
-        bounded=None if bounded is None else bounded.peak(at, results=False),
-        unbounded=None if unbounded is None else unbounded.peak(at, results=False),
+        bounded=None if bounded is None else bounded.seen.peak(at, results=False),
+        unbounded=None if unbounded is None else unbounded.seen.peak(at, results=False),
         call=call,
         call_unplanned=unplanned,
         call_bounded=None if bounded is None else bounded.peak(at, results=True),
@@ -498,11 +498,10 @@ class FunctionFit:
 def fit_function(report: FunctionReport, limit: int, prover: Prover) -> FunctionFit:
     """Return where the memory of a planned function takes at most `limit` bytes, whatever is declared."""
     outcome = report.outcome
-    return FunctionFit(
-        function=report.plan.function,
-        arenas=_fit(outcome.reserved, report, limit, prover),
-        call=_fit(outcome.planned, report, limit, prover),
-    )
+    call = _fit(outcome.planned, report, limit, prover)
+    empty = call.unknown is not None and not report.placements
+    arenas = call if empty else _fit(outcome.reserved, report, limit, prover)
+    return FunctionFit(function=report.plan.function, arenas=arenas, call=call)
 
 
 def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:

@@ -215,7 +215,7 @@ class _KernelCalls:
                         values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
                         known = taken.symbols <= values.keys()
                         yield kernel, taken.substitute(values) if known else _OPEN
-                case ir.CallPacked(name=name):
+                case ir.CallPacked(name=name, contract=known) if known.takes in ("state", "unknown"):
                     self.packed.add(name)
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
