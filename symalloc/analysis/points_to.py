@@ -304,12 +304,12 @@ class _PointsToBuilder:
         if call.inplace:
             kind = call.var.type
             return self.updated(call, kind.fields if isinstance(kind, TupleType) else (kind,), call.arguments)
+        given = self.tensors_of(call.arguments)
         if call.ownership is ir.Ownership.FRESH:
             return self.fresh(call.var.type, call)
         if call.returned:
             found = tuple(self.handed_back(call.arguments[index]) for index in call.returned)
             return TuplePointees(found) if isinstance(call.var.type, TupleType) else found[0]
-        given = self.tensors_of(call.arguments)
         if call.ownership is ir.Ownership.ARGUMENT:
             return Pointees(*given, None)
         return self.may_return(call, call.name, call.arguments)

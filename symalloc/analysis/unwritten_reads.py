@@ -29,6 +29,7 @@ from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
+from symalloc.program.types import DType, TensorType, holds_memory
 from symalloc.size.condition import lt
 
 
@@ -191,6 +192,23 @@ class UnwrittenReads:
         placed = None not in (one.offset, one.nbytes)
         return placed and (one.offset, one.nbytes) == (other.offset, other.nbytes)
 
+    # -- memory without content that is meant to be so -------------------------------------------------------
+
+    def is_workspace(self, number: int) -> bool:
+        """True if a region is bytes that nothing writes: TVM's AllocateWorkspace gives libraries such."""
+        kind = self.points_to.regions[number].var.type
+        is_raw = isinstance(kind, TensorType) and kind.ndim == 1 and kind.dtype == _BYTE
+        return is_raw and not any(self.writes_to(number))
+
+    @cached_property
+    def only_allocates(self) -> bool:
+        """True if the function is given no memory and computes nothing: an allocator, such as mlc-llm's
+        `alloc_embedding_tensor`.
+        """
+        cfg = self.points_to.cfg
+        given = any(holds_memory(param.type) for param in cfg.function.params)
+        return not given and not any(_computes(made) for _, made in cfg.instructions)
+
     # -- leftovers: turns that the views of an arena take ----------------------------------------------------
 
     def is_leftover(self, number: int, reader: int) -> bool:
@@ -242,6 +260,16 @@ class UnwrittenReads:
         return found
 
 
+def _computes(made: ir.Instruction) -> bool:
+    """True if an instruction may write elements of a tensor."""
+    if isinstance(made, ir.CallPacked):
+        return made.contract.written != frozenset()
+    if isinstance(made, ir.CallOperator):
+        return bool(made.arguments)  # R.null_value has none
+    return isinstance(made, ir.CallFunction | ir.CallKernel | ir.CallTIR | ir.NotUnderstood)
+
+
+_BYTE = DType("uint8", 8)
 _MOST_PARTS = 8
 """The number of partial writes whose paths are looked at one by one."""
 

@@ -19,6 +19,7 @@ from symalloc.options import FLAG, PATH, TEXT, Kind, Option, choice, options_of
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
+from symalloc.session.config import contracts_for
 from symalloc.session.files import require_folder_of
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
     from symalloc.relax.read.find_files import STDIN, STDIN_ARGUMENT, read_standard_input
 
     wanted = {name: options.pop(name) for name in MODULE_OPTIONS}
+    wanted["packed"] = contracts_for(file)
     if str(file) == STDIN_ARGUMENT:
         return PlanRequest(path=STDIN, data=read_standard_input(), **wanted)
     return PlanRequest(path=file, **wanted)

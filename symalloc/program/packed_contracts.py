@@ -82,15 +82,27 @@ def packed_function(name: str, **contract: Any) -> None:
     but those that it defines), `takes` ("nothing", "result", "state", "unknown"; its result), `byte_offset`
     ("respected", "ignored", "unknown") and `source`.  Raises UsageError for a value that makes no sense.
     """
-    _STATED[require_text("name", name)] = contract_of(f"the contract of `{name}`", contract)
+    state({require_text("name", name): contract_of(f"the contract of `{name}`", contract)})
 
 
-def stated_contracts(value: object = {}) -> Mapping[str, PackedContract]:
-    """All contracts that were stated, and those of a table in a file by names; raises UsageError."""
+def state(stated: Mapping[str, PackedContract]) -> None:
+    """From now on functions have these contracts first."""
+    _STATED.update(stated)
+
+
+def stated_contract(name: str) -> PackedContract | None:
+    """The contract of the packed function `name`, if somebody stated it."""
+    return _STATED.get(name)
+
+
+def stated_contracts(place: str = "", value: object = {}) -> Mapping[str, PackedContract]:
+    """All contracts that were stated, and those of a table in a file, by names; raises UsageError, whose text
+    begins with the `place`.
+    """
     if not isinstance(value, Mapping):
-        raise UsageError(f"`packed` is {shown(value)}; it must be a table of tables, by names of functions")
+        raise UsageError(f"{place} is {shown(value)}; it must be a table of tables, by names of functions")
     made = {
-        name: one if isinstance(one, PackedContract) else contract_of(f"`packed` of `{name}`", one)
+        name: one if isinstance(one, PackedContract) else contract_of(f"{place} of `{name}`", one)
         for name, one in value.items()
     }
     return _STATED | made
@@ -100,7 +112,7 @@ def stated_contracts(value: object = {}) -> Mapping[str, PackedContract]:
 def contracts(stated: Mapping[str, PackedContract]) -> Iterator[None]:
     """Within it, functions have these contracts first."""
     before = dict(_STATED)
-    _STATED.update(stated)
+    state(stated)
     try:
         yield
     finally:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from symalloc.arguments import shown
 from symalloc.errors import UsageError, meant
 from symalloc.options import FLAG, SECONDS, Kind, choice, option, read_fields
 from symalloc.program.ir import Program
+from symalloc.program.packed_contracts import PackedContract, stated_contracts
 from symalloc.program.span import Source, Span
 
 DEFAULT_TIMEOUT = 300.0  # seconds for one file
@@ -73,7 +74,10 @@ class MissingExtraError(UnreadableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOptions:
-    """Options of reading and lowering a module.  Raises UsageError for values that make no sense."""
+    """Options of reading and lowering a module.  Raises UsageError for values that make no sense.
+
+    `packed` are the contracts of packed functions that somebody stated, by name.
+    """
 
     target: str = option(
         "llvm", Kind(read=_target, metavar="TEXT"), "The TVM target to lower for: a name, or JSON."
@@ -87,6 +91,8 @@ class ModuleOptions:
     trust: bool = option(
         False, FLAG, "Run all code of the files. Never use it for code that you have not read."
     )
+
+    packed: Mapping[str, PackedContract] = field(default_factory=stated_contracts)
 
     def __post_init__(self) -> None:
         read_fields(self)

@@ -14,6 +14,10 @@
     max-buffer = "1GiB"              # of plans
     cache = false                    # lint all files in each run
 
+    [tool.symalloc.packed."mylib.sort"]  # what a packed function does, as `symalloc.packed_function` has it
+    defines = [1]
+    takes = "nothing"
+
 These are the options of `LintOptions` and `PlanOptions` that stand `in_file`, read as Python reads its
 keyword arguments.  The command line overlays them.  `trust` is refused: whoever can change this file (a pull
 request) could otherwise make the linter run the code that it brings.
@@ -32,6 +36,7 @@ from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import options_of, read_table
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.packed_contracts import PackedContract, stated_contracts
 from symalloc.relax.read.find_files import FoundFiles, find
 
 PLANNING = frozenset(
@@ -61,8 +66,16 @@ def load_config(file: Path) -> LintOptions:
             f"{file}: `trust` cannot be set in a file: a change to the project could then make the linter "
             "run the code that it brings; give --trust on the command line"
         )
+    packed = stated_contracts(f"{file}: `packed`", table.pop("packed", {}))
     given = read_table(LintOptions, _without(table, PLANNING), "[tool.symalloc]", prefix=f"{file}: ")
-    return LintOptions(**{name: _below(file.parent, value) for name, value in given.items()})
+    return LintOptions(packed=packed, **{name: _below(file.parent, value) for name, value in given.items()})
+
+
+def contracts_for(path: Path) -> Mapping[str, PackedContract]:
+    """Return the contracts of packed functions for the model at `path`: [tool.symalloc.packed] and others."""
+    file = find_config([str(path)])
+    table = {} if file is None else _table(file) or {}
+    return stated_contracts(f"{file}: `packed`", table.get("packed", {}))
 
 
 def plan_options(path: Path, given: Mapping[str, Any]) -> PlanOptions:

@@ -53,13 +53,13 @@ def test_users_state_contracts() -> None:
         assert packed_contract("mylib.same").returns == (0,)
         packed_function("vm.builtin.rnn_state_set", returns="any")
         assert packed_contract("vm.builtin.rnn_state_set").returns == "any"
-        assert set(stated_contracts({"f": {"byte-offset": "ignored"}})) == {
+        assert set(stated_contracts("`packed`", {"f": {"byte-offset": "ignored"}})) == {
             "mylib.sort",
             "mylib.same",
             "vm.builtin.rnn_state_set",
             "f",
         }
-    assert not stated_contracts()
+    assert not stated_contracts("`packed`", {})
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from symalloc.linter.sites.site import (
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
 from symalloc.program.operands import operands_of, type_of
-from symalloc.program.types import TensorType, extents_of, holds_memory
+from symalloc.program.types import extents_of
 from symalloc.size.choice import select
 from symalloc.size.condition import conjunction, gt, lt
 from symalloc.size.expr import ZERO, Expr, constant
@@ -424,7 +424,7 @@ def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     for point, target, doubtful in reads.candidates():
         if context.instruction(point) is None and _left_to_callers(context, target):
             continue
-        if doubtful and _is_workspace(context, target):
+        if doubtful and reads.is_workspace(target.region):
             continue
         for found in reads.on_paths(point, target, doubtful=doubtful):
             yield point, _read_site(context, found)
@@ -455,33 +455,7 @@ def _left_to_callers(context: FunctionContext, target: Target) -> bool:
     """
     if any(context.unwritten.writes_to(target.region)):
         return False
-    return context.function.private or context.analysis.called or _only_allocates(context)
-
-
-def _only_allocates(context: FunctionContext) -> bool:
-    """True if a function is given no memory and computes nothing: an allocator, such as mlc-llm's
-    `alloc_embedding_tensor`.
-    """
-    if any(holds_memory(param.type) for param in context.function.params):
-        return False
-    return not any(_computes(made) for _, made in context.analysis.cfg.instructions)
-
-
-def _computes(made: ir.Instruction) -> bool:
-    """True if an instruction may write elements of a tensor."""
-    if isinstance(made, ir.CallPacked):
-        return made.contract.written != frozenset()
-    if isinstance(made, ir.CallOperator):
-        return bool(made.arguments)  # R.null_value has none
-    return isinstance(made, ir.CallFunction | ir.CallKernel | ir.CallTIR | ir.NotUnderstood)
-
-
-def _is_workspace(context: FunctionContext, target: Target) -> bool:
-    """True if nothing writes the bytes that a library is given: such is TVM's AllocateWorkspace."""
-    kind = type_of(context.points_to.regions[target.region].var)
-    if not isinstance(kind, TensorType) or kind.dtype is None or kind.dtype.name != "uint8":
-        return False
-    return kind.ndim == 1 and not any(context.unwritten.writes_to(target.region))
+    return context.function.private or context.analysis.called or context.unwritten.only_allocates
 
 
 def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
-from symalloc.program.packed_contracts import packed_contract, stated_contracts
+from symalloc.program.packed_contracts import packed_contract, stated_contract
 from symalloc.program.types import DType, ShapeType, TensorType, holds_memory, is_open
 from symalloc.relax.extract.context import (
     VARIABLES,
@@ -141,7 +141,7 @@ def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
         writes=known.written or frozenset(),
         may_capture=not pure and known.keeps is None,
         returned=returned if ownership is ir.Ownership.ARGUMENT else (),
-        stated=stated_contracts().get(name),
+        stated=stated_contract(name),
     )
 
 
@@ -238,7 +238,7 @@ def _destination_passing(site: CallSite) -> ir.Instruction:
         arguments=_literal_tuple(site, 1),
         ownership=ir.Ownership.FRESH,
         pure=True,
-        stated=stated_contracts().get(name),
+        stated=stated_contract(name),
     )
 
 

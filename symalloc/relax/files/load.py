@@ -16,6 +16,7 @@ from symalloc.planner.memory_report.function_report import TargetReport
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import CallKernel
 from symalloc.program.operands import instructions_of
+from symalloc.program.packed_contracts import state
 from symalloc.program.reading import PipelineName, UnreadableError
 from symalloc.program.span import Source, Span
 from symalloc.prover.prover import Prover
@@ -79,7 +80,8 @@ def generates_code(target: Target) -> bool:
 
 
 def load_requested(request: PlanRequest) -> Node:
-    """The IRModule that is asked for.  Raises RunError."""
+    """The IRModule that is asked for, whose contracts hold as long as this process.  Raises RunError."""
+    state(request.packed)
     return load_one(request.path, trust=request.trust, module=request.module, data=request.data)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tvm import IRModule, relax
 
 from symalloc.program.ir import Origin, Program
+from symalloc.program.packed_contracts import contracts
 from symalloc.program.reading import (
     AS_IS,
     FileResult,
@@ -50,26 +51,27 @@ def read_path(
     file = str(path)
     tell(ReadingStep("reading"))
     try:
-        opened = open_model(path, trust=options.trust, data=data)
-        if opened.source is not None:
-            tell(opened.source)
-        for number, entry in enumerate(opened.entries[skip:], skip):
-            tell(ModuleBegun(entry.name, number, len(opened.entries)))
-            tell(ReadingStep("reading"))
-            read = opened.read(number)
-            for problem in read.problems:
-                tell(problem)
-            if read.mod is not None:
-                reader = _ModuleReader(
-                    mod=read.mod,
-                    name=entry.name,
-                    file=file,
-                    source=opened.source,
-                    options=options,
-                    tell=tell,
-                    line=entry.line,
-                )
-                reader.read_checked(checked=entry.checked)
+        with contracts(options.packed):
+            opened = open_model(path, trust=options.trust, data=data)
+            if opened.source is not None:
+                tell(opened.source)
+            for number, entry in enumerate(opened.entries[skip:], skip):
+                tell(ModuleBegun(entry.name, number, len(opened.entries)))
+                tell(ReadingStep("reading"))
+                read = opened.read(number)
+                for problem in read.problems:
+                    tell(problem)
+                if read.mod is not None:
+                    reader = _ModuleReader(
+                        mod=read.mod,
+                        name=entry.name,
+                        file=file,
+                        source=opened.source,
+                        options=options,
+                        tell=tell,
+                        line=entry.line,
+                    )
+                    reader.read_checked(checked=entry.checked)
     except UnreadableError as error:
         tell(ReadProblem(file=file, message=error.sentence, hint=error.hint, span=error.span))
 
@@ -90,7 +92,8 @@ def read_module(model: object, options: ReadOptions = ReadOptions(), *, name: st
     reader = _ModuleReader(
         mod=mod, name=name, file=file, source=None, options=options, tell=told.append, in_memory=True
     )
-    reader.read()
+    with contracts(options.packed):
+        reader.read()
     return result_of(file, told)
 
 
