@@ -15,7 +15,7 @@ from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError, nearest
 from symalloc.planner.interference import live_sums
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan, Unplanned
+from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
 from symalloc.planner.memory_report.non_arena import (
     PAGE,
@@ -54,23 +54,28 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kept: int | None = None
 
 
-def kept_bytes(arenas: Iterable[Arena], bindings: Sequence[Mapping[str, int]]) -> int | None:
-    """The bytes that TVM's pooled allocator holds for `arenas` behind a call at each of `bindings`.
+def kept_bytes(arenas: Timeline, bindings: Sequence[Mapping[str, int]]) -> int | None:
+    """The bytes that TVM's pooled allocator holds for arenas behind a call at each of `bindings`.
 
     Follows apache-tvm 0.27's PooledAllocator: it keeps blocks by their size in whole pages, and gives one out
-    for that size only.  None where all calls ask for the same, or a size is not known.
+    for that size only, as soon as it is back.  None where all calls ask for the same, or a size is not known.
     """
-    sizes = [arena.size for arena in arenas if arena.placements and arena.result is None]
-    if len(bindings) < 2 or all(size.as_constant is not None for size in sizes):
+    if len(bindings) < 2 or all(one.size is not None and not one.size.symbols for one in arenas.taken()):
         return None
     kept: Counter[int] = Counter()
     for at in bindings:
-        found = [evaluated(size, at) for size in sizes]
-        known = [size for size in found if size is not None]
-        if len(known) < len(found):
-            return None
-        kept |= Counter(-(-size // PAGE) * PAGE for size in known)
-    return sum(size * count for size, count in kept.items())
+        changes: list[tuple[int, int, int]] = []  # what ends at a step is back before anything begins there
+        for one in arenas.reservations:
+            size = evaluated(one.size, at)
+            if size is None:
+                return None
+            pages = -(-size // PAGE)
+            changes += (one.begin, 1, pages), (one.end, -1, pages)
+        held: Counter[int] = Counter()
+        for _, change, pages in sorted(changes):
+            held[pages] += change
+            kept[pages] = max(kept[pages], held[pages])
+    return sum(PAGE * pages * count for pages, count in kept.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +363,7 @@ def function_report(
         comparison=comparison,
         target=None
         if target is None
-        else msgspec.structs.replace(target, kept=kept_bytes(plan.arenas, shown)),
+        else msgspec.structs.replace(target, kept=kept_bytes(outcome.reserved, shown)),
         upper=function.declared_upper,
         lower=function.declared_lower,
         signed=frozenset(name for name, origin in function.symbols.items() if origin is Origin.SCALAR),
