@@ -139,8 +139,9 @@ class Diagnostic:
     definite can be said. `stage`: the pass that brought the finding in, None for the module as it was given.
     `label` is the text under the carets. `constraint` is what does not hold (None for rules about lifetimes),
     and `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
-    `dependents` are the places of a finding that stands for many, which is shown on one line. `candidates`
-    are fixes to be tried; a report holds none.
+    `dependents` are the places of a finding that stands for many, which is shown on one line. `alike`: the
+    words that it has in common with others of its kind, of which one is shown. `candidates` are fixes to be
+    tried; a report holds none.
     """
 
     rule: str
@@ -167,6 +168,7 @@ class Diagnostic:
     constraint: str | None = None
     binds: str = ""
     dependents: tuple[Dependent, ...] = ()
+    alike: str = ""
     fixes: tuple[Fix, ...] = ()
     candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
 

@@ -175,7 +175,21 @@ class Finding:
             constraint=None if self.asked is None else str(self.asked.constraint),
             binds="" if self.instruction is None else self.instruction.var.name,
             dependents=tuple(finding.dependent for finding in self.dependents),
+            alike=self._alike,
         )
+
+    @property
+    def _alike(self) -> str:
+        """The words that findings about one kernel have in common; none where each stands for itself."""
+        made, texts = self.original, self.site.texts
+        if self.site.kind not in _OF_KERNELS or not isinstance(made, ir.CallKernel | ir.CallTIR):
+            return ""
+        words = (
+            made.kernel,
+            *(texts.get(name, "") for name in ("buffer", "axis", "what")),
+            self.reason or "",
+        )
+        return " ".join(words)
 
     @property
     def dependent(self) -> Dependent:
@@ -223,7 +237,8 @@ class Finding:
         proof = self.proof
         if proof is not None and proof.verdict is Verdict.ALWAYS_INVALID and proof.witness:
             point = ", ".join(f"{name} = {value}" for name, value in proof.witness.items())
-            yield f"only an empty shape satisfies it: {point}"
+            when = "only an empty shape satisfies it" if self.site.passes is None else "no pass gets there at"
+            yield f"{when}: {point}"
 
 
 def _milder(left: Severity, right: Severity) -> Severity:
@@ -234,6 +249,8 @@ load_sites()
 
 Asked = TypeVar("Asked", Instruction, Site)
 
+_OF_KERNELS = frozenset({"kernel-load", "kernel-store", "read"})
+"""The kinds of sites at which every call of a kernel may be wrong in the same way."""
 _DEEPER = "no call that was followed gets there, others may"
 _NAMED = 3
 _SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")

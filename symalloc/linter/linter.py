@@ -403,7 +403,7 @@ class Linter:
             active=self._active,
             report_unused=complete,
         )
-        kept = sorted(filter(self._wanted, map(self._strict, found)), key=_order)
+        kept = folded(sorted(filter(self._wanted, map(self._strict, found)), key=_order))
         shown = {span.file for diagnostic in kept for span in diagnostic.spans}
         summary.seconds = perf_counter() - started
         report = Report(
@@ -465,6 +465,27 @@ class Linter:
             diagnostic.verdict is Verdict.RUNTIME_CHECK and diagnostic.reason is not None
         )
         return replace(diagnostic, severity=Severity.ERROR) if self.options.strict and unsure else diagnostic
+
+
+_FEW = 2
+"""The number of findings that are alike up to which each is shown."""
+
+
+def folded(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Findings of one kind at many calls of one kernel, such as those of the layers of a model, as one."""
+    alike: defaultdict[object, list[Diagnostic]] = defaultdict(list)
+    for one in found:
+        known = one.alike and (one.rule, one.severity, one.verdict, one.module, one.stage, one.alike)
+        alike[known or id(one)].append(one)
+    return [kept for group in alike.values() for kept in (group if len(group) <= _FEW else (_first(group),))]
+
+
+def _first(group: Sequence[Diagnostic]) -> Diagnostic:
+    """The first of some findings, with a note that counts the others."""
+    first, functions = group[0], Counter(one.function for one in group[1:])
+    where = ", ".join(f"{count} in `{name}`" for name, count in functions.most_common())
+    note = f"{len(group) - 1} more calls of this kernel are like it: {where}"
+    return replace(first, notes=(*first.notes, note))
 
 
 def _symbols(programs: Iterable[ir.Program]) -> Mapping[str, tuple[ir.Origin, ...]]:
