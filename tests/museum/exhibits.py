@@ -212,4 +212,13 @@ EXHIBITS = (
         verdict="always-invalid",
         on_line="R.take(x, R.const(-1",
     ),
+    Exhibit(
+        name="mlc_topk_index",
+        origin="mlc-ai/mlc-llm, op/moe_misc.py",
+        what="the indices of the best experts are stored at [-1], in front of their buffer",
+        today="runs, and writes in front of the buffer; of a row of NaN the experts are those of the row before",
+        rule="SYM306",
+        verdict="always-invalid",
+        on_line="Module.top2(x, out)",
+    ),
 )
