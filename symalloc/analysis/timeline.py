@@ -86,10 +86,11 @@ class Timeline:
     @property
     def not_known(self) -> str | None:
         """The reason for which it is not known how much a call holds; None where it is."""
-        if self.problem is None and self.unseen:
-            return f"what `{self.unseen[0]}` takes is not known"
-        unknown = "" if self.problem else next((one.var.name for one in self.unknown), None)
-        return self.problem or (None if unknown is None else f"the size of `{unknown}` is not known")
+        if self.problem is not None:
+            return self.problem
+        unknown = [f"the size of `{one.var.name}`" for one in self.unknown]
+        unknown += [f"what `{name}` takes" for name in self.unseen]
+        return f"{unknown[0]} is not known" if unknown else None
 
     def taken(self) -> list[Reservation]:
         """All memory that is taken, each once."""

@@ -11,6 +11,9 @@ from symalloc.size.expr import Expr, product
 
 ALIGNMENT = 64  # bytes; compiled kernels assume it, and ensure_zero_offset copies nothing at its multiples
 
+MODEL_SIZES = {"vocab_size": 131072}
+"""Typical extents for symbols that are sizes of a model, which no call chooses, as mlc-llm names them."""
+
 
 @dataclass(frozen=True, slots=True)
 class DType:

@@ -24,6 +24,7 @@ from symalloc.planner.memory_report.non_arena import (
 )
 from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
+from symalloc.program.types import MODEL_SIZES
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -149,9 +150,13 @@ def standard(symbols: Iterable[str], function: Function) -> list[dict[str, int]]
     if not names:
         return [{}]
     lower, upper = function.declared_lower, function.declared_upper
+    wanted = [{name: MODEL_SIZES.get(name, extent) for name in names} for extent in EXTENTS]
     found = [
-        {name: min(max(extent, lower.get(name, 0)), upper.get(name, INT64_MAX)) for name in names}
-        for extent in EXTENTS
+        {
+            name: min(max(extent, lower.get(name, 0)), upper.get(name, INT64_MAX))
+            for name, extent in one.items()
+        }
+        for one in wanted
     ]
     upper = {name: bound for name, bound in upper.items() if name in names}
     if upper:

@@ -49,6 +49,13 @@ def test_a_bound_on_one_symbol_leaves_the_others_large() -> None:
     assert shown[-2:] == [{"b": 4, "n": 1024}, {"b": 8, "n": 1024}]
 
 
+def test_a_vocabulary_is_as_large_as_that_of_a_model() -> None:
+    shown = standard(["batch_size", "vocab_size"], function({"batch_size": 16}))
+    assert {at["vocab_size"] for at in shown} == {131072}
+    assert [at["batch_size"] for at in shown] == [1, 16, 32]
+    assert standard(["vocab_size"], function({"vocab_size": 32000}))[0] == {"vocab_size": 32000}
+
+
 def test_what_is_asked_for_is_shown() -> None:
     wanted = [{"b": 2, "n": 9, "m": 5}, {"n": 3}]
     (shown,) = chosen(["b", "n", "k"], function({"n": 8}), wanted)
