@@ -175,21 +175,7 @@ class Finding:
             constraint=None if self.asked is None else str(self.asked.constraint),
             binds="" if self.instruction is None else self.instruction.var.name,
             dependents=tuple(finding.dependent for finding in self.dependents),
-            alike=self._alike,
         )
-
-    @property
-    def _alike(self) -> str:
-        """The words that findings about one kernel have in common; none where each stands for itself."""
-        made, texts = self.original, self.site.texts
-        if self.site.kind not in _OF_KERNELS or not isinstance(made, ir.CallKernel | ir.CallTIR):
-            return ""
-        words = (
-            made.kernel,
-            *(texts.get(name, "") for name in ("buffer", "axis", "what")),
-            self.reason or "",
-        )
-        return " ".join(words)
 
     @property
     def dependent(self) -> Dependent:
@@ -249,8 +235,6 @@ load_sites()
 
 Asked = TypeVar("Asked", Instruction, Site)
 
-_OF_KERNELS = frozenset({"kernel-load", "kernel-store", "read"})
-"""The kinds of sites at which every call of a kernel may be wrong in the same way."""
 _DEEPER = "no call that was followed gets there, others may"
 _NAMED = 3
 _SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")

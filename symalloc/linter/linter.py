@@ -293,7 +293,7 @@ def _diagnostics(one: FunctionCheck, merged: Mapping[Finding, Finding | None]) -
         finding = merged.get(found, found)
         diagnostic = None if finding is None else finding.diagnostic
         if finding is not None and diagnostic is not None:
-            yield replace(diagnostic, candidates=fix_candidates(finding))
+            yield replace(diagnostic, alike=_alike(finding), candidates=fix_candidates(finding))
 
 
 def fresh_findings(
@@ -465,6 +465,19 @@ class Linter:
             diagnostic.verdict is Verdict.RUNTIME_CHECK and diagnostic.reason is not None
         )
         return replace(diagnostic, severity=Severity.ERROR) if self.options.strict and unsure else diagnostic
+
+
+_OF_KERNELS = frozenset({"kernel-load", "kernel-store", "read"})
+"""The kinds of sites at which every call of a kernel may be wrong in the same way."""
+
+
+def _alike(finding: Finding) -> str:
+    """The words that findings about one kernel have in common; none where each stands for itself."""
+    made, texts = finding.original, finding.site.texts
+    if finding.site.kind not in _OF_KERNELS or not isinstance(made, ir.CallKernel | ir.CallTIR):
+        return ""
+    told = (texts.get(name, "") for name in ("buffer", "axis", "what"))
+    return " ".join((made.kernel, *told, finding.reason or ""))
 
 
 _FEW = 2
