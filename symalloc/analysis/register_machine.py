@@ -461,6 +461,8 @@ class _Run:
         kind = one.var.type
         if isinstance(one, ir.CallPacked) and one.contract.takes in ("state", "unknown"):
             self.machine.unseen[one.name] = None
+        elif isinstance(one, ir.NotUnderstood) and one.fault is None:
+            self.machine.unseen["a call that is not understood"] = None
         if not holds_memory(kind):
             return _NOTHING
         if isinstance(one, ir.CallPacked) and one.inplace:
