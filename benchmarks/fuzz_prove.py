@@ -14,7 +14,7 @@ from time import perf_counter
 import click
 
 from symalloc.prover.bounds import Box
-from symalloc.prover.budget import Budget
+from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.prover.solver import Solver
 from symalloc.prover.verdict import Proof, Verdict

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from symalloc.prover.bounds import Box, interval
-from symalloc.prover.budget import Budget, Meter
+from symalloc.prover.effort import Budget, Meter
 from symalloc.prover.normalize import NormalizedDomain, read_bound
 from symalloc.prover.query import Query, satisfies
 from symalloc.prover.refute import refute

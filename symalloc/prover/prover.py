@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
+from symalloc.prover.effort import Budget
 from symalloc.prover.explanation import explain_proof, smallest
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, undecided

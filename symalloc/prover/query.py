@@ -12,7 +12,7 @@ from itertools import product
 from operator import add, le
 
 from symalloc.prover.bounds import Box, decide
-from symalloc.prover.budget import Budget
+from symalloc.prover.effort import Budget
 from symalloc.prover.normalize import NormalizedDomain
 from symalloc.prover.refute import refute
 from symalloc.prover.solver import Solver

@@ -14,7 +14,7 @@ from math import gcd
 from typing import TypeVar
 
 from symalloc.prover.bounds import Box, decide, interval
-from symalloc.prover.budget import Budget, Meter
+from symalloc.prover.effort import Budget, Meter
 from symalloc.prover.normalize import NormalizedDomain, absorb, first_choice, periods, replace
 from symalloc.size.condition import Condition, Or, Relation, conjunction, eq, ge, le, relation
 from symalloc.size.expr import (

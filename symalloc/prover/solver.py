@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Literal, TypeAlias
 
 from symalloc.prover.bounds import Box
-from symalloc.prover.budget import Budget
+from symalloc.prover.effort import Budget
 from symalloc.prover.smtlib import asserted, declared, encoded
 from symalloc.size.condition import Condition
 

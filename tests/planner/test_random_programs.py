@@ -19,8 +19,8 @@ from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import AllocFresh, Program, Var
 from symalloc.program.operands import instructions_of
-from symalloc.prover.budget import Budget
 from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.size.expr import ZERO, Expr, symbol
 from tests.planner.random_programs import logs, random_program

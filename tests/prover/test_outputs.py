@@ -9,8 +9,8 @@ import z3
 
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.bounds import Box
-from symalloc.prover.budget import Budget
 from symalloc.prover.domain import Domain
+from symalloc.prover.effort import Budget
 from symalloc.prover.explanation import order
 from symalloc.prover.prover import Prover
 from symalloc.prover.smtlib import certificate
