@@ -18,7 +18,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.regions import PointsTo, align
 from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.program import ir
-from symalloc.program.operands import instructions_of, type_of
+from symalloc.program.operands import function_references, instructions_of, type_of
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
@@ -209,18 +209,27 @@ class _KernelCalls:
         """The kernel calls of `block`; `bound` gives its symbols in those of the outermost function."""
         for instruction in instructions_of(block):
             match instruction:
-                case ir.CallKernel(kernel=kernel, arguments=arguments):
-                    taken = self.scratch.get(kernel, KernelWorkspace())
-                    if taken.steps or taken.problem is not None:
-                        values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
-                        known = taken.symbols <= values.keys()
-                        yield kernel, taken.substitute(values) if known else _OPEN
-                case ir.CallPacked(name=name, contract=known) if known.takes in ("state", "unknown"):
-                    self.packed.add(name)
+                case ir.CallKernel(kernel=kernel, arguments=arguments) if self.takes(kernel):
+                    values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
+                    yield kernel, self.at(kernel, values)
+                case ir.CallPacked(name=name, contract=known, arguments=arguments):
+                    self.packed.update({name} if known.takes in ("state", "unknown") else ())
+                    handed = filter(self.takes, function_references(arguments))
+                    yield from ((kernel, self.at(kernel, {})) for kernel in handed)
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
                     values = _composed(values_at_call(callee, instruction), bound)
                     yield from self.block(callee.body, values, (*callers, name))
+
+    def takes(self, kernel: str) -> bool:
+        """True if a kernel takes workspace, or may."""
+        taken = self.scratch.get(kernel, KernelWorkspace())
+        return bool(taken.steps) or taken.problem is not None
+
+    def at(self, kernel: str, values: Mapping[str, Expr]) -> KernelWorkspace:
+        """The workspace of a kernel where its symbols have these values."""
+        taken = self.scratch[kernel]
+        return taken.substitute(values) if taken.symbols <= values.keys() else _OPEN
 
 
 _OPEN = KernelWorkspace(problem="its workspace depends on extents that the call leaves open")

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, TypeGuard
 
 import tvm
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import ir, relax, s_tir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.relax import transform
 from tvm.tirx.build import split_host_device_mods
@@ -45,6 +45,7 @@ from symalloc.relax.files.load import (
     lower_or_refuse,
     plan_or_refuse,
     read_one,
+    runs_on_cpu,
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
@@ -271,8 +272,27 @@ def kernel_scratch(
         for v, f in module.functions.items()
         if v.name_hint in kernels and isinstance(f, tirx.PrimFunc)
     }
-    lowered = _lowered_kernels(functions, tvm.target.Target(target)) if functions else {}
-    return {v.name_hint: _scratch(lowered.get(v.name_hint), kernels[v.name_hint]) for v in functions}
+    chosen = tvm.target.Target(target)
+    lowered = _lowered_kernels(functions, chosen) if functions else {}
+    refused = [v for v in functions if isinstance(lowered.get(v.name_hint), str)]
+    bare = {v.name_hint for v in refused if not runs_on_cpu(chosen) and _takes_no_global(functions[v])}
+    return {
+        v.name_hint: KernelWorkspace()
+        if v.name_hint in bare
+        else _scratch(lowered.get(v.name_hint), kernels[v.name_hint])
+        for v in functions
+    }
+
+
+def _takes_no_global(kernel: Node) -> bool:
+    """Return whether all that a kernel allocates lies in the memory of a device's threads."""
+    found: list[Node] = []
+    visit(
+        kernel.body,
+        (s_tir.SBlock, lambda block: found.extend(block.alloc_buffers)),
+        (tirx.AllocBuffer, lambda node: found.append(node.buffer)),
+    )
+    return all(buffer.scope() != "global" for buffer in found)
 
 
 def _lowered_kernels(functions: Mapping[Node, Node], target: tvm.target.Target) -> dict[str, Node | str]:
@@ -371,7 +391,8 @@ class _Reader:
         value = self.bound.get(variable.__chandle__())
         if value is None:
             raise NotASizeError(f"its scratch depends on `{variable.name}`, which changes inside the kernel")
-        return self.argument(value) if _is_call(value, STRUCT_GET) else self.form.expr(value)
+        given = value.value if type(value) is prim.Cast else value  # an extent of a kernel in int32
+        return self.argument(given) if _is_call(given, STRUCT_GET) else self.form.expr(value)
 
     def argument(self, value: Node) -> Expr:
         """A scalar argument, or an extent of a tensor argument."""

@@ -38,6 +38,27 @@ class Module:
             A[i] = T.float32(0)
 """
 
+# what a packed function gets it may call, with extents of its own
+HANDED = """# script
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def doubled(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        C = T.alloc_buffer((n,), "float32", scope={scope!r})
+        for i in range(n):
+            C[i] = A[i] + A[i]
+        for i in range(n):
+            B[i] = C[i]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Any:
+        y = R.call_packed("mylib.f", x, Module.doubled, ty_args=(R.Any,))
+        return y
+"""
+
 
 def lowered(name: str) -> tvm.IRModule:
     return lower(load_one(SCRIPT, module=name), "llvm")
@@ -82,6 +103,30 @@ def test_a_kernel_that_cannot_be_lowered_hides_no_other() -> None:
     found = scratch_of(module)
     assert "TVM cannot lower it: " in (found["half"].problem or "")
     assert str(found["conv2d"].peak) == "12*h*v + 24*h + 24*v + 48"
+
+
+def test_kernels_that_are_handed_on_take_workspace_too() -> None:
+    module = tvm.script.from_source(HANDED.format(scope="global"))
+    assert str(scratch_of(module)["doubled"].peak) == "4*n", "an extent in int32"
+    (use,) = around(module).kernels
+    assert (use.name, use.problem) == (
+        "doubled",
+        "its workspace depends on extents that the call leaves open",
+    )
+
+
+def test_memory_of_threads_is_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        subject, "_lowered_kernels", lambda functions, _: {v.name_hint: "no" for v in functions}
+    )
+    for scope, target, problem in (
+        ("shared", "cuda", False),
+        ("shared", "llvm", True),
+        ("global", "cuda", True),
+    ):
+        module = tvm.script.from_source(HANDED.format(scope=scope))
+        found = kernel_scratch(module, extract(module, name="m").kernels, target)["doubled"]
+        assert (found.problem is not None) is problem
 
 
 def test_calls_bring_the_sizes_of_the_caller() -> None:
