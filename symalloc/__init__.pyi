@@ -13,6 +13,7 @@ from symalloc.native.library import cmake_dir as cmake_dir
 from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
 from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
+from symalloc.planner.memory_report.device_budget import DeviceBudget as DeviceBudget
 from symalloc.planner.plan_diff.compare_plans import PlanDiff as PlanDiff
 from symalloc.pool.exports import prometheus_text as prometheus_text
 from symalloc.pool.instrumented_pool import LeakWarning as LeakWarning
@@ -36,6 +37,7 @@ from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
 from symalloc.report.pool_use import pool_report as pool_report
 from symalloc.session.api import assert_memory_safe as assert_memory_safe
+from symalloc.session.api import budget as budget
 from symalloc.session.api import diff as diff
 from symalloc.session.api import lint as lint
 from symalloc.session.api import plan as plan

@@ -9,6 +9,7 @@ import click
 import pytest
 
 import symalloc
+from symalloc.cli.budget import budget_command
 from symalloc.cli.lint import lint_command
 from symalloc.cli.main import main
 from symalloc.cli.pack import pack_command
@@ -18,6 +19,7 @@ from symalloc.cli.run import run_command
 from symalloc.editor.checker import ServerOptions, read_options
 from symalloc.linter.lint_options import LintKeywords, LintOptions
 from symalloc.options import options_of
+from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.planner.planner_options import PackOptions, PlanChoices, PlanOptions
 from symalloc.pool.pool_options import PoolOptions
@@ -38,6 +40,7 @@ CALLED = "`symalloc.plan`, `run`, `diff` and `pipeline`"
 SECTIONS = (
     ("Linting", "`symalloc lint`, `symalloc.lint` and `[tool.symalloc]` take", LintOptions, lint_command),
     ("Planning", f"`symalloc plan`, `run`, `diff` and `report`, {CALLED} take", PlanOptions, plan_command),
+    ("Budgets", "`symalloc budget` and `symalloc.budget` take", BudgetOptions, budget_command),
     ("Running", "`symalloc run` and `symalloc.run` take", RunOptions, run_command),
     ("Packing", "`symalloc pack` and `symalloc.pack` take", PackOptions, pack_command),
     (

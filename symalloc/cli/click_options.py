@@ -82,7 +82,7 @@ def from_table(record: type, *names: str) -> Callable[[Command], Command]:
 
 
 def _made(name: str, known: Option) -> Callable[[Command], Command]:
-    names = (f"--{name.replace('_', '-')}", *known.short)
+    names = (f"--{name.rstrip('_').replace('_', '-')}", *known.short, name)
     if known.kind is FLAG:
         return click.option(*names, is_flag=True, help=known.help)
     more: dict[str, Any] = {} if known.in_file or known.default in (None, ()) else {"default": known.default}

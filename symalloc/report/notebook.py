@@ -8,8 +8,10 @@ from html import escape
 
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_report.device_budget import DeviceBudget
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.report.budget_text import budget_text
 from symalloc.report.diff_text import plan_diff_text
 from symalloc.report.map.picture import picture, plan_scene
 from symalloc.report.quantities import binding_text, human_bytes
@@ -24,6 +26,12 @@ MOST_PLANS = 4
 def report_text(report: Report) -> str:
     """Return the findings as `symalloc lint` prints them."""
     return render_text(report).rstrip("\n")
+
+
+@to_text.register
+def device_budget_text(budget: DeviceBudget) -> str:
+    """Return a budget as `symalloc budget` prints it."""
+    return budget_text(budget).rstrip("\n")
 
 
 @to_text.register

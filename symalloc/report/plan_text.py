@@ -403,7 +403,7 @@ def besides_line(report: FunctionReport) -> str:
 def _fit_part(what: str, fit: Fit) -> Iterator[str]:
     yield f"  {what}: {_fits_when(fit)}"
     known = "" if fit.unknown is None else ", by what is known"
-    yield from (f"    {_largest_value(one)}{known}" for one in fit.largest)
+    yield from (f"    {largest_text(one)}{known}" for one in fit.largest)
 
 
 def _fits_when(fit: Fit) -> str:
@@ -421,7 +421,8 @@ def _fits_when(fit: Fit) -> str:
     return f"at some shapes, no short condition was found{found}"
 
 
-def _largest_value(one: LargestValue) -> str:
+def largest_text(one: LargestValue) -> str:
+    """Say what the largest value of a symbol is."""
     alone = at_binding(one.at)
     if not one.monotone:
         return f"largest {one.symbol}{alone}: unknown, more of it is not proved to take more memory"

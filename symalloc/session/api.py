@@ -13,6 +13,8 @@ from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
 from symalloc.options import made
+from symalloc.planner.memory_report.budget_options import BudgetOptions
+from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
 from symalloc.planner.memory_report.runs import PlanKind, RunOptions, RunResult
 from symalloc.planner.planner_options import PlanChoices, PlanOptions
 from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableError
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from symalloc.relax.passes.plan_pass import PlannedModule
 
 Binding: TypeAlias = "Mapping[str, int] | Mapping[Symbol, int]"
+Size: TypeAlias = "int | str | Symbol"
 Model: TypeAlias = Union["IRModule", "ModelProto", "ExportedProgram", tuple["NnModule", Any], str, Path]
 """What is linted, planned or run: a model in memory, a pair of an nn.Module and its spec, or a path."""
 
@@ -145,6 +148,39 @@ def plan(
     chosen = made(PlanOptions, options, PlanKeywords, seed=seed, certificate=certificate)
     loaded = _loaded(module, "plan", trust=lowering.trust, module_name=module_name)
     return plan_module(loaded, target=lowering.target, pipeline=lowering.pipeline, options=chosen)
+
+
+def budget(
+    module: Model,
+    *,
+    device: str | int,
+    state: str | Sequence[str] | Mapping[str, Mapping[str, Size]] = (),
+    with_: str | Sequence[str] | Mapping[str, Any] = (),
+    free: str | Sequence[str] = (),
+    skip: str | Sequence[str] = (),
+    extra: str | int = 0,
+    margin: str | int = 0,
+    module_name: str | None = None,
+    **options: Unpack[PlanKeywords],
+) -> DeviceBudget:
+    """Say whether weights, states and calls of `module`, planned, fit a device, and how much of what does.
+
+        symalloc.budget(model, device="24GiB", with_={"seq_len": 2048}, free="batch_size")
+
+    `module` is a model as `plan` takes it.  The arguments are those of `symalloc budget` (docs/options.md):
+    `state` names the functions whose result a server keeps, each with its sizes, `with_` gives sizes, or what
+    they are in terms of others, for all functions, or for one by its name; `free` are the symbols whose
+    largest values are wanted, `skip` functions that are never called, `extra` bytes that something else
+    takes, `margin` bytes, or a share such as "5%", that stay free.  Raises SymallocError.
+    """
+    from symalloc.relax.files.plan_file import deployment_in
+
+    sizes: dict[str, Any] = {"state": state, "with_": with_, "free": free, "skip": skip}
+    given: dict[str, Any] = {"device": device, "extra": extra, "margin": margin}
+    wanted = BudgetOptions(**sizes, **given)
+    lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)
+    loaded = _loaded(module, "plan", trust=lowering.trust, module_name=module_name)
+    return device_budget(deployment_in(loaded, lowering.target, lowering.pipeline, chosen), wanted)
 
 
 def diff(

@@ -14,6 +14,8 @@ from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.memory_report.budget_options import BudgetOptions
+from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
 from symalloc.planner.memory_report.function_report import FunctionReport, check_wanted
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.packing.packing_problem import (
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from symalloc.planner.memory_report.function_report import TvmComparison
 
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
+DEPLOYMENT_JOB = "symalloc.relax.files.plan_file:deployment_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"
 LOAD_JOB = "symalloc.relax.files.load:load_as_json"
 RUN_JOB = "symalloc.relax.run.runner:run_file"
@@ -125,6 +128,17 @@ def planned_file(
         report=plan_report if plan_report.ok else linted(found.original, found.program),
         plan_report=plan_report,
         certificate=found.certificate,
+    )
+
+
+def budget_file(request: PlanRequest, *, options: PlanOptions, budget: BudgetOptions) -> DeviceBudget:
+    """Return the budget of a device for the functions of a module, which is planned in a child process.
+
+    Raises UsageError and RunError.
+    """
+    _require_file(request)
+    return device_budget(
+        call_in_child(DEPLOYMENT_JOB, request, what=f"planning {request.path}", options=options), budget
     )
 
 

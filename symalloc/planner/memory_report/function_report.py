@@ -518,10 +518,10 @@ def arena_proof(report: FunctionReport, limit: int, prover: Prover) -> Proof:
     """Return the proof that the arenas take at most `limit` bytes within the declared bounds."""
     lower = {n: bound if n in report.signed else max(bound, 0) for n, bound in report.lower.items()}
     domain = Domain(lower=dict.fromkeys(report.signed, INT64_MIN) | lower, upper=dict(report.upper))
-    return _proof(report.reserved, limit, domain, prover, report.outcome.reserved.not_known)
+    return proof_at_most(report.reserved, limit, domain, prover, report.outcome.reserved.not_known)
 
 
-def _proof(
+def proof_at_most(
     sums: Sequence[Expr] | None, limit: int, domain: Domain, prover: Prover, unknown: str | None
 ) -> Proof:
     """Prove that the largest of `sums` is at most `limit`; with `unknown` memory only the contrary."""
@@ -543,13 +543,13 @@ def _fit(timeline: Timeline, report: FunctionReport, limit: int, prover: Prover)
     others = {name: {other: at[other] for other in names if other != name} for name in names}
     return Fit(
         limit=limit,
-        proof=_proof(sums, limit, domain, prover, unknown),
-        largest=tuple(_largest(name, sums or (), limit, others[name], prover) for name in names),
+        proof=proof_at_most(sums, limit, domain, prover, unknown),
+        largest=tuple(largest_value(name, sums or (), limit, others[name], prover) for name in names),
         unknown=unknown,
     )
 
 
-def _largest(
+def largest_value(
     name: str, sums: Sequence[Expr], limit: int, at: Mapping[str, int], prover: Prover
 ) -> LargestValue:
     """Return the largest value >= 0 of one symbol by bisection; each sum must be proved to grow with it."""

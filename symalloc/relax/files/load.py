@@ -14,6 +14,7 @@ from symalloc.errors import RunError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.function_report import TargetReport
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.created_state import DeviceKind
 from symalloc.program.ir import CallKernel
 from symalloc.program.operands import instructions_of
 from symalloc.program.packed_contracts import state
@@ -66,6 +67,12 @@ def why_not_run(target: Target) -> str | None:
 def runs_on_cpu(target: Target) -> bool:
     """Return whether code for `target` runs on the host."""
     return int(target.get_target_device_type()) == DLDeviceType.kDLCPU
+
+
+def device_kind(target: str | Target) -> DeviceKind:
+    """The kind of device that code for `target` runs on, as far as TVM's runtime takes other memory there."""
+    kinds: dict[int, DeviceKind] = {int(DLDeviceType.kDLCPU): "cpu", int(DLDeviceType.kDLCUDA): "cuda"}
+    return kinds.get(int(Target(target).get_target_device_type()), "other")
 
 
 def has_device(target: Target) -> bool:

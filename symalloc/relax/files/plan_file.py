@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeGuard
 
@@ -17,9 +18,10 @@ from tvm.relax import transform
 from tvm.tirx.build import split_host_device_mods
 
 from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
-from symalloc.analysis.timeline import Timeline
+from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.call_peak import operators_of
+from symalloc.planner.memory_report.deployment import Deployment, deployment_of
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,
@@ -39,8 +41,9 @@ from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, extract_numbered
-from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
+from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, to_dtype
 from symalloc.relax.files.load import (
+    device_kind,
     load_requested,
     lower_or_refuse,
     plan_or_refuse,
@@ -131,6 +134,44 @@ def plan_file(
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     """TVM's own plans of a module, by function; raises RunError."""
     return compare_with_tvm(lower_or_refuse(load_requested(request), request.target, request.pipeline))
+
+
+def deployment_file(request: PlanRequest, *, options: PlanOptions) -> Deployment:
+    """The memory that the functions of a module take on a device once they are planned; raises RunError."""
+    return deployment_in(load_requested(request), request.target, request.pipeline, options)
+
+
+def deployment_in(
+    module: tvm.IRModule, target: str, pipeline: PipelineName, options: PlanOptions
+) -> Deployment:
+    """The same of a module."""
+    lowered = lower_or_refuse(module, target, pipeline)
+    planned = _planned(lowered, target, options)
+    functions = {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
+    attributes = {name: function.attrs or {} for name, function in functions.items()}
+    inputs = {name: int(given["num_input"]) for name, given in attributes.items() if "num_input" in given}
+    return deployment_of(
+        planned.program,
+        memory_reports(planned, lowered, target),
+        inputs=inputs,
+        constants=_constant_bytes(functions.values()),
+        device=device_kind(target),
+    )
+
+
+def _constant_bytes(functions: Iterable[Node]) -> int:
+    """The bytes of all constants in functions, each once."""
+    found: dict[int, int] = {}
+
+    def note(node: Node) -> None:
+        if isinstance(node.value, tvm.runtime.Tensor):
+            dtype = to_dtype(node.value.dtype)
+            size = prod(node.value.shape) * (0 if dtype is None else dtype.itemsize)
+            found[node.value.__chandle__()] = padded(size) or 0
+
+    for function in functions:
+        visit(function.body, (ir.GenericConst, note))
+    return sum(found.values())
 
 
 def plan_module(

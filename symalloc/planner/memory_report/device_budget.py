@@ -1,0 +1,371 @@
+"""The budget of a device: all that a deployment takes against the memory there is, and what of it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from symalloc.errors import UsageError, meant
+from symalloc.planner.memory_report.budget_options import BudgetOptions, Setting
+from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory
+from symalloc.planner.memory_report.function_report import (
+    MOST_SUMS,
+    LargestValue,
+    largest_value,
+    proof_at_most,
+)
+from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.shown import to_text
+from symalloc.size.condition import conjunction, le
+from symalloc.size.evaluation import highest
+from symalloc.size.expr import ZERO, Expr, constant
+from symalloc.size.sign import undominated
+
+Share: TypeAlias = Literal["weights", "constants", "state", "call", "kept", "workspace", "extra"]
+Sizes: TypeAlias = Mapping[str, Expr]
+
+
+class BudgetTerm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A term of the sum; `nbytes` is null where a symbol has no value.
+
+    `sums`: the largest of these is it.  `name`: of the part of a state, or of the function whose call, or
+    whose result, is the largest; `source`: the lines of TVM that take it.
+    """
+
+    what: Share
+    function: str | None = None
+    name: str | None = None
+    nbytes: int | None = msgspec.field(name="bytes", default=None)
+    sums: tuple[Expr, ...] = ()
+    source: str | None = None
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The largest value of a symbol with which all fits, where `given` is too much; null where none is.
+
+    `pieces`: calls of that size that make one of the size given, where it is an extent of inputs.
+    """
+
+    symbol: str
+    given: int
+    largest: int | None
+    pieces: int | None = None
+
+
+class Trade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The largest value of the symbol `other` at values of `symbol`: pairs; null where nothing fits."""
+
+    symbol: str
+    other: str
+    rows: tuple[tuple[int, int | None], ...]
+
+
+class DeviceBudget(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
+):
+    """The answer of `symalloc budget`, in bytes.
+
+    `total` is at the values of `values`, null where a symbol has none; a device of `device` bytes less the
+    `margin` has to hold it.  `exact`: it is no less; else TVM's pool, or a call, may hold less.  `fits`: it
+    is proved to, or not to; null where neither is, or where it depends on symbols without a value.
+    `verdict` is over the symbols that are free: where it is runtime-check, it fits exactly when `condition`
+    holds (where it holds, if not `exact`), if that is not null.  With `unknown` memory the total is the
+    least, and only that nothing fits is proved.  `declared` names the symbols that have the upper bound of a
+    function as their value.
+    """
+
+    device: int
+    margin: int
+    total: int | None
+    exact: bool
+    fits: bool | None
+    verdict: str
+    condition: str | None
+    counterexample: Mapping[str, int] | None
+    terms: tuple[BudgetTerm, ...]
+    values: Mapping[str, str]
+    declared: tuple[str, ...]
+    largest: tuple[LargestValue, ...]
+    trade: Trade | None
+    cuts: tuple[Cut, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def limit(self) -> int:
+        """The bytes that there are."""
+        return max(self.device - self.margin, 0)
+
+    def __str__(self) -> str:
+        """The budget as `symalloc budget` prints it."""
+        return to_text(self)
+
+
+def device_budget(deployment: Deployment, options: BudgetOptions) -> DeviceBudget:
+    """Prove whether a deployment fits a device, and find how much of what does.  Raises UsageError."""
+    _check(deployment, options)
+    return _Reckoning(deployment, options, Prover()).answer()
+
+
+# -- functions and values ----------------------------------------------------------------------------------
+
+
+def _check(deployment: Deployment, options: BudgetOptions) -> None:
+    """Raise UsageError for a function or a symbol that there is not."""
+    functions = {function.name: function for function in deployment.functions}
+    named = [setting.function for setting in (*options.state, *options.with_) if setting.function is not None]
+    for name in (*named, *options.skip):
+        if name not in functions:
+            raise UsageError(f"the module has no function `{name}`{meant(name, list(functions))}")
+    values = [value for one in (*options.state, *options.with_) for value in one.values.items()]
+    known = frozenset().union(
+        *(function.symbols for function in functions.values()), *(value.symbols for _, value in values)
+    )
+    for name in (*(symbol for symbol, _ in values), *options.free):
+        if name not in known:
+            hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
+            raise UsageError(f"`{name}` is no symbol of the module's functions{hint}")
+
+
+def _settled(values: Sizes) -> Sizes:
+    """The values with those of others put in; raises UsageError where one stands for itself."""
+    for _ in values:
+        values = {name: size.substitute(values) for name, size in values.items()}
+    for name, size in values.items():
+        if not size.symbols.isdisjoint(values):
+            raise UsageError(f"the size of `{name}` is given in terms of itself")
+    return values
+
+
+def _given(settings: Iterable[Setting], function: str | None) -> Sizes:
+    """The sizes that settings give for one function, or for all."""
+    return {k: v for one in settings if one.function == function for k, v in one.values.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shares:
+    """The parts of the sum, of functions with sizes put in: what is always held, and what counts once."""
+
+    fixed: tuple[BudgetTerm, ...]
+    largest: Mapping[Share, Sequence[tuple[str, Expr]]]
+
+    @property
+    def sums(self) -> tuple[Expr, ...]:
+        """Sums of which the largest is the total."""
+        base = sum((one.sums[0] for one in self.fixed), start=ZERO)
+        choices = [undominated(size for _, size in sized) or (ZERO,) for sized in self.largest.values()]
+        return undominated(sum(chosen, start=base) for chosen in product(*choices))
+
+
+@dataclass(slots=True)
+class _Reckoning:
+    """One deployment against the options."""
+
+    deployment: Deployment
+    options: BudgetOptions
+    prover: Prover
+
+    @property
+    def functions(self) -> list[FunctionMemory]:
+        return [one for one in self.deployment.functions if one.name not in self.options.skip]
+
+    @property
+    def states(self) -> Collection[str]:
+        """The functions that are called once."""
+        if self.options.state:
+            return {one.function for one in self.options.state if one.function is not None}
+        return {function.name for function in self.functions if function.takes_none}
+
+    @property
+    def called(self) -> list[FunctionMemory]:
+        """The functions that are called, those that only would make another state left out."""
+        return [one for one in self.functions if not one.takes_none or one.name in self.states]
+
+    @property
+    def blocks(self) -> int:
+        """The blocks that TVM's pool keeps at most."""
+        return max((function.blocks for function in self.called), default=1)
+
+    def common(self) -> dict[str, Expr]:
+        """The sizes of all functions; those of a state are sizes of all where nothing else is said."""
+        states = {k: v for one in self.options.state for k, v in one.values.items()}
+        return {**states, **_given(self.options.with_, None)}
+
+    def sizes(self, function: FunctionMemory, free: Collection[str]) -> Sizes:
+        """The values of the symbols of one function, but for those that are free."""
+        own = _given(self.options.with_, function.name)
+        declared = {n: constant(bound) for n, bound in {**self.declared(), **function.declared}.items()}
+        known = {**declared, **self.common(), **_given(self.options.state, function.name)}
+        return _settled({**{name: size for name, size in known.items() if name not in free}, **own})
+
+    def shares(self, free: Collection[str], *, least: bool = False) -> _Shares:
+        """The parts of the sum over the symbols that are free; `least`: only what is held for sure."""
+        blocks = 1 if least else self.blocks
+        weights: dict[tuple[str, Expr], None] = {}
+        fixed: list[BudgetTerm] = []
+        largest: dict[Share, list[tuple[str, Expr]]] = {"call": [], "kept": [], "workspace": []}
+        for function in self.called:
+            sizes, name = self.sizes(function, free), function.name
+            weights |= {(one.name, one.nbytes.substitute(sizes)): None for one in function.weights}
+            kept = function.kept.substitute(sizes)
+            calls = [size.substitute(sizes) + function.inputs.substitute(sizes) for size in function.call]
+            if name in self.states:
+                term = partial(BudgetTerm, what="state", function=name)
+                fixed.append(term(name="what it returns", sums=(kept,)))
+                made = [(part, part.nbytes.substitute(sizes)) for part in function.state]
+                fixed += (term(name=part.what, sums=(size,), source=part.source) for part, size in made)
+                calls = [size - kept for size in calls]
+            else:
+                largest["kept"].append((name, kept))
+            largest["call"] += ((name, size) for size in calls if not (least and function.doubt))
+            largest["workspace"] += ((name, blocks * size.substitute(sizes)) for size in function.workspace)
+        around = (
+            BudgetTerm(what="weights", sums=(sum((size for _, size in weights), start=ZERO),)),
+            BudgetTerm(what="constants", sums=(constant(self.deployment.constants),)),
+            BudgetTerm(what="extra", sums=(constant(self.options.extra),)),
+        )
+        return _Shares(fixed=(*around, *fixed), largest=largest)
+
+    # -- the answer ----------------------------------------------------------------------------------------
+
+    def answer(self) -> DeviceBudget:
+        """The whole budget."""
+        options = self.options
+        margin = options.margin.of(options.device)
+        limit = max(options.device - margin, 0)
+        unknown = self.unknown()
+        exact, least = self.blocks == 1 and not any(one.doubt for one in self.called), bool(unknown)
+        sums, settled = self.shares(options.free, least=least).sums, self.shares((), least=least)
+        names = sorted(frozenset().union(*(one.symbols for one in sums)))
+        traded = [name for name in options.free if name in names]
+        at, total = self.values(names), highest(settled.sums, {})
+        proof = self.proof(sums, limit, unknown)
+        if not exact and proof.verdict is Verdict.ALWAYS_INVALID:
+            proof = self.proof(
+                self.shares(options.free, least=True).sums, limit, unknown or ["it may be less"]
+            )
+        return DeviceBudget(
+            device=options.device,
+            margin=margin,
+            total=total,
+            exact=exact,
+            fits=self.fits(proof, total, limit, unknown),
+            verdict=proof.verdict.value,
+            condition=_condition(proof, sums, limit),
+            counterexample=proof.counterexample,
+            terms=tuple(_terms(settled)),
+            values={name: str(size) for name, size in self.shown().items()},
+            declared=tuple(sorted(self.declared())),
+            largest=tuple(self.most(name, sums, limit, at) for name in names),
+            trade=self.trade(traded[0], traded[1], sums, limit, at) if len(traded) > 1 else None,
+            cuts=tuple(self.cuts(limit)) if total is not None and total > limit else (),
+            unknown=unknown,
+        )
+
+    def fits(self, proof: Proof, total: int | None, limit: int, unknown: Sequence[str]) -> bool | None:
+        """True or False where all is proved to fit, or not to; None where neither is."""
+        if total is None:
+            return True if proof.holds else False if proof.verdict is Verdict.ALWAYS_INVALID else None
+        least = highest(self.shares((), least=True).sums, {})
+        if least is not None and least > limit:
+            return False
+        return None if unknown or total > limit else True
+
+    def declared(self) -> dict[str, int]:
+        """The upper bounds that stand for values, the largest of several functions."""
+        found: dict[str, int] = {}
+        for function in self.called:
+            given = {**self.common(), **_given(self.options.with_, function.name)}
+            for name, bound in function.declared.items():
+                if name not in given and name in function.symbols:
+                    found[name] = max(bound, found.get(name, 0))
+        return found
+
+    def shown(self) -> Sizes:
+        """The values of symbols as they were given, and as functions declare them."""
+        declared = {name: constant(bound) for name, bound in self.declared().items()}
+        return {**declared, **self.common()}
+
+    def values(self, names: Iterable[str]) -> dict[str, int]:
+        """The value of each symbol where others vary: its own, or 1."""
+        known = _settled(self.shown())
+        found = {name: known[name].as_constant if name in known else None for name in names}
+        return {name: 1 if value is None else value for name, value in found.items()}
+
+    def unknown(self) -> tuple[str, ...]:
+        """The memory that is not known, and in which functions."""
+        found: dict[str, list[str]] = {}
+        for function in self.called:
+            reasons = list(function.unknown)
+            if function.state and function.name not in self.states:
+                reasons.append("how long what it creates is kept")
+            for reason in reasons:
+                found.setdefault(reason, []).append(f"`{function.name}`")
+        more = {reason: f" and {len(names) - 1} more" if names[1:] else "" for reason, names in found.items()}
+        return tuple(f"{reason}, in {names[0]}{more[reason]}" for reason, names in found.items())
+
+    def proof(self, sums: Sequence[Expr], limit: int, unknown: Sequence[str]) -> Proof:
+        """The proof that the total is at most `limit`."""
+        if len(sums) > MOST_SUMS:
+            return proof_at_most(None, limit, Domain(), self.prover, "its formula is too long")
+        signed = frozenset().union(*(function.signed for function in self.called))
+        domain = Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
+        return proof_at_most(sums, limit, domain, self.prover, unknown[0] if unknown else None)
+
+    def most(self, name: str, sums: Sequence[Expr], limit: int, at: Mapping[str, int]) -> LargestValue:
+        """The largest value of one symbol with the others fixed."""
+        others = {other: value for other, value in at.items() if other != name}
+        return largest_value(name, sums, limit, others, self.prover)
+
+    def trade(
+        self, symbol: str, other: str, sums: Sequence[Expr], limit: int, at: Mapping[str, int]
+    ) -> Trade:
+        """The trade between two symbols: powers of two of one, and what is left for the other."""
+        most = self.most(symbol, sums, limit, {**at, other: 1}).value or 0
+        steps = [1 << power for power in range(most.bit_length())][-8:]
+        steps = sorted({*steps, *({at[symbol]} if at.get(symbol, 1) <= most else ())})
+        rows = [(step, self.most(other, sums, limit, {**at, symbol: step}).value) for step in steps]
+        return Trade(symbol=symbol, other=other, rows=tuple(rows))
+
+    def cuts(self, limit: int) -> Iterator[Cut]:
+        """The symbols of which less fits: those that were given as numbers and that no weight depends on."""
+        inputs = frozenset().union(*(function.inputs.symbols for function in self.called))
+        of_weights = {n for function in self.called for w in function.weights for n in w.nbytes.symbols}
+        alike = {name: size.symbols for name, size in self.common().items()}
+        for symbol, size in self.shown().items():
+            given = size.as_constant
+            if not given or symbol in of_weights:
+                continue
+            found = self.most(symbol, self.shares((symbol,)).sums, limit, {})
+            if not found.monotone or found.unbounded:
+                continue
+            called = symbol in inputs or any(symbol in alike.get(name, ()) for name in inputs)
+            pieces = -(-given // found.value) if called and found.value else None
+            yield Cut(symbol=symbol, given=given, largest=found.value or None, pieces=pieces)
+
+
+def _condition(proof: Proof, sums: Sequence[Expr], limit: int) -> str | None:
+    """The condition under which the sums are small enough, as the prover has solved it or as it stands."""
+    if proof.verdict is not Verdict.RUNTIME_CHECK or proof.reason is not None:
+        return None
+    found = proof.precondition or conjunction(le(one, limit) for one in sums)
+    return str(found)
+
+
+def _terms(shares: _Shares) -> Iterator[BudgetTerm]:
+    """The terms with their bytes; of functions the one whose bytes are the largest."""
+    for term in shares.fixed:
+        if term.sums != (ZERO,):
+            yield msgspec.structs.replace(term, nbytes=term.sums[0].as_constant)
+    for what, sized in shares.largest.items():
+        sums = undominated(size for _, size in sized)
+        most = highest(sums, {})
+        name = next((name for name, size in sized if most and size.as_constant == most), None)
+        if sums not in ((), (ZERO,)):
+            yield BudgetTerm(what=what, function=name, nbytes=most, sums=sums)

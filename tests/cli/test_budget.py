@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+import tvm.script
+
+import symalloc
+from symalloc.report.document import schema_text
+from tests.modules import CHAIN
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+CHAT = Path(__file__).parent.parent.parent / "examples" / "chat.py"
+SIZES = "prefill_chunk_size=2048,seq_len=prefill_chunk_size,vocabulary=32000"
+CACHE = "create_cache:max_batch_size=16,max_total_seq_len=65536,page_size=16,support_sliding_window=0"
+PAGES = 2 * (65536 // 16 + 1) * 2 * 2 * 16 * 64 * 2
+UNKNOWN = """
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
+        a = R.call_dps_packed({name!r}, (x,), out_ty=R.Tensor((n, 16), "float32"))
+        return a
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_a_server_and_its_settings(run: Run) -> None:
+    status, out, err = run("budget", str(CHAT), "--device", "1GiB", "--state", CACHE, "--with", SIZES)
+    assert (status, err) == (0, "")
+    assert out.startswith("365.9 MiB of 1.0 GiB: fits, 658.1 MiB left\n")
+    assert f"  {PAGES:,} B  paged_kv_cache.cc:469, 3307; attn_utils.h:74" in out
+    shown = ("--state", CACHE, "--with", SIZES, "--margin", "10%", "--extra", "1MB")
+    status, out, _ = run("budget", str(CHAT), "--device", "400MiB", *shown)
+    assert status == 1 and "fits with max_total_seq_len = " in out and "calls where one was" in out
+
+
+def test_the_json_is_described(run: Run) -> None:
+    given = ("--device", "1GiB", "--state", CACHE, "--with", SIZES)
+    free = ("--free", "max_total_seq_len", "--free", "max_batch_size")
+    status, text, _ = run("budget", str(CHAT), *given, *free, "--format", "json")
+    document = json.loads(text)
+    jsonschema.Draft202012Validator(json.loads(schema_text("budget"))).validate(document)
+    assert status == 0 and document["fits"] is True and document["unknown"] == []
+    found = symalloc.budget(CHAT, device="1GiB", state=CACHE, with_=SIZES, free=[free[1], free[3]])
+    assert found.total == document["total"]
+    assert [one.value for one in found.largest] == [one["value"] for one in document["largest"]]
+
+
+def test_an_ordinary_model(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "chain.py"
+    file.write_text(CHAIN)
+    status, out, _ = run("budget", str(file), "--device", "1MiB")
+    assert status == 0 and "fits exactly when n <= " in out
+    assert run("budget", str(file), "--device", "1MiB", "--with", "n=1000000")[0] == 1
+    assert run("budget", str(file), "--device", "1MiB", "--with", "m=1")[0] == 2
+    assert run("budget", str(file))[0] == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mylib.f",
+        "tvm.contrib.cublas.matmul",
+        "vm.builtin.attention_kv_cache_append",
+        "fused_attention_cutlass",
+    ],
+)
+def test_nothing_is_proved_where_a_packed_function_takes_who_knows(name: str) -> None:
+    module = tvm.script.from_source(
+        f"# script\n@I.ir_module\nclass Module:{UNKNOWN.format(name=name)}".replace("(x,)", "(x,)")
+    )
+    found = symalloc.budget(module, device="1TiB", with_={"n": 4})
+    assert found.fits is None and found.total is not None and name in found.unknown[0]
+    open_ = symalloc.budget(module, device="1TiB")
+    assert open_.verdict == "runtime-check" and open_.condition is None
+    assert symalloc.budget(module, device=100, with_={"n": 4}).fits is False

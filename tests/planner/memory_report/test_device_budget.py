@@ -1,0 +1,146 @@
+"""Budgets of deployments against sums worked out at each size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from symalloc.errors import UsageError
+from symalloc.planner.memory_report.budget_options import BudgetOptions, Margin
+from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, Weight
+from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
+from symalloc.program.created_state import StatePart
+from symalloc.size.parse import parse_expr as size
+
+CACHE = FunctionMemory(
+    name="cache",
+    state=(StatePart(what="pages", nbytes=size("1000*t"), source="x.cc:1"),),
+    takes_none=True,
+    symbols=frozenset("t"),
+)
+STEP = FunctionMemory(
+    name="step",
+    weights=(Weight(name="w", nbytes=size("4*v")),),
+    inputs=size("8*n"),
+    call=(size("100*n"), size("30*n + 5000")),
+    kept=size("4*v*n"),
+    workspace=(size("64*n"),),
+    declared={"n": 64},
+    symbols=frozenset("nv"),
+)
+SAMPLE = FunctionMemory(
+    name="sample",
+    weights=(Weight(name="w", nbytes=size("4*v")),),
+    call=(size("12*v"),),
+    kept=size("4*n"),
+    symbols=frozenset("nv"),
+)
+
+
+def _budget(*functions: FunctionMemory, constants: int = 0, **options: Any) -> DeviceBudget:
+    chosen = BudgetOptions(**{"device": 10**6, **options})
+    return device_budget(
+        Deployment(functions=functions or (CACHE, STEP, SAMPLE), constants=constants), chosen
+    )
+
+
+def _total(at: Mapping[str, int]) -> int:
+    """The sum worked out by hand."""
+    t, n, v = at["t"], at["n"], at["v"]
+    call = max(108 * n, 38 * n + 5000, 12 * v)
+    return 7 + 11 + 4 * v + 1000 * t + call + max(4 * v * n, 4 * n) + 64 * n
+
+
+@pytest.mark.parametrize("at", [{"t": 1, "n": 1, "v": 1}, {"t": 90, "n": 50, "v": 2000}])
+def test_the_total_and_its_terms(at: Mapping[str, int]) -> None:
+    found = _budget(constants=7, extra=11, with_=dict(at))
+    assert found.total == _total(at) == sum(term.nbytes or 0 for term in found.terms)
+    assert found.fits is (_total(at) <= 10**6)
+    assert found.exact and not found.unknown
+
+
+def test_largest_values_are_the_last_that_fit() -> None:
+    at = {"t": 100, "n": 40, "v": 1000}
+    found = _budget(constants=7, extra=11, with_=at, free=["t", "n", "v"])
+    for one in found.largest:
+        assert one.value is not None
+        whole = {**one.at, one.symbol: one.value}
+        assert _total(whole) <= 10**6 < _total({**whole, one.symbol: one.value + 1})
+    assert found.trade is not None
+    assert {found.trade.symbol, found.trade.other} == {"t", "n"}
+    for value, most in found.trade.rows:
+        assert most is not None and _total({"t": value, "n": most, "v": 1000}) <= 10**6
+        assert _total({"t": value, "n": most + 1, "v": 1000}) > 10**6
+
+
+def test_the_condition_is_exact() -> None:
+    found = _budget(constants=7, extra=11, with_={"n": 40, "v": 1000}, free="t")
+    assert (found.total, found.fits) == (None, None)
+    assert found.condition == f"t <= {(10**6 - _total({'t': 0, 'n': 40, 'v': 1000})) // 1000}"
+
+
+def test_sizes_follow_others_and_declared_bounds() -> None:
+    found = _budget(state="cache:t=2*n", with_=["v=3*n", "sample:v=5"], skip=["sample"])
+    assert found.declared == ("n",) and found.total == _total({"t": 128, "n": 64, "v": 192}) - 18
+    assert "sample" not in {term.function for term in found.terms}
+    with pytest.raises(UsageError, match="in terms of itself"):
+        _budget(with_="n=v,v=n+1")
+
+
+def test_what_is_too_much_is_cut() -> None:
+    found = _budget(with_={"t": 990, "n": 40, "v": 10})
+    assert found.fits is False
+    assert {cut.symbol for cut in found.cuts} == {"t", "n"}, "weights are not cut"
+    for cut in found.cuts:
+        at = {"t": 990, "n": 40, "v": 10, cut.symbol: cut.largest or 0}
+        assert _total(at) - 18 <= 10**6
+    (pieces,) = [cut for cut in found.cuts if cut.symbol == "n"]
+    assert pieces.largest and pieces.pieces == -(-40 // pieces.largest)
+
+
+def test_unknown_memory_makes_the_total_the_least() -> None:
+    vague = FunctionMemory(name="vague", unknown=("what `f` takes",))
+    for device, verdict in ((10**9, None), (10, False)):
+        found = _budget(vague, STEP, device=device, with_={"n": 1, "v": 1})
+        assert (found.fits, found.condition) == (verdict, None)
+        assert "at least" in str(found) and "(proved)" not in str(found).replace("at no size (proved)", "")
+    assert _budget(vague, STEP, with_="v=1", free="n", device=10**9).verdict == "runtime-check"
+
+
+def test_several_blocks_of_workspace_are_an_upper_bound() -> None:
+    kernels = FunctionMemory(name="main", workspace=(size("100*n"),), blocks=3, symbols=frozenset("n"))
+    limits = {300: True, 299: None, 100: None, 99: False}
+    for device, fits in limits.items():
+        assert _budget(kernels, device=device, with_="n=1").fits is fits
+    assert _budget(kernels, device=99, with_="n=1").verdict == "always-invalid"
+    assert _budget(kernels, device=200, with_="n=1").verdict == "runtime-check"
+    assert "fits when n <= 3 " in str(_budget(kernels, device=1000))
+
+
+def test_a_margin_is_bytes_or_a_share() -> None:
+    options = [BudgetOptions(device=1000, margin=margin) for margin in (10, "2.5%", Margin(1))]  # type: ignore[arg-type]
+    assert [one.margin.of(1000) for one in options] == [10, 25, 1]
+    assert _budget(STEP, with_="v=1", margin="100KB").limit == 900_000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"with_": "m=1"}, "`m` is no symbol of the module's functions; there are n, t, v"),
+        ({"free": "chunk"}, "`chunk` is no symbol"),
+        ({"state": "cach"}, r"the module has no function `cach`; did you mean 'cache'\?"),
+        ({"skip": "x"}, "the module has no function `x`"),
+        ({"with_": "n"}, "each size is NAME=SIZE, once"),
+        ({"with_": "n=1,n=2"}, "each size is NAME=SIZE, once"),
+        ({"with_": "a:b:n=2"}, "write \\[FUNCTION:\\]NAME=SIZE"),
+        ({"with_": "n=2+"}, "with_ n=2\\+: "),
+        ({"state": {"t": 1}}, "it must name functions"),
+        ({"margin": "200%"}, "is no amount of memory"),
+        ({"device": 0}, "it must be from 1"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        _budget(**options)
