@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+
 import pytest
 from tvm.script import from_source
 
 import symalloc
+from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.planner.memory_report.function_report import fit_function
-from symalloc.program.packed_contracts import contracts
+from symalloc.program.packed_contracts import _BY_FILE, contracts, packed_contract
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
+from symalloc.relax.extract import extract
+from symalloc.relax.extract.calls import _PACKED
 from symalloc.relax.files.plan_file import memory_reports, plan_module
 from symalloc.relax.passes.pipeline import lower
+from tests.scale import tries
 
 MODULE = "@I.ir_module\nclass Module:\n"
 APPEND = """
@@ -144,3 +151,44 @@ def test_many_findings_at_calls_of_one_kernel_are_one_with_a_count() -> None:
         assert len(found) == (2 if count == 2 else 1)
     assert found[0].notes[-1].startswith("4 more calls of this kernel are like it: 1 in `main1`")
     assert not any("only an empty shape" in note for note in found[0].notes)
+
+
+FORMS = (
+    'R.call_packed("{name}", cache, {given}, ty_args=({kind},))',
+    'R.call_pure_packed("{name}", cache, {given}, ty_args=({kind},))',
+    'R.call_dps_packed("{name}", (cache, {given}), out_ty=R.Tensor((n,), "float32"))',
+)
+KINDS = (
+    'R.Tensor((n,), "float32")',
+    "R.Object",
+    'R.Prim("int64")',
+    "R.Tuple()",
+    'R.Tensor(ndim=1, dtype="int8")',
+)
+
+
+def test_no_total_is_known_where_a_contract_leaves_memory_open() -> None:
+    names = [name for rows in _BY_FILE.values() for name in rows if name not in _PACKED] + ["mylib.sort"]
+    cases = [(name, form, kind) for name in names for form in FORMS for kind in KINDS]
+    for chosen in batched(random.Random(5).sample(cases, tries(60, len(cases))), 30):
+        text = MODULE
+        for number, (name, form, kind) in enumerate(chosen):
+            call = form.format(name=name, kind=kind, given=", ".join(["x"] * 8))
+            text += f"""
+    @R.function(pure=False)
+    def main{number}(x: R.Tensor(("n",), "float32"), cache: R.Object) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        y = {call}
+        return x
+"""
+        program = extract(from_source(text, check_well_formed=False), name="module")
+        for number, (name, _, _) in enumerate(chosen):
+            held = Timeline.of(program, f"main{number}")
+            if packed_contract(name).takes in ("state", "unknown"):
+                assert held.not_known is not None, name
+            known = held.not_known is None
+            assert (held.sums() is not None, held.peak({"n": 4}) is not None) == (known, known), name
+
+
+def batched(cases: list[tuple[str, str, str]], size: int) -> Iterator[list[tuple[str, str, str]]]:
+    return (cases[first : first + size] for first in range(0, len(cases), size))

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+import symalloc
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.session.config import find_config, load_config, plan_options
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.relax.files.requests import PlanRequest
+from symalloc.session.config import contracts_for, find_config, found_files, load_config, plan_options
 from symalloc.session.linting import LintSession
+from symalloc.session.planning import planned_file
 
 
 def _write(folder: Path, table: str) -> Path:
@@ -112,3 +116,32 @@ def test_no_file_no_config(tmp_path: Path) -> None:
 def test_jobs_are_the_most_processes_of_a_session(tmp_path: Path, jobs: int) -> None:
     with LintSession(load_config(_write(tmp_path, f"[tool.symalloc]\njobs = {jobs}"))) as session:
         assert session._pool._size == jobs
+
+
+def test_contracts_of_packed_functions_reach_lint_and_plans(tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(
+        """from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 64), "float32"), cache: R.Any) -> R.Any:
+        a = R.add(x, x)
+        first = R.call_packed("mylib.append", cache, a, ty_args=(R.Any,))
+        b = R.add(R.multiply(x, x), x)
+        second = R.call_packed("mylib.append", first, b, ty_args=(R.Any,))
+        return second
+"""
+    )
+    assert {found.rule for found in symalloc.lint(model)} == {"SYM203", "SYM904"}
+    file = _write(tmp_path, '[tool.symalloc.packed."mylib.append"]\nreturns = 0\ntakes = "nothing"\n')
+    options = load_config(file)
+    assert options.packed["mylib.append"].returns == (0,)
+    with LintSession(options) as session:
+        assert not session.lint_files(found_files(options, [str(model)])).diagnostics
+    request = PlanRequest(path=model, packed=contracts_for(model))
+    (report,) = planned_file(request, options=PlanOptions()).reports
+    assert report.outcome.planned.not_known is None
+    assert len(report.placements) == 3
