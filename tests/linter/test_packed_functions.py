@@ -101,6 +101,28 @@ def test_what_a_state_keeps_is_not_planned() -> None:
     ]
 
 
+def test_memory_that_is_kept_and_taken_again_is_not_verified() -> None:
+    text = """
+    @R.function(pure=False)
+    def main(x: R.Tensor((64,), "float32")) -> R.Tensor((64,), "float32"):
+        a = R.add(x, x)
+        done = R.call_packed("vm.builtin.tensor_cache.update", R.str("a"), a, ty_args=(R.Tuple(),))
+        b = R.multiply(x, x)
+        c = R.add(b, x)
+        d = R.multiply(c, x)
+        return d
+"""
+    (found,) = lint(text)
+    kept = (
+        "`vm.builtin.tensor_cache.update` holds on to `alloc`, whose memory `multiply` overwrites afterwards"
+    )
+    assert (found.rule, found.message, found.stage) == (
+        "SYM904",
+        f"not verified: {kept}",
+        "StaticPlanBlockMemory",
+    )
+
+
 @pytest.mark.parametrize("name", ["mylib.sum", "vm.builtin.rnn_state_create"])
 def test_nothing_is_proved_of_a_call_that_takes_memory_which_is_not_known(name: str) -> None:
     text = f"""

@@ -519,37 +519,40 @@ def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruct
 
 @function_sites("construct", expanded=True)
 def overwritten_while_kept(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """Find tensors that a packed function of unknown effect may hold on to, and whose memory others write.
+    """Find tensors that a packed function holds on to, or may, and whose memory others write.
 
-    It matters where such a function is called behind the write: it may hand out, or read, what is lost.
+    Where it only may, it matters if such a function is called behind the write, which may read what is lost.
     """
     keepers = _keepers(context)
     for point, keeper in keepers:
         kept = context.points_to.resolve(context.analysis.effects[point].captures)
         for number in members(kept & ~context.points_to.storages):
             region = context.points_to.regions[number]
-            found = _lost_while_kept(context, point, region, keepers)
+            readers = ((context.points_to.cfg.exit, keeper),) if keeper.contract.keeps else keepers
+            found = _lost_while_kept(context, point, region, readers)
             if found is not None:
                 write, reader = found
                 writer = caller_name(context.instruction(write.point))
+                holds, then = "may hold", f"before `{reader}` may read it"
+                if keeper.contract.keeps:
+                    holds, then = "holds", "afterwards"
                 what = (
-                    f"`{keeper.name}` may hold on to `{region.name}`, whose memory {writer} "
-                    f"overwrites before `{reader}` may read it"
+                    f"`{keeper.name}` {holds} on to `{region.name}`, whose memory {writer} overwrites {then}"
                 )
                 more = {"path": write.path, "until": write.point, "dedup_key": (point, number)}
                 yield point, not_understood(what, **more)
 
 
 def _keepers(context: FunctionContext) -> Sequence[tuple[int, ir.CallPacked]]:
-    """The calls of packed functions that may keep a state: impure, of unknown effect, and no library's.
+    """The calls of packed functions that keep an argument, or may: they are impure, of unknown effect, and no
+    library's.
 
     A library is given memory without content, among other things, and fills it.
     """
     return [
         (point, call)
         for point, call in context.analysis.cfg.of_type(ir.CallPacked)
-        if call.may_capture and not call.pure
-        if not _fills(context, point)
+        if call.contract.keeps or (call.may_capture and not call.pure and not _fills(context, point))
     ]
 
 
