@@ -156,7 +156,7 @@ def random_sizes(cache: Cache, source: random.Random) -> dict[str, int]:
 def main(each: int, seed: int) -> None:
     """Exit with 1 where a figure is wrong."""
     if not hasattr(ctypes.CDLL(None), "symalloc_taken"):
-        sys.exit(_run_counted(sys.argv[1:]))
+        sys.exit(run_counted("benchmarks.kv_cache_bytes", sys.argv[1:]))
     source, wrong, total = random.Random(seed), 0, 0
     cases = [
         (name, creating(cache), [random_sizes(cache, source) for _ in range(each)])
@@ -175,13 +175,13 @@ def main(each: int, seed: int) -> None:
     sys.exit(bool(wrong))
 
 
-def _run_counted(arguments: list[str]) -> int:
-    """Run this program again where the counter stands below TVM."""
+def run_counted(program: str, arguments: list[str]) -> int:
+    """Run a program again where the counter stands below TVM."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "kv_cache_bytes.so"
         flags = ["-O2", "-shared", "-fPIC", "-std=c++17"]
         subprocess.run(["c++", *flags, "-o", str(library), str(_COUNTER), "-ldl"], check=True)
-        command = [sys.executable, "-m", "benchmarks.kv_cache_bytes", *arguments]
+        command = [sys.executable, "-m", program, *arguments]
         return subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(library)}, check=False).returncode
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal, NoReturn, TypeAlias
 
 from symalloc.program import ir
-from symalloc.program.operands import leaves_in, tensor_type, type_of
+from symalloc.program.operands import function_references, leaves_in, tensor_type, type_of
 from symalloc.program.types import DType, ShapeType
 from symalloc.size.choice import minimum
 from symalloc.size.expr import ZERO, Expr, ceildiv, constant, product, round_up
@@ -26,6 +26,8 @@ MERGED = 32 << 20  # elements, attn_utils.h:825
 INDEX = 4  # bytes of an int32, paged_kv_cache.cc:181
 ALIGNED = 4  # elements, attn_utils.h:1058
 BACKENDS = slice(15, 23)  # arguments that are attention functions, paged_kv_cache.cc:3257
+RAGGED = (15, 20, 21)  # those of them whose arguments of three dimensions are tokens, no pages
+PAGED_CACHE = "vm.builtin.paged_attention_kv_cache_create"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,20 @@ def created_state(call: ir.CallPacked, device: DeviceKind) -> CreatedState | Non
         return rule(call.arguments, device)
     except _UnknownError as reason:
         return CreatedState(problem=f"{reason} of `{call.name}` is not known")
+
+
+def handed_extents(call: ir.CallPacked, kernel: ir.Kernel) -> Mapping[str, Expr]:
+    """The most rows with which a packed function calls a kernel that it is handed, by the kernel's symbols.
+
+    A KV cache calls attention functions with the tokens of one chunk (paged_kv_cache.cc:1555).
+    """
+    sizes = type_of(call.arguments[0]) if call.name == PAGED_CACHE else None
+    given = [call.arguments[index] for index in RAGGED if index < len(call.arguments)]
+    if not isinstance(sizes, ShapeType) or not sizes.values or kernel.name not in function_references(given):
+        return {}
+    shapes = [one.shape or () for one in kernel.parameters if isinstance(one, ir.KernelBuffer)]
+    rows = [shape[0].as_symbol for shape in shapes if len(shape) == 3]  # tokens, heads, features
+    return {row: sizes.values[2] for row in rows if row is not None}
 
 
 # -- arguments -----------------------------------------------------------------------------------------------
@@ -214,6 +230,6 @@ def _growing(arguments: Sequence[ir.Operand], _: DeviceKind) -> CreatedState:
 
 _CREATORS: Mapping[str, Callable[[Sequence[ir.Operand], DeviceKind], CreatedState]] = {
     "vm.builtin.attention_kv_cache_create": _growing,
-    "vm.builtin.paged_attention_kv_cache_create": _paged_cache,
+    PAGED_CACHE: _paged_cache,
     "vm.builtin.rnn_state_create": _recurrent,
 }

@@ -9,11 +9,21 @@ import tvm
 from tvm import relax
 
 from benchmarks.kv_cache_bytes import CACHES, Cache, creating, recurrent
-from symalloc.program.created_state import DeviceKind, created_state
-from symalloc.program.ir import CallPacked, Scalar, ShapeValue, TextLiteral, TupleValue, Var
+from symalloc.program.created_state import DeviceKind, created_state, handed_extents
+from symalloc.program.ir import (
+    CallPacked,
+    Kernel,
+    KernelBuffer,
+    Scalar,
+    ShapeValue,
+    TextLiteral,
+    TupleValue,
+    Var,
+)
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import OpaqueType
 from symalloc.relax.extract import extract
+from symalloc.size.expr import symbol
 
 LLAMA = Cache(kinds=[0] * 32, query=32, keys=8, width=128, value_width=128)
 SERVED = {"seqs": 16, "tokens": 131072, "chunk": 2048, "page": 16, "window": 0}
@@ -82,6 +92,18 @@ def test_what_is_not_known_is_said(index: int, operand: Var | Scalar) -> None:
     state = created_state(replace(call, arguments=arguments), "cuda")
     assert state is not None and state.parts == () and state.problem is not None
     assert "of `vm.builtin.paged_attention_kv_cache_create` is not known" in state.problem
+
+
+def test_attention_functions_get_the_tokens_of_one_chunk() -> None:
+    call = _call(creating(LLAMA))
+    types = {"k": ("kv", "h", "d"), "pages": ("p", "two", "h", "s", "d"), "lse": ("kv", "h")}
+    buffers = tuple(
+        KernelBuffer(name=name, shape=tuple(map(symbol, shape)), dtype=None) for name, shape in types.items()
+    )
+    kernel = Kernel(name="nothing", parameters=buffers)
+    assert handed_extents(call, kernel) == {"kv": symbol("chunk")}
+    assert handed_extents(call, replace(kernel, name="other")) == {}
+    assert handed_extents(replace(call, name="mylib.f"), kernel) == {}
 
 
 def test_the_benchmark_has_each_kind() -> None:

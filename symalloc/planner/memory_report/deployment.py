@@ -28,10 +28,11 @@ class FunctionMemory:
     """The memory of one function that a server calls.
 
     `weights` it shares with others by their names; `inputs` are the tensors that come anew with each call.
-    Of `call`, `kept` and `workspace` the largest counts: sums of bytes that are held together, the results
-    that the machine keeps until the next call is over, the blocks that kernels take of TVM's pool, `blocks`
-    of them at a time.  `doubt`: a call may hold less.  `state`: what it creates.  `takes_none`: it takes no
-    tensor and no object.  `unknown` says why there may be more.
+    Of `call` and `kept` the largest counts: sums of bytes that are held together, the results that the
+    machine keeps until the next call is over.  `workspace`: the blocks that kernels take of TVM's pool, then
+    those that they take while they hold one, while they hold two, and so on: of each the largest counts.
+    `doubt`: a call may hold less.  `state`: what it creates.  `takes_none`: it takes no tensor and no object.
+    `unknown` says why there may be more.
     """
 
     name: str
@@ -40,8 +41,7 @@ class FunctionMemory:
     call: tuple[Expr, ...] = ()
     doubt: bool = False
     kept: Expr = ZERO
-    workspace: tuple[Expr, ...] = ()
-    blocks: int = 1
+    workspace: tuple[tuple[Expr, ...], ...] = ()
     state: tuple[StatePart, ...] = ()
     takes_none: bool = False
     unknown: tuple[str, ...] = ()
@@ -85,7 +85,6 @@ def function_memory(
     calls = [outcome.planned, *([outcome.unplanned] if outcome.fallback else [])]
     state = _created(function, device)
     returned = [result.nbytes for result in outside.returned]
-    workspace, blocks = _workspace(outside.calls)
     sized = [leaf.nbytes for leaf in given if isinstance(leaf, TensorType)]
     held = [one for call in calls for one in call.unknown if one.var.name not in state.variables]
     unknown = (
@@ -115,8 +114,7 @@ def function_memory(
         call=tuple(size for one in calls for size in one.known.sums(report.signed) or ()),
         doubt=any(one.doubt is not None for one in calls),
         kept=kept,
-        workspace=workspace,
-        blocks=blocks,
+        workspace=_workspace(outside.calls),
         state=tuple(state.parts),
         takes_none=not any(holds_memory(param.type) for param in function.params),
         unknown=tuple(dict.fromkeys(unknown)),
@@ -172,14 +170,13 @@ def _created(function: ir.Function, device: DeviceKind) -> _Created:
     return found
 
 
-def _workspace(calls: Sequence[KernelWorkspace]) -> tuple[tuple[Expr, ...], int]:
-    """The blocks that kernels take, and how many at a time.
+def _workspace(calls: Sequence[KernelWorkspace]) -> tuple[tuple[Expr, ...], ...]:
+    """The blocks that kernels take, then those that they take while they hold one, and so on.
 
-    TVM's pool keeps as many blocks as are taken at a time, none larger than the largest that was asked for,
-    and one of that size; see `workspace_pool_bytes`.
+    TVM's pool (`workspace_pool_bytes`) makes a block for a request only if all blocks as large are lent, or
+    drops one as large for it.  So no more blocks exceed a size than are held behind a request that does.
     """
-    sizes: list[Expr] = [constant(PAGE)] if any(call.steps for call in calls) else []
-    most = 1
+    levels: list[list[Expr]] = []
     for call in calls:
         held: set[int] = set()
         for slot, size in call.steps:
@@ -187,6 +184,7 @@ def _workspace(calls: Sequence[KernelWorkspace]) -> tuple[tuple[Expr, ...], int]
                 held.discard(slot)
             else:
                 held.add(slot)
-                sizes.append(round_up(size, PAGE))
-            most = max(most, len(held))
-    return undominated(sizes), most
+                levels += ([constant(PAGE)] for _ in range(len(levels), len(held)))
+                for level in levels[: len(held)]:
+                    level.append(round_up(size, PAGE))
+    return tuple(map(undominated, levels))

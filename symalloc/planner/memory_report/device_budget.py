@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import product, zip_longest
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -23,6 +23,7 @@ from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.shown import to_text
+from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import ZERO, Expr, constant
@@ -187,11 +188,6 @@ class _Reckoning:
         """The functions that are called, those that only would make another state left out."""
         return [one for one in self.functions if not one.takes_none or one.name in self.states]
 
-    @property
-    def blocks(self) -> int:
-        """The blocks that TVM's pool keeps at most."""
-        return max((function.blocks for function in self.called), default=1)
-
     def common(self) -> dict[str, Expr]:
         """The sizes of all functions; those of a state are sizes of all where nothing else is said."""
         states = {k: v for one in self.options.state for k, v in one.values.items()}
@@ -206,10 +202,10 @@ class _Reckoning:
 
     def shares(self, free: Collection[str], *, least: bool = False) -> _Shares:
         """The parts of the sum over the symbols that are free; `least`: only what is held for sure."""
-        blocks = 1 if least else self.blocks
         weights: dict[tuple[str, Expr], None] = {}
         fixed: list[BudgetTerm] = []
         largest: dict[Share, list[tuple[str, Expr]]] = {"call": [], "kept": [], "workspace": []}
+        further: list[list[Expr]] = []
         for function in self.called:
             sizes, name = self.sizes(function, free), function.name
             weights |= {(one.name, one.nbytes.substitute(sizes)): None for one in function.weights}
@@ -224,7 +220,12 @@ class _Reckoning:
             else:
                 largest["kept"].append((name, kept))
             largest["call"] += ((name, size) for size in calls if not (least and function.doubt))
-            largest["workspace"] += ((name, blocks * size.substitute(sizes)) for size in function.workspace)
+            blocks = [[size.substitute(sizes) for size in level] for level in function.workspace]
+            largest["workspace"] += ((name, size) for level in blocks[:1] for size in level)
+            pairs = zip_longest(further, [] if least else blocks[1:], fillvalue=list[Expr]())
+            further = [[*level, *own] for level, own in pairs]
+        more = sum((maximum(*undominated(level)) for level in further), start=ZERO)
+        largest["workspace"] = [(name, size + more) for name, size in largest["workspace"]]
         around = (
             BudgetTerm(what="weights", sums=(sum((size for _, size in weights), start=ZERO),)),
             BudgetTerm(what="constants", sums=(constant(self.deployment.constants),)),
@@ -240,7 +241,8 @@ class _Reckoning:
         margin = options.margin.of(options.device)
         limit = max(options.device - margin, 0)
         unknown = self.unknown()
-        exact, least = self.blocks == 1 and not any(one.doubt for one in self.called), bool(unknown)
+        exact = not any(one.doubt or len(one.workspace) > 1 for one in self.called)
+        least = bool(unknown)
         sums, settled = self.shares(options.free, least=least).sums, self.shares((), least=least)
         names = sorted(frozenset().union(*(one.symbols for one in sums)))
         traded = [name for name in options.free if name in names]

@@ -18,6 +18,7 @@ from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.regions import PointsTo, align
 from symalloc.analysis.sets import NO_REGIONS, members
 from symalloc.program import ir
+from symalloc.program.created_state import handed_extents
 from symalloc.program.operands import function_references, instructions_of, type_of
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.size.choice import maximum
@@ -212,10 +213,12 @@ class _KernelCalls:
                 case ir.CallKernel(kernel=kernel, arguments=arguments) if self.takes(kernel):
                     values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
                     yield kernel, self.at(kernel, values)
-                case ir.CallPacked(name=name, contract=known, arguments=arguments):
+                case ir.CallPacked(name=name, contract=known, arguments=arguments) as call:
                     self.packed.update({name} if known.takes in ("state", "unknown") else ())
                     handed = filter(self.takes, function_references(arguments))
-                    yield from ((kernel, self.at(kernel, {})) for kernel in handed)
+                    for kernel in handed:
+                        extents = handed_extents(call, self.program.kernels[kernel])
+                        yield kernel, self.at(kernel, _composed(extents, bound))
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
                     values = _composed(values_at_call(callee, instruction), bound)

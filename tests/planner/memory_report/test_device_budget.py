@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists
 
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.budget_options import BudgetOptions, Margin
-from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, Weight
+from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, Weight, _workspace
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
+from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, workspace_pool_bytes
 from symalloc.program.created_state import StatePart
+from symalloc.size.expr import constant
 from symalloc.size.parse import parse_expr as size
 
 CACHE = FunctionMemory(
@@ -26,7 +30,7 @@ STEP = FunctionMemory(
     inputs=size("8*n"),
     call=(size("100*n"), size("30*n + 5000")),
     kept=size("4*v*n"),
-    workspace=(size("64*n"),),
+    workspace=((size("64*n"),),),
     declared={"n": 64},
     symbols=frozenset("nv"),
 )
@@ -110,13 +114,32 @@ def test_unknown_memory_makes_the_total_the_least() -> None:
 
 
 def test_several_blocks_of_workspace_are_an_upper_bound() -> None:
-    kernels = FunctionMemory(name="main", workspace=(size("100*n"),), blocks=3, symbols=frozenset("n"))
+    kernels = FunctionMemory(name="main", workspace=((size("100*n"),),) * 3, symbols=frozenset("n"))
     limits = {300: True, 299: None, 100: None, 99: False}
     for device, fits in limits.items():
         assert _budget(kernels, device=device, with_="n=1").fits is fits
     assert _budget(kernels, device=99, with_="n=1").verdict == "always-invalid"
     assert _budget(kernels, device=200, with_="n=1").verdict == "runtime-check"
     assert "fits when n <= 3 " in str(_budget(kernels, device=1000))
+
+
+@given(
+    calls=lists(lists(integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=4),
+    order=lists(integers(0, 3), max_size=20),
+)
+def test_the_pool_never_keeps_more(calls: list[list[int]], order: list[int]) -> None:
+    kernels = [
+        KernelWorkspace(
+            steps=(
+                *(WorkspaceStep(slot, constant(4096 * pages)) for slot, pages in enumerate(call)),
+                *(WorkspaceStep(slot) for slot in range(len(call))),
+            )
+        )
+        for call in calls
+    ]
+    levels = [max(size.as_constant or 0 for size in level) for level in _workspace(kernels)]
+    made = [*kernels, *(kernels[index % len(kernels)] for index in order)]
+    assert levels[0] <= workspace_pool_bytes(made, {}) <= sum(levels)
 
 
 def test_a_margin_is_bytes_or_a_share() -> None:
