@@ -58,6 +58,7 @@ PLANNERS: Mapping[str, dict[str, Any] | None] = {
 OUTERMOST = ("_pipeline", "sequential")
 PLANNED = ("StaticPlanBlockMemory", "PlanMemory")
 REPLAY = "vm.builtin.cuda_graph.run_or_capture"
+VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.alloc_tensor", "runtime.TVMTensorCreateView")
 LAST = "AttachCUDAGraphAllocInitFunc"
 COLUMNS = {
     "module": "<42",
@@ -159,10 +160,10 @@ def captured(module: tvm.IRModule) -> Mapping[str, Captured]:
     }
     found = {}
     for name, body in bodies.items():
-        replays = {b.var: b.value.args[1][0].name_hint for b in body if _is_replay(b.value)}
+        replays = {b.var: b.value.args[1][0].name_hint for b in body if _is_builtin(b.value, REPLAY)}
         if "_cuda_graph_" not in name:
             inside = sum(own[graph] for graph in replays.values())
-            returned = any(map(_is_replay, _leaves(module[name].body.body, {b.var: b.value for b in body})))
+            returned = any(map(_of_graph, _leaves(module[name].body.body, {b.var: b.value for b in body})))
             found[name] = Captured(inside, own[name], len(replays), returned)
     return found
 
@@ -171,14 +172,22 @@ def _callee(call: Any) -> str:
     return str(call.op.name_hint) if isinstance(call.op, tvm.ir.GlobalVar) else ""
 
 
-def _is_replay(value: Any) -> bool:
+def _is_builtin(value: Any, name: str) -> bool:
     given = value.args[0] if isinstance(value, tvm.ir.Call) and value.args else None
-    return isinstance(given, relax.ExternFunc) and given.global_symbol == REPLAY
+    return isinstance(given, relax.ExternFunc) and str(given.global_symbol).startswith(name)
+
+
+def _of_graph(value: Any) -> bool:
+    """Whether it is memory that graphs keep, or what they write."""
+    return _is_builtin(value, "vm.builtin.cuda_graph.")
 
 
 def _leaves(value: Any, bound: Mapping[Any, Any]) -> Iterator[Any]:
-    """The values that a result is made of, through tuples and other names."""
-    if isinstance(value, relax.TupleGetItem):
+    """The values that a result is made of, through tuples, views and other names; of a tensor its storage."""
+    operator = getattr(value, "op", None)
+    if getattr(operator, "name", getattr(operator, "global_symbol", "")) in VIEWS:
+        yield from _leaves(value.args[0], bound)
+    elif isinstance(value, relax.TupleGetItem):
         whole = list(_leaves(value.tuple_value, bound))
         yield from _leaves(whole[value.index], bound) if len(whole) > 1 else whole
     elif isinstance(value, relax.Tuple):
@@ -235,7 +244,7 @@ def rows(pipeline: Any, file: Path) -> Iterator[dict[str, Any]]:
                 "metadata": max(said.values()),
                 "reserved": max(held.values()),
                 "in all": sum(held.values()),
-                "returned": sum(k.returned for k in kernels.values()),
+                "returned": sum(kernels[name].returned for name in held),
                 "worse": len(worse),
                 "functions": worse,
             }

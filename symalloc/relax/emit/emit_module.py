@@ -18,7 +18,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.check.validate import PlanRefusedError
-from symalloc.planner.memory_plan import Guard, Plan
+from symalloc.planner.memory_plan import Arena, Guard, Plan
 from symalloc.planner.planned_program import first_uses, taken_apart
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
@@ -145,6 +145,8 @@ class _FunctionWriter(BindingRewriter):
         """Reserve these arenas."""
         for index in indices:
             arena = self.plan.arenas[index]
+            if _holds_result_only(arena):
+                continue
             size = relax.ShapeExpr([self.prims(arena.size)])
             given = [size, relax.prim_value(arena.device), StringImm(arena.scope), BYTE]
             self.arenas[index] = typed_var("arena", _STORAGE)
@@ -231,7 +233,9 @@ class _FunctionWriter(BindingRewriter):
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         index, offset = self.places[var]
-        shape, dtype, device = elements(value.args)[:3]
+        shape, dtype, device, scope = elements(value.args)[:4]
+        if index not in self.arenas:
+            return self.result(binding, shape, [device, scope], self.plan.arenas[index].size)
         given = [self.arenas[index], self.prims(offset), shape, dtype, device]
         placed = typed_call(_ALLOC_TENSOR, given, value.ty, span=value.span)
         if var not in self.needs_zero_offset or offset.as_constant == 0:
@@ -241,6 +245,26 @@ class _FunctionWriter(BindingRewriter):
         away = typed_var(f"{binding.var.name}_placed", placed.ty)
         settled = typed_call(_ENSURE_ZERO_OFFSET, [away], placed.ty)
         return [bound(away, placed), bound(binding.var, settled)]
+
+    def result(
+        self, binding: BindingNode, shape: Node, where: Sequence[Node], size: Expr
+    ) -> list[relax.Binding]:
+        """A result in memory for declared bounds: a view of as many bytes.
+
+        RewriteCUDAGraph would make a storage of constant size that of the graph, also where the result leaves
+        as a view or in a tuple, and the next call would write over it.  It takes no R.builtin.alloc_tensor.
+        """
+        extent = relax.ShapeExpr([self.prims(size)])
+        kind = relax.TensorType(extent, "uint8")
+        memory, type_ = typed_var(f"{binding.var.name}_memory", kind), binding.var.ty
+        made = typed_call(_BUILTIN_ALLOC, [extent, BYTE, *where], kind, [kind])
+        dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
+        shown = typed_call(VIEWED, [memory, shape, dtype, relax.prim_value(0)], type_, [type_])
+        return [bound(memory, made), bound(binding.var, shown)]
+
+
+def _holds_result_only(arena: Arena) -> bool:
+    return arena.result is not None and len(arena.placements) == 1
 
 
 def _extents(cast: ir.MatchCast) -> Iterator[tuple[Expr, Expr]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,8 @@ from tvm.relax import transform
 import symalloc
 from symalloc.errors import UsageError
 from symalloc.pipelines import register_pipelines
-from symalloc.program.ir import AllocStorage
+from symalloc.program.ir import AllocFresh, AllocStorage
+from symalloc.program.types import byte_count
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one, lower_or_refuse
 from symalloc.relax.run.machine import planned_by_tvm
@@ -203,8 +205,12 @@ def _served(*, results: bool = True) -> tvm.IRModule:
 
 
 def _storages(module: tvm.IRModule) -> list[str]:
-    program = extract(module, name="module")
-    return [str(one.size) for one in program.functions["main"].body.instructions if type(one) is AllocStorage]
+    """The sizes of storages, and of tensors without."""
+    found = []
+    for one in extract(module, name="module").functions["main"].body.instructions:
+        if isinstance(one, AllocStorage | AllocFresh):
+            found.append(str(one.size if isinstance(one, AllocStorage) else byte_count(one.shape, one.dtype)))
+    return found
 
 
 def _behind_planner(module: tvm.IRModule, *, graphs: bool = False, **options: Any) -> tuple[list[str], str]:
@@ -234,9 +240,9 @@ def test_memory_is_reserved_for_the_bounds_that_size_it(graphs: bool) -> None:
     assert storages == [str(3 * 32 * 64 * 4), "128*v"]  # the result, for 32 rows
     assert picked == f"reserved for n <= 32, as {why}"
     apart, _ = _behind_planner(_served(results=False), graphs=graphs)
-    assert apart == storages[:1]
+    assert apart == [*storages[:1], "4*n*v"]
     ignored, said = _behind_planner(_served(), graphs=graphs, bounds="ignore")
-    assert ignored == (["768*n"] if graphs else ["512*n", "256*n"]) and not said
+    assert ignored == [*(["768*n"] if graphs else ["512*n", "256*n"]), "4*n*v"] and not said
 
 
 def test_only_bounds_that_it_relies_on_are_checked() -> None:
@@ -260,7 +266,9 @@ def test_what_no_bound_sizes_is_sized_at_each_call() -> None:
     module = load_one(SCRIPT, module="Chain")
     assert _behind_planner(module)[1] == "sized at each call, as no declared bound sizes a tensor"
     storages, picked = _behind_planner(_served(), guards="none")
-    assert storages == ["512*n", "256*n"] and picked == "sized at each call, as no guard checks a bound"
+    assert (
+        storages == ["512*n", "256*n", "4*n*v"] and picked == "sized at each call, as no guard checks a bound"
+    )
 
 
 def test_what_one_buffer_cannot_hold_is_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -283,3 +291,39 @@ def test_what_reads_storages_finds_those_of_constant_size_apart() -> None:
         builder.emit_func_output(out)
     storages, _ = _behind_planner(builder.finalize())
     assert [size for size in storages if size.isdigit()] == ["128"]
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_no_result_lies_in_the_memory_of_a_graph(view: bool) -> None:
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 64), "float32"))
+    attributes = {
+        "tir_var_upper_bound": {"n": 32},
+        "relax.memory_plan_dynamic_func_output": True,
+        "relax.rewrite_cuda_graph.capture_symbolic_vars": ["n"],
+        "num_input": 1,
+    }
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x], attrs=attributes):
+        with builder.dataflow():
+            made = builder.emit(relax.op.exp(builder.emit(relax.op.exp(builder.emit(relax.op.exp(x))))))
+            made = builder.emit(relax.op.reshape(made, (n * 64,))) if view else made
+            out = builder.emit_output(relax.Tuple([made, x]))
+        builder.emit_func_output(out)
+    kept: list[tvm.IRModule] = []
+
+    @pass_instrument
+    class Keeper:
+        def run_after_pass(self, behind: tvm.IRModule, info: Any) -> None:
+            if info.name == "RewriteCUDAGraph":
+                kept.append(behind)
+
+    config = {"relax.backend.use_cuda_graph": True}
+    context = PassContext(config=config, instruments=[Keeper()])
+    with tvm.target.Target("llvm"), context, symalloc.replace_tvm_planner():
+        _pipeline()(builder.finalize())
+    text = str(kept[0]["main"])
+    assert "run_or_capture" in text  # what computes the rest
+    assert text.count("R.builtin.alloc_tensor(R.shape([8192])") == 1
+    shown = re.search(r"(\w+): .* = R.call_packed\(\"runtime.TVMTensorCreateView\"", text)
+    assert shown and re.search(rf"^ +tir_exp\(\w+, {shown[1]}\)$", text, re.M)
