@@ -248,6 +248,8 @@ def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     for who, one in timelines.items():
         if one is not None and one.problem is None:
             held = [[each.size, each.begin, each.end, each.why] for each in one.reservations]
+            if one.unseen:  # what nothing is known of counts where results do
+                held.append([None, 0, len(one.steps), "result"])
             found[who] = {"steps": len(one.steps), "held": held}
     return {**_encoded(found, table), "fallback": report.outcome.fallback}
 
