@@ -218,15 +218,16 @@ def _pure_packed(site: CallSite) -> ir.Instruction:
 
 
 def _inplace_packed(site: CallSite) -> ir.Instruction:
-    inplace = _inplace(site.call)
+    inplace, name = _inplace(site.call), _packed_name(site)
     return ir.CallPacked(
         **site.head,
-        name=_packed_name(site),
+        name=name,
         arguments=site.operands[1:],
         ownership=ir.Ownership.ARGUMENT,
         pure=False,
         writes=frozenset(i for i in inplace if i is not None),
         inplace=inplace,
+        stated=stated_contract(name),
     )
 
 
