@@ -15,7 +15,7 @@ from symalloc.program import ir
 from symalloc.program.operands import function_references, leaves_in, tensor_type, type_of
 from symalloc.program.types import DType, ShapeType
 from symalloc.size.choice import minimum
-from symalloc.size.expr import ZERO, Expr, ceildiv, constant, product, round_up
+from symalloc.size.expr import ZERO, Expr, ceildiv, constant, round_up
 
 DeviceKind: TypeAlias = Literal["cpu", "cuda", "other"]
 MHA, MLA, LINEAR, SLIDING = range(4)  # attn_utils.h:66
@@ -221,15 +221,7 @@ def _recurrent(arguments: Sequence[ir.Operand], _: DeviceKind) -> CreatedState:
     return CreatedState(parts=parts)
 
 
-def _growing(arguments: Sequence[ir.Operand], _: DeviceKind) -> CreatedState:
-    """vm.builtin.attention_kv_cache_create: lm_support.cc:247."""
-    room = product(_extents(arguments, 1)) * _itemsize(_argument(arguments, 0))
-    part = StatePart(what="cache", nbytes=room, source="lm_support.cc:247")
-    return CreatedState(parts=(part,), problem="the KV cache doubles once it is full (lm_support.cc:206)")
-
-
 _CREATORS: Mapping[str, Callable[[Sequence[ir.Operand], DeviceKind], CreatedState]] = {
-    "vm.builtin.attention_kv_cache_create": _growing,
     PAGED_CACHE: _paged_cache,
     "vm.builtin.rnn_state_create": _recurrent,
 }

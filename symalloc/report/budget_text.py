@@ -11,6 +11,7 @@ from symalloc.size.choice import maximum
 
 WIDEST = 56  # characters of a formula
 WIDTH = 110
+_EXTENT = {True: "every", False: "no"}
 LONGEST = 300  # characters of a condition
 TITLES = {
     "weights": "weights",
@@ -54,20 +55,15 @@ def _answer(budget: DeviceBudget) -> str:
     if budget.margin:
         there = f"{there} less {human_bytes(budget.margin)}"
     if budget.total is None:
-        words = {True: "fits at every size", False: "fits at no size", None: _open(budget)}
-        return f"{there}: {words[budget.fits]}"
+        short = budget.condition is not None and len(budget.condition) <= WIDEST
+        open_ = "not proved to fit" if budget.unknown else _when(budget) if short else "fits at some sizes"
+        return f"{there}: {open_ if budget.fits is None else f'fits at {_EXTENT[budget.fits]} size'}"
     least = "at least " if budget.unknown else "" if budget.exact else "at most "
     said = f"{least}{human_bytes(budget.total)} of {there}"
     spare = budget.limit - budget.total
     if budget.fits is False:
         return f"{said}: does not fit, {least}{human_bytes(-spare)} too much"
     return f"{said}: {'fits' if budget.fits else 'not proved to fit'}, {human_bytes(max(spare, 0))} left"
-
-
-def _open(budget: DeviceBudget) -> str:
-    """The answer where it depends on sizes that are free."""
-    short = budget.condition is not None and len(budget.condition) <= WIDEST
-    return "not proved to fit" if budget.unknown else _when(budget) if short else "fits at some sizes"
 
 
 def _when(budget: DeviceBudget) -> str:

@@ -306,7 +306,7 @@ class _Reckoning:
         for function in self.called:
             reasons = list(function.unknown)
             if function.state and function.name not in self.states:
-                reasons.append("how long what it creates is kept")
+                reasons.append("how long what it creates is kept (--state says so)")
             for reason in reasons:
                 found.setdefault(reason, []).append(f"`{function.name}`")
         more = {reason: f" and {len(names) - 1} more" if names[1:] else "" for reason, names in found.items()}
