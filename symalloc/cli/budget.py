@@ -18,7 +18,7 @@ from symalloc.cli.click_options import (
 from symalloc.cli.output import show
 from symalloc.options import options_of
 from symalloc.planner.memory_report.budget_options import BudgetOptions
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.session.config import plan_options
 
 EPILOG = """\
 docs/budget.md goes from a model to the settings of a server; `symalloc schema budget` describes the JSON.
@@ -45,7 +45,7 @@ def budget_command(file: Path, form: str, **options: Any) -> int:
     from symalloc.session.planning import budget_file
 
     wanted = BudgetOptions(**{name: options.pop(name) for name in options_of(BudgetOptions)})
-    found = budget_file(request_of(file, options), options=PlanOptions(**options), budget=wanted)
+    found = budget_file(request_of(file, options), options=plan_options(file, options), budget=wanted)
     show(as_json(found) if form == "json" else budget_text(found), None)
     conditional = found.total is None and found.condition is not None
     return int(not (found.fits or conditional))
