@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.non_arena import PAGE, KernelWorkspace
@@ -31,8 +31,8 @@ class FunctionMemory:
     Of `call` and `kept` the largest counts: sums of bytes that are held together, the results that the
     machine keeps until the next call is over.  `workspace`: the blocks that kernels take of TVM's pool, then
     those that they take while they hold one, while they hold two, and so on: of each the largest counts.
-    `doubt`: a call may hold less.  `state`: what it creates.  `takes_none`: it takes no tensor and no object.
-    `unknown` says why there may be more.
+    `doubt`: a call may hold less on the device.  `state`: what it creates.  `takes_none`: it takes no tensor
+    and no object.  `unknown` says why there may be more.
     """
 
     name: str
@@ -67,11 +67,11 @@ def deployment_of(
     device: DeviceKind,
 ) -> Deployment:
     """The deployment of planned functions; `inputs` tells how many parameters of one are no weights."""
-    functions = (
-        function_memory(program.functions[report.plan.function], report, inputs, device) for report in reports
-    )
-    private = {name for name, function in program.functions.items() if function.private}
-    return Deployment(functions=tuple(f for f in functions if f.name not in private), constants=constants)
+    public = [one for one in reports if not program.functions[one.plan.function].private]
+    made = [function_memory(program.functions[one.plan.function], one, inputs, device) for one in public]
+    if len(program.devices) > 1:  # what lies on another device counts, too
+        made = [replace(function, doubt=True) for function in made]
+    return Deployment(functions=tuple(made), constants=constants)
 
 
 def function_memory(
