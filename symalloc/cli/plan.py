@@ -34,8 +34,8 @@ EPILOG = """\
 docs/planning.md explains the report; `symalloc schema plan` describes the JSON.
 
 Exit status: 0 if every plan is proved (all files are written), 1 if the linter finds an error in the planned
-module or an arena can exceed --max-arena (nothing is written), 2 for wrong usage, for a module that cannot be
-read or lowered, or for a plan that cannot be proved.
+module (other than in a kernel's own buffers) or an arena can exceed --max-arena (nothing is written), 2 for
+wrong usage, for a module that cannot be read or lowered, or for a plan that cannot be proved.
 """
 
 FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
@@ -132,8 +132,8 @@ def plan_command(
 
 
 def _reasons(planned: Planned, file: Path) -> Iterator[str]:
-    """The reason for which a plan with errors is not written."""
-    errors = [found for found in planned.report if found.severity is Severity.ERROR]
+    """The reason for which a plan with errors is not written; those of kernels are no fault of a plan."""
+    errors = [found for found in planned.report if found.severity is Severity.ERROR and not found.of_kernel]
     if errors and all(found.stage is None for found in errors):
         yield f"the module has these faults before it is planned; `symalloc lint {file}` shows where"
     elif errors:

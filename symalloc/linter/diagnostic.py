@@ -140,8 +140,8 @@ class Diagnostic:
     `label` is the text under the carets. `constraint` is what does not hold (None for rules about lifetimes),
     and `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
     `dependents` are the places of a finding that stands for many, which is shown on one line. `alike`: the
-    words that it has in common with others of its kind, of which one is shown. `candidates` are fixes to be
-    tried; a report holds none.
+    words that it has in common with others of its kind, of which one is shown. `of_kernel`: it is in memory
+    that a kernel has for itself, which no plan changes. `candidates` are fixes to try; a report holds none.
     """
 
     rule: str
@@ -169,6 +169,7 @@ class Diagnostic:
     binds: str = ""
     dependents: tuple[Dependent, ...] = ()
     alike: str = ""
+    of_kernel: bool = False
     fixes: tuple[Fix, ...] = ()
     candidates: tuple[FixCandidate, ...] = field(default=(), repr=False, compare=False)
 

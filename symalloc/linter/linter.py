@@ -293,7 +293,8 @@ def _diagnostics(one: FunctionCheck, merged: Mapping[Finding, Finding | None]) -
         finding = merged.get(found, found)
         diagnostic = None if finding is None else finding.diagnostic
         if finding is not None and diagnostic is not None:
-            yield replace(diagnostic, alike=_alike(finding), candidates=fix_candidates(finding))
+            alike, own, fixes = _alike(finding), _is_of_kernel(finding), fix_candidates(finding)
+            yield replace(diagnostic, alike=alike, of_kernel=own, candidates=fixes)
 
 
 def fresh_findings(
@@ -478,6 +479,16 @@ def _alike(finding: Finding) -> str:
         return ""
     told = (texts.get(name, "") for name in ("buffer", "axis", "what"))
     return " ".join((made.kernel, *told, finding.reason or ""))
+
+
+def _is_of_kernel(finding: Finding) -> bool:
+    """True if a kernel is wrong in a buffer that it allocates, whatever it is given."""
+    made, name = finding.original, finding.site.texts.get("buffer")
+    if not isinstance(made, ir.CallKernel | ir.CallTIR) or name is None:
+        return False
+    kernel = finding.context.program.kernels[made.kernel]
+    given = {parameter.name for parameter in kernel.parameters}
+    return name not in given and name in {buffer.name for buffer in kernel.own_buffers}
 
 
 _FEW = 2

@@ -421,8 +421,8 @@ class _DiagnosticText:
             yield "on paths where", d.path
         if d.counterexample:
             consequence = f"  ->  {d.consequence}" if d.consequence else ""
-            every = "   (every shape without an empty dimension fails)"
-            every = every if d.verdict is Verdict.ALWAYS_INVALID else ""
+            shapes = "at which the kernel gets there" if d.of_kernel else "without an empty dimension"
+            every = f"   (every shape {shapes} fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
             yield counterexample_title(d.smallest), f"{binding_text(d.counterexample)}{consequence}{every}"
         elif d.counterexample is not None:
             yield "for every input", d.consequence or "the rule is broken"

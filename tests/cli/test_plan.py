@@ -209,3 +209,11 @@ def test_what_is_refused(run: Run, step: str, alias: str, message: str) -> None:
         status, out, err = run(*command, "--alias", alias)
         assert (status, out) == (2, "")
         assert message in err and "Traceback" not in err
+
+
+def test_a_fault_in_a_buffer_of_a_kernel_keeps_no_plan_from_being_written(tmp_path: Path, run: Run) -> None:
+    output = tmp_path / "planned.json"
+    file = Path(__file__).parents[1] / "museum" / "modules" / "mlc_topk_index.py"
+    status, _, err = run("plan", file, "-o", output)
+    assert (status, output.is_file()) == (0, True)
+    assert "error[SYM306]" in err and "every shape at which the kernel gets there fails" in err
