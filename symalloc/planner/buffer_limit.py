@@ -1,4 +1,4 @@
-"""The limit of one buffer, which some devices have: an arena keeps it wherever each of its tensors does.
+"""The limit of one buffer, which some devices have: an arena takes no more, or what its largest tensor takes.
 
 Shapes within the declared bounds count: beyond them an arena may be larger.  That is no matter of safety, so
 nothing is checked when a plan runs.
@@ -16,7 +16,7 @@ from symalloc.planner.shapes import FARTHEST, symbols_of
 from symalloc.program.ir import Function, declared_bounds
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.condition import disjunction, ge, le
+from symalloc.size.condition import disjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr
 
@@ -49,14 +49,16 @@ def bounded(function: Function, domain: Domain) -> Domain:
 def beyond(
     arenas: Iterable[Arena], limit: int, domain: Domain, prover: Prover
 ) -> Iterator[Mapping[str, int]]:
-    """Yield for each arena that is not proved to keep the limit where its tensors do a binding, if known."""
+    """Yield a binding, if known, for each arena that is not proved to take at most the limit, or as much as
+    its largest tensor.
+    """
     for arena in arenas:
         sizes = dict.fromkeys(p.buffer.size for p in arena.placements)
         if arena.size in sizes or arena.placements[0].buffer.grounded:  # as large as the largest there
             continue
         proof = prover.prove(le(arena.size, limit), domain, explain=False)
         if not proof.holds:
-            keeps = disjunction((le(arena.size, limit), *(ge(size, limit + 1) for size in sizes)))
+            keeps = disjunction((le(arena.size, limit), *(le(arena.size, size) for size in sizes)))
             proof = prover.prove(keeps, domain)
         if not proof.holds:
             yield proof.counterexample or {}

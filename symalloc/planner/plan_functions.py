@@ -197,7 +197,7 @@ class LayoutSearch:
                 yield Layout(arenas=made, representative=representative, fallbacks=fallbacks)
 
     def beyond(self, layout: Layout) -> tuple[Mapping[str, int], ...]:
-        """Return bindings at which an arena of tensors that keep the limit of one buffer does not."""
+        """Return bindings at which an arena takes more than one buffer may, and than its largest tensor."""
         if self.options.most is None:
             return ()
         domain = bounded(self.function, self.domain)

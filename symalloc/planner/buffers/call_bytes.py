@@ -68,7 +68,7 @@ class CallSteps:
     """The steps at which `buffers`, by index, and arenas of them are held, and other memory.
 
     `sizes` are those of the buffers, `others` those of the memory that is none.  With `apart` buffers of
-    constant size share with their like only; no arena takes more than `most` where its buffers do not.
+    constant size share with their like only; no arena takes more than `most`, or than its largest buffer.
     """
 
     def __init__(
@@ -431,12 +431,14 @@ class CallBytes:
         return self._heights[key]
 
     def fits(self, members: Sequence[int]) -> bool:
-        """Return whether an arena of the given buffers takes no more than it may, within declared bounds."""
+        """Return whether an arena of the given buffers takes no more than it may, or than the largest of
+        them, within declared bounds.
+        """
         most = self.steps.most
         if most is None:
             return True
-        keep = self._declared & (self.bytes[list(members)].max(axis=0, initial=0.0) <= most)
-        return bool((self.height(members)[keep] <= most).all())
+        allowed = np.maximum(self.bytes[list(members)].max(axis=0, initial=0.0), most)
+        return bool((self.height(members) <= allowed)[self._declared].all())
 
     @cached_property
     def _declared(self) -> Truths:
