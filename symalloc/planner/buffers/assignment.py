@@ -8,7 +8,8 @@ together their floor, about:
 1. one arena for all that may share one;
 2. two and three, of which some end before results are made, with buffers in the memory of a result and
    without: found by a search through time;
-3. each buffer joins the arena that grows least by it and has room, or opens one.
+3. each buffer joins the arena that grows least by it and has room, or opens one: not where the best of the
+   others keeps the limit, whatever its arenas take together.
 
 They are judged at sample bindings.  Others at which the chosen one takes too much are looked for, and the
 choice goes on with those among the samples.
@@ -266,19 +267,22 @@ class _Attempts:
 
     def best(self, first: int) -> tuple[Groups, int]:
         """Return the first attempt, from the number `first` on, that keeps the limits of the call and of the
-        floor, and its number; else the one that comes nearest.
+        floor, and its number; rather than many arenas few that keep that of the call; else the one that comes
+        nearest.
         """
-        nearest: tuple[float, int] = np.inf, 0
+        nearest: tuple[float, ...] = (np.inf,)
         found: tuple[Groups, int] = [*self.results, *self.whole], 0
         for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + len(BEYOND) + 1):
+            if number == ONE_BY_ONE and nearest[0] <= 1:
+                break
             groups = self.made(number)
             if not groups or not all(map(self.held.fits, groups)):
                 continue
-            beyond = max(self.held.excess(groups), self.held.beyond_floor(groups))
-            if beyond <= 1:
+            taken = max(self.held.excess(groups), 1.0), self.held.beyond_floor(groups)
+            if max(taken) <= 1:
                 return groups, number
-            if (beyond, len(groups)) < nearest:
-                nearest, found = (beyond, len(groups)), (groups, number)
+            if (*taken, len(groups)) < nearest:
+                nearest, found = (*taken, len(groups)), (groups, number)
         return found
 
     def made(self, number: int) -> Groups:
