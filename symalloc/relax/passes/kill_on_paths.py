@@ -117,11 +117,12 @@ class _Straight:
         address = var.__chandle__()
         self.steps.append(_Step(binding, address, called, used))
         if called in _LIES_ON_FIRST or type(value) in (tvm.ir.Var, relax.TupleGetItem):
-            if used[0] in lent:
+            under = used[0] if used else 0  # a view may be of a constant
+            if under in lent:
                 lent.add(address)
                 return
-            if used[0] in self.storages:
-                self.storages[address] = self.storages[used[0]]
+            if under in self.storages:
+                self.storages[address] = self.storages[under]
         elif called == _ALLOC_STORAGE:
             self.storages[address] = address
         if called != _WITH_MACHINE.name:

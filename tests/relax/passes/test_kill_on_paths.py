@@ -155,3 +155,20 @@ def test_no_path_holds_more_than_it_needs(name: str) -> None:
 def test_no_pass_of_a_build_brings_a_fault_in(name: str) -> None:
     with tvm.transform.PassContext(instruments=[VerifyMemory()]):
         relax.build(MODULES[name], "llvm", relax_pipeline="symalloc")
+
+
+@I.ir_module
+class ViewOfConstant:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        with R.dataflow():
+            b = R.reshape(R.const(np.arange(8, dtype="float32")), R.shape([2, 4]))
+            s = R.sum(R.exp(x), axis=[0], keepdims=True)
+            c = R.add(s, b)
+            R.output(c)
+        return c
+
+
+def test_a_view_of_a_constant_holds_no_tensor_of_a_call() -> None:
+    found = machine(ViewOfConstant)["main"](tvm.runtime.tensor(np.zeros((3, 4), "float32")))
+    assert found.numpy().tolist() == [[3, 4, 5, 6], [7, 8, 9, 10]]
