@@ -216,13 +216,16 @@ class RegisterMachine:
         self.memory: list[Reservation] = []
         self.steps: list[Step] = []
         self.held: list[list[_Span]] = []  # of each memory
+        self.results: tuple[tuple[Reservation, ...], ...] = ()
         self._lifetimes: dict[int, RegisterLifetimes] = {}
 
     def run(self, function: ir.Function) -> tuple[Reservation, ...]:
         """Run a function; return all that is held.  Raises UnknownMemoryError."""
-        for end in self.call(function, Activation(name=function.name), (), _State()):
-            for number in _held_by(end.returned):
-                self.memory[number] = replace(self.memory[number], why="result")
+        ends = self.call(function, Activation(name=function.name), (), _State())
+        returned = dict.fromkeys(frozenset(_held_by(end.returned)) for end in ends)
+        for number in frozenset().union(*returned):
+            self.memory[number] = replace(self.memory[number], why="result")
+        self.results = tuple(tuple(self.memory[number] for number in sorted(held)) for held in returned)
         found = (
             Reservation(
                 size=one.size,

@@ -29,7 +29,8 @@ class Timeline:
     """The memory that a call of a function holds at each of `steps`.
 
     `doubt` says why it may hold less at some step, `problem` why it is not known.  `unseen` names functions
-    that take more, of which nothing is known.
+    that take more, of which nothing is known.  `results` is what a call has made and its result holds, on
+    each path.
     """
 
     steps: Sequence[Step] = ()
@@ -37,6 +38,7 @@ class Timeline:
     doubt: str | None = None
     problem: str | None = None
     unseen: tuple[str, ...] = ()
+    results: tuple[tuple[Reservation, ...], ...] = ()
 
     @classmethod
     def of(
@@ -62,6 +64,7 @@ class Timeline:
             reservations=reservations,
             doubt=machine.doubt,
             unseen=tuple(machine.unseen),
+            results=machine.results,
         )
 
     def only(self, keep: Callable[[Reservation], bool]) -> Timeline:

@@ -37,14 +37,14 @@ def _lines(budget: DeviceBudget) -> Iterator[str]:
         declared = {name: f"{size} (declared)" for name, size in budget.values.items()}
         shown = {n: declared[n] if n in budget.declared else size for n, size in budget.values.items()}
         yield broken("at " + ", ".join(f"{name} = {size}" for name, size in shown.items()), WIDTH, margin=3)
+    known = ", by what is known" if budget.unknown else ""
     if budget.largest:
         yield broken(_when(budget), WIDTH, margin=2)
-        known = ", by what is known" if budget.unknown else ""
         yield from (f"{largest_text(one)}{known}" for one in budget.largest)
     if budget.trade is not None:
         yield ""
-        yield from _trade(budget.trade)
-    yield from (_cut(one) for one in budget.cuts if one.largest is not None)
+        yield from _trade(budget.trade, known)
+    yield from (f"{_cut(one)}{known}" for one in budget.cuts if one.largest is not None)
     rest = ", ".join(one.symbol for one in budget.cuts if one.largest is None)
     yield from [f"no smaller value alone makes it fit: {rest}"] if rest else []
     yield from (f"not known: {reason}" for reason in budget.unknown)
@@ -107,8 +107,8 @@ def _row(term: BudgetTerm) -> tuple[str, str, str, str]:
     return title, *_bytes(term.nbytes), "  ".join(filter(None, (told, formula)))
 
 
-def _trade(trade: Trade) -> Iterator[str]:
-    rows = [(trade.symbol, f"largest {trade.other}")]
+def _trade(trade: Trade, known: str) -> Iterator[str]:
+    rows = [(trade.symbol, f"largest {trade.other}{known}")]
     rows += [(str(value), "none" if most is None else str(most)) for value, most in trade.rows]
     yield from columns(rows, left=())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import tvm.script
+from tvm import relax
 
 import symalloc
 from symalloc.report.document import schema_text
@@ -24,6 +25,14 @@ UNKNOWN = """
         a = R.call_dps_packed({name!r}, (x,), out_ty=R.Tensor((n, 16), "float32"))
         return a
 """
+RETURNED = """
+    @R.function(pure=False)
+    def main(x: R.Tensor((160,), "float32")):
+        {body}
+"""
+STORAGE = """s = R.memory.alloc_storage(R.shape([6400]), R.prim_value(0), R.str("global"), R.dtype("float32"))
+        y = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        return y"""
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -77,3 +86,27 @@ def test_nothing_is_proved_where_a_packed_function_takes_who_knows(name: str) ->
     open_ = symalloc.budget(module, device="1TiB")
     assert open_.verdict == "runtime-check" and open_.condition is None
     assert symalloc.budget(module, device=100, with_={"n": 4}).fits is False
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "kept"),
+    [
+        ("return x", 640, 640),
+        ("return (x, R.exp(x))", 1280, 1280),
+        ("return R.exp(x)", 1280, 640),
+        (STORAGE, 7040, 6400),
+    ],
+)
+def test_all_that_a_result_holds_is_kept(body: str, call: int, kept: int) -> None:
+    text = f"# script\n@I.ir_module\nclass Module:{RETURNED.format(body=body)}"
+    found = symalloc.budget(tvm.script.from_source(text), device="1MiB")
+    assert {one.what: one.nbytes for one in found.terms} == {"call": call, "kept": kept}
+    assert found.exact
+
+
+def test_weights_of_one_name_count_each() -> None:
+    x, first, second = (relax.Var(name, relax.TensorType([100], "float32")) for name in "xww")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, first, second], attrs={"num_input": 1}):
+        builder.emit_func_output(builder.emit(relax.op.add(first, relax.op.add(x, second))))
+    assert symalloc.budget(builder.get(), device="1MiB").terms[0].nbytes == 800

@@ -36,7 +36,8 @@ def _setting(name: str, text: str) -> Setting:
     if len(sizes) < len(parts):
         raise UsageError(f"{name} {text}: each size is NAME=SIZE, once, such as seq_len=2048")
     given = {symbol: _size(f"{name} {text}", size) for symbol, size in sizes.items()}
-    return Setting(function=found["function"], values=given)
+    function = found["function"]
+    return Setting(function=None if function is None else function.strip(), values=given)
 
 
 def _size(place: str, value: object) -> Expr:
@@ -66,6 +67,13 @@ def _settings(name: str, value: object) -> tuple[Setting, ...]:
 
 def _symbol(name: str, key: object) -> str:
     return require_text(f"a symbol of {name}", getattr(key, "name", key))
+
+
+def _sizes(name: str, value: object) -> tuple[Setting, ...]:
+    found = _settings(name, value)
+    if not all(one.values for one in found):
+        raise UsageError(f"{name} is {shown(value)}; write [FUNCTION:]NAME=SIZE,…, such as seq_len=2048")
+    return found
 
 
 def _states(name: str, value: object) -> tuple[Setting, ...]:
@@ -110,7 +118,7 @@ class BudgetOptions:
     )
     with_: tuple[Setting, ...] = option(
         (),
-        Kind(read=_settings, metavar="[FUNCTION:]NAME=SIZE,…", several=True),
+        Kind(read=_sizes, metavar="[FUNCTION:]NAME=SIZE,…", several=True),
         "Sizes, or what they are in terms of others (seq_len=prefill_chunk_size), in all functions or one; "
         "may be repeated. Without one: the upper bound that functions declare.",
     )

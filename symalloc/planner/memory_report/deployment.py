@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symalloc.planner.memory_report.function_report import FunctionReport
@@ -11,6 +12,7 @@ from symalloc.program import ir
 from symalloc.program.created_state import DeviceKind, StatePart, created_state
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import OpaqueType, TensorType, Type, holds_memory, type_leaves
+from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, constant, round_up
 from symalloc.size.sign import undominated
 
@@ -28,11 +30,12 @@ class FunctionMemory:
     """The memory of one function that a server calls.
 
     `weights` it shares with others by their names; `inputs` are the tensors that come anew with each call.
-    Of `call` and `kept` the largest counts: sums of bytes that are held together, the results that the
-    machine keeps until the next call is over.  `workspace`: the blocks that kernels take of TVM's pool, then
-    those that they take while they hold one, while they hold two, and so on: of each the largest counts.
-    `doubt`: a call may hold less on the device.  `state`: what it creates.  `takes_none`: it takes no tensor
-    and no object.  `unknown` says why there may be more.
+    Of `call` the largest counts: sums of bytes that are held together.  `kept` are the results that the
+    machine keeps until the next call is over; as many bytes as are `unsure` may be none.  `workspace`: the
+    blocks that kernels take of TVM's pool, then those that they take while they hold one, while they hold
+    two, and so on: of each the largest counts.  `doubt`: a call, or what it creates, may take less on the
+    device.  `state`: what it creates.  `takes_none`: it takes no tensor and no object; `objects` are those
+    that it takes.  `unknown` says why there may be more.
     """
 
     name: str
@@ -41,21 +44,35 @@ class FunctionMemory:
     call: tuple[Expr, ...] = ()
     doubt: bool = False
     kept: Expr = ZERO
+    unsure: Expr = ZERO
     workspace: tuple[tuple[Expr, ...], ...] = ()
     state: tuple[StatePart, ...] = ()
     takes_none: bool = False
+    objects: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     declared: Mapping[str, int] = field(default_factory=dict)
     signed: frozenset[str] = frozenset()
     symbols: frozenset[str] = frozenset()
 
+    @property
+    def sizes(self) -> Iterator[Expr]:
+        """All sizes of which the sum is made."""
+        yield from (one.nbytes for one in self.weights)
+        yield from (one.nbytes for one in self.state)
+        yield from (self.inputs, self.kept, *self.call)
+        yield from (size for level in self.workspace for size in level)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """All that a module's functions take on one device; `constants` are the bytes in the module itself."""
+    """All that a module's functions take on one device; `constants` are the bytes in the module itself.
+
+    `spread`: what lies on other devices counts, too.
+    """
 
     functions: tuple[FunctionMemory, ...]
     constants: int = 0
+    spread: bool = False
 
 
 def deployment_of(
@@ -69,9 +86,10 @@ def deployment_of(
     """The deployment of planned functions; `inputs` tells how many parameters of one are no weights."""
     public = [one for one in reports if not program.functions[one.plan.function].private]
     made = [function_memory(program.functions[one.plan.function], one, inputs, device) for one in public]
-    if len(program.devices) > 1:  # what lies on another device counts, too
+    spread = len(program.devices) > 1
+    if spread:
         made = [replace(function, doubt=True) for function in made]
-    return Deployment(functions=tuple(made), constants=constants)
+    return Deployment(functions=tuple(made), constants=constants, spread=spread)
 
 
 def function_memory(
@@ -79,14 +97,19 @@ def function_memory(
 ) -> FunctionMemory:
     """The memory of one planned function."""
     count = inputs.get(function.name, len(function.params))
-    given = [leaf for param in function.params[:count] for _, leaf in type_leaves(param.type)]
     weights, vague = _weights(function.params[count:])
     outcome, outside = report.outcome, report.outside
     calls = [outcome.planned, *([outcome.unplanned] if outcome.fallback else [])]
     state = _created(function, device)
     returned = [result.nbytes for result in outside.returned]
-    sized = [leaf.nbytes for leaf in given if isinstance(leaf, TensorType)]
-    held = [one for call in calls for one in call.unknown if one.var.name not in state.variables]
+    sized = {
+        (index, path): leaf.nbytes
+        for index, param in enumerate(function.params[:count])
+        for path, leaf in type_leaves(param.type)
+        if isinstance(leaf, TensorType)
+    }
+    back = {place: sure for place, sure in outside.returned_inputs.items() if place in sized}
+    held = [one for call in calls for one in call.unknown if one.var not in state.variables]
     unknown = (
         *vague,
         *state.problems,
@@ -103,20 +126,27 @@ def function_memory(
             if any(use.parallel for use in outside.kernels)
             else []
         ),
-        *(["the size of an input"] if None in sized else []),
+        *(["the size of an input"] if None in sized.values() else []),
         *(["the size of a result"] if None in returned else []),
     )
-    kept = sum((size for size in returned if size is not None), start=ZERO)
+    doubt = any(one.doubt is not None for one in calls)
+    results = [_sum(one.padded for one in path) for call in calls for path in call.results]
+    made = maximum(*undominated([ZERO, *results], report.signed))
+    unsure = _sum(sized[place] for place, sure in back.items() if not sure)
     return FunctionMemory(
         name=function.name,
         weights=weights,
-        inputs=sum((size for size in sized if size is not None), start=ZERO),
-        call=tuple(size for one in calls for size in one.known.sums(report.signed) or ()),
-        doubt=any(one.doubt is not None for one in calls),
-        kept=kept,
+        inputs=_sum(sized.values()),
+        call=tuple(size for one in calls for size in one.known.sums(report.signed) or (ZERO,)),
+        doubt=state.doubt or doubt,
+        kept=made + _sum(sized[place] for place in back),
+        unsure=unsure + (made - _sum(returned) if doubt else ZERO),
         workspace=_workspace(outside.calls),
         state=tuple(state.parts),
         takes_none=not any(holds_memory(param.type) for param in function.params),
+        objects=tuple(
+            name for name, leaf in _leaves(function.params[:count]) if isinstance(leaf, OpaqueType)
+        ),
         unknown=tuple(dict.fromkeys(unknown)),
         declared=function.declared_upper,
         signed=report.signed,
@@ -124,18 +154,26 @@ def function_memory(
     )
 
 
+def _sum(sizes: Iterable[Expr | None]) -> Expr:
+    """The sum of those that are known."""
+    return sum((size for size in sizes if size is not None), start=ZERO)
+
+
+def _leaves(params: Sequence[ir.Var]) -> Iterator[tuple[str, Type]]:
+    """The parameters and their fields, no two of one name."""
+    met: Counter[str] = Counter()
+    for param in params:
+        met[param.name] += 1
+        name = param.name if met[param.name] == 1 else f"{param.name} ({met[param.name]})"
+        for path, leaf in type_leaves(param.type):
+            yield ".".join([name, *map(str, path)]), leaf
+
+
 def _weights(params: Sequence[ir.Var]) -> tuple[tuple[Weight, ...], list[str]]:
     """The tensors among parameters, and what is not known of them."""
-    found: list[Weight] = []
-    vague: list[str] = []
-    for param in params:
-        for path, leaf in type_leaves(param.type):
-            name = ".".join([param.name, *map(str, path)])
-            size = _nbytes(leaf)
-            if size is None:
-                vague.append(f"the size of the weight `{name}`")
-            else:
-                found.append(Weight(name=name, nbytes=size))
+    sizes = {name: _nbytes(leaf) for name, leaf in _leaves(params)}
+    vague = [f"the size of the weight `{name}`" for name, size in sizes.items() if size is None]
+    found = (Weight(name=name, nbytes=size) for name, size in sizes.items() if size is not None)
     return tuple(found), vague
 
 
@@ -147,10 +185,14 @@ def _nbytes(kind: Type) -> Expr | None:
 
 @dataclass(slots=True)
 class _Created:
-    """The states that a function creates: parts, variables and callees, and what is not known of them."""
+    """The states that a function creates: parts, variables and callees, and what is not known of them.
+
+    `doubt`: there may be fewer.
+    """
 
     parts: list[StatePart] = field(default_factory=list)
-    variables: set[str] = field(default_factory=set)
+    variables: set[ir.Var] = field(default_factory=set)
+    doubt: bool = False
     names: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
@@ -163,7 +205,8 @@ def _created(function: ir.Function, device: DeviceKind) -> _Created:
     for call in instructions:
         made = created_state(call, device) if isinstance(call, ir.CallPacked) else None
         if isinstance(call, ir.CallPacked) and made is not None:
-            found.variables.add(call.var.name)
+            found.variables.add(call.var)
+            found.doubt |= call not in function.body.instructions
             found.names |= {call.name} if alone else set()
             found.parts += (part for part in made.parts if device == "cpu" or not part.host)
             found.problems += [] if made.problem is None else [made.problem]

@@ -132,6 +132,26 @@ def _check(deployment: Deployment, options: BudgetOptions) -> None:
         if name not in known:
             hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
             raise UsageError(f"`{name}` is no symbol of the module's functions{hint}")
+    named_in_values = frozenset().union(*(value.symbols for _, value in values))
+    for setting in (*options.state, *options.with_):
+        if setting.function is not None:
+            own = functions[setting.function].symbols
+            for name in sorted(setting.values.keys() - own - named_in_values):
+                hint = meant(name, sorted(own)) or f"; there are {', '.join(sorted(own)) or 'none'}"
+                raise UsageError(f"`{name}` is no symbol of `{setting.function}`{hint}")
+    _check_once(options.state)
+    _check_once(options.with_)
+
+
+def _check_once(settings: Iterable[Setting]) -> None:
+    """Raise UsageError where a symbol has two values in one function, or in all."""
+    found: dict[tuple[str | None, str], Expr] = {}
+    for setting in settings:
+        for name, size in setting.values.items():
+            before = found.setdefault((setting.function, name), size)
+            if before != size:
+                where = "" if setting.function is None else f" in `{setting.function}`"
+                raise UsageError(f"`{name}` is given twice{where}: {before} and {size}")
 
 
 def _settled(values: Sizes) -> Sizes:
@@ -188,6 +208,11 @@ class _Reckoning:
         """The functions that are called, those that only would make another state left out."""
         return [one for one in self.functions if not one.takes_none or one.name in self.states]
 
+    @property
+    def creates(self) -> bool:
+        """True if a function that is called makes objects, or may."""
+        return any(one.state or one.unknown for one in self.called if one.name in self.states)
+
     def common(self) -> dict[str, Expr]:
         """The sizes of all functions; those of a state are sizes of all where nothing else is said."""
         states = {k: v for one in self.options.state for k, v in one.values.items()}
@@ -202,6 +227,9 @@ class _Reckoning:
 
     def shares(self, free: Collection[str], *, least: bool = False) -> _Shares:
         """The parts of the sum over the symbols that are free; `least`: only what is held for sure."""
+        extra = BudgetTerm(what="extra", sums=(constant(self.options.extra),))
+        if least and self.deployment.spread:
+            return _Shares(fixed=(extra,), largest={})
         weights: dict[tuple[str, Expr], None] = {}
         fixed: list[BudgetTerm] = []
         largest: dict[Share, list[tuple[str, Expr]]] = {"call": [], "kept": [], "workspace": []}
@@ -209,13 +237,17 @@ class _Reckoning:
         for function in self.called:
             sizes, name = self.sizes(function, free), function.name
             weights |= {(one.name, one.nbytes.substitute(sizes)): None for one in function.weights}
-            kept = function.kept.substitute(sizes)
+            kept = (function.kept - function.unsure if least else function.kept).substitute(sizes)
             calls = [size.substitute(sizes) + function.inputs.substitute(sizes) for size in function.call]
             if name in self.states:
                 term = partial(BudgetTerm, what="state", function=name)
                 fixed.append(term(name="what it returns", sums=(kept,)))
                 made = [(part, part.nbytes.substitute(sizes)) for part in function.state]
-                fixed += (term(name=part.what, sums=(size,), source=part.source) for part, size in made)
+                fixed += (
+                    term(name=part.what, sums=(size,), source=part.source)
+                    for part, size in made
+                    if not (least and function.doubt)
+                )
                 calls = [size - kept for size in calls]
             else:
                 largest["kept"].append((name, kept))
@@ -229,7 +261,7 @@ class _Reckoning:
         around = (
             BudgetTerm(what="weights", sums=(sum((size for _, size in weights), start=ZERO),)),
             BudgetTerm(what="constants", sums=(constant(self.deployment.constants),)),
-            BudgetTerm(what="extra", sums=(constant(self.options.extra),)),
+            extra,
         )
         return _Shares(fixed=(*around, *fixed), largest=largest)
 
@@ -238,14 +270,16 @@ class _Reckoning:
     def answer(self) -> DeviceBudget:
         """The whole budget."""
         options = self.options
+        for function in self.called:
+            self.check(function)
         margin = options.margin.of(options.device)
         limit = max(options.device - margin, 0)
         unknown = self.unknown()
-        exact = not any(one.doubt or len(one.workspace) > 1 for one in self.called)
+        exact = not any(one.doubt or one.unsure != ZERO or len(one.workspace) > 1 for one in self.called)
         least = bool(unknown)
         sums, settled = self.shares(options.free, least=least).sums, self.shares((), least=least)
         names = sorted(frozenset().union(*(one.symbols for one in sums)))
-        traded = [name for name in options.free if name in names]
+        traded = [name for name in dict.fromkeys(options.free) if name in names]
         at, total = self.values(names), highest(settled.sums, {})
         proof = self.proof(sums, limit, unknown)
         if not exact and proof.verdict is Verdict.ALWAYS_INVALID:
@@ -262,7 +296,7 @@ class _Reckoning:
             condition=_condition(proof, sums, limit),
             counterexample=proof.counterexample,
             terms=tuple(_terms(settled)),
-            values={name: str(size) for name, size in self.shown().items()},
+            values={name: str(size) for name, size in {**self.shown(), **self.apart()}.items()},
             declared=tuple(sorted(self.declared())),
             largest=tuple(self.most(name, sums, limit, at) for name in names),
             trade=self.trade(traded[0], traded[1], sums, limit, at) if len(traded) > 1 else None,
@@ -289,6 +323,30 @@ class _Reckoning:
                     found[name] = max(bound, found.get(name, 0))
         return found
 
+    def check(self, function: FunctionMemory) -> None:
+        """Raise UsageError where a function has a negative extent, or a size divides by nothing."""
+        sizes = {n: size for n, size in self.sizes(function, ()).items() if n in function.symbols}
+        for name in sorted(sizes.keys() - function.signed):
+            value = sizes[name].as_constant
+            if value is not None and value < 0:
+                raise UsageError(f"`{name}` is {value} in `{function.name}`; it must be from 0 on")
+        divisors = frozenset().union(*(size.divisors for size in (*sizes.values(), *function.sizes)))
+        for divisor in sorted(divisors, key=str):
+            value = divisor.substitute(sizes).as_constant
+            if value is not None and value <= 0:
+                what = "0" if divisor.as_constant is not None else f"{divisor}, which is {value}"
+                raise UsageError(f"a size in `{function.name}` is divided by {what}")
+
+    def apart(self) -> Sizes:
+        """The sizes that one function has for itself, other than those of all."""
+        shown, settings = self.shown(), (*self.options.state, *self.options.with_)
+        return {
+            f"{setting.function}:{name}": size
+            for setting in settings
+            for name, size in setting.values.items()
+            if setting.function is not None and shown.get(name) != size
+        }
+
     def shown(self) -> Sizes:
         """The values of symbols as they were given, and as functions declare them."""
         declared = {name: constant(bound) for name, bound in self.declared().items()}
@@ -307,6 +365,8 @@ class _Reckoning:
             reasons = list(function.unknown)
             if function.state and function.name not in self.states:
                 reasons.append("how long what it creates is kept (--state says so)")
+            if not self.creates:
+                reasons += (f"what `{name}` holds, which no function makes" for name in function.objects)
             for reason in reasons:
                 found.setdefault(reason, []).append(f"`{function.name}`")
         more = {reason: f" and {len(names) - 1} more" if names[1:] else "" for reason, names in found.items()}

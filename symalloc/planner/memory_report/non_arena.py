@@ -162,6 +162,8 @@ class NonArenaMemory:
     `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
     other; `kernels` the same once for each kernel and size.  `packed` names the packed functions that are
     called: what those take for themselves, and what those of unknown ownership return, is not known.
+    `returned_inputs` are the parameters, each with the path to a field, that the result may hold; True if it
+    always does.
     """
 
     returned: tuple[ResultTensor, ...] = ()
@@ -170,6 +172,7 @@ class NonArenaMemory:
     calls: tuple[KernelWorkspace, ...] = ()
     kernels: tuple[KernelUse, ...] = ()
     packed: tuple[str, ...] = ()
+    returned_inputs: Mapping[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
 
 
 def non_arena_memory(
@@ -190,6 +193,7 @@ def non_arena_memory(
         calls=tuple(taken for _, taken in found),
         kernels=tuple(KernelUse.of(*use, calls=count) for use, count in Counter(found).items()),
         packed=tuple(sorted(walk.packed)),
+        returned_inputs=dict(_returned_inputs(points_to)),
     )
 
 
@@ -258,6 +262,19 @@ def _returned(points_to: PointsTo) -> Iterator[ResultTensor]:
         nbytes = _largest([region.nbytes for region in own]) if leaf.nbytes is None else leaf.nbytes
         allocated = frozenset(region.var for region in own if isinstance(region.instruction, ir.AllocFresh))
         yield ResultTensor(nbytes=nbytes, allocations=frozenset(v for v in allocated if v is not None))
+
+
+def _returned_inputs(points_to: PointsTo) -> Iterator[tuple[tuple[int, tuple[int, ...]], bool]]:
+    kind = type_of(points_to.cfg.function.body.result)
+    cells = align(points_to.result, kind)
+    may = points_to.roots(points_to.regions_of(points_to.cfg.function.body.result))
+    must = frozenset().union(
+        *(points_to.roots(cell.must) for cell in cells if not cell.must & points_to.phis)
+    )
+    for leaf in inputs_of(points_to):
+        roots = points_to.roots(leaf.cell.must | leaf.cell.may)
+        if leaf.parameter is not None and not roots.isdisjoint(may):
+            yield (leaf.parameter, leaf.path), roots <= must
 
 
 def _donated(analysis: FunctionAnalysis) -> Iterator[DonatedResult]:

@@ -142,6 +142,50 @@ def test_the_pool_never_keeps_more(calls: list[list[int]], order: list[int]) -> 
     assert levels[0] <= workspace_pool_bytes(made, {}) <= sum(levels)
 
 
+def test_sizes_may_be_said_again_and_be_negative_where_they_are_no_extents() -> None:
+    signed = FunctionMemory(
+        name="signed", call=(size("n + 100"),), signed=frozenset("n"), symbols=frozenset("n")
+    )
+    assert _budget(signed, with_=["n=-5", " signed : n = -5"]).total == 95
+    page = FunctionMemory(name="page", kept=size("100//p"), symbols=frozenset("p"))
+    assert _budget(page, with_="p=7").total == 14
+    with pytest.raises(UsageError, match="a size in `page` is divided by p, which is 0"):
+        _budget(page, with_="p=0")
+
+
+def test_a_size_of_one_function_is_shown() -> None:
+    found = _budget(with_=["t=1,v=2", "sample:n=3"])
+    assert found.values == {"n": "64", "t": "1", "v": "2", "sample:n": "3"}
+
+
+def test_an_object_that_no_function_makes_is_not_known() -> None:
+    reads = FunctionMemory(name="reads", call=(size("10"),), objects=("cache",))
+    alone, together = _budget(reads), _budget(reads, CACHE, with_="t=1")
+    assert (alone.fits, alone.unknown) == (None, ("what `cache` holds, which no function makes, in `reads`",))
+    assert (together.fits, together.unknown) == (True, ())
+    assert _budget(reads, CACHE, with_="t=1", skip="cache").fits is None
+
+
+def test_what_may_not_be_held_is_no_proof_that_it_does_not_fit() -> None:
+    either = FunctionMemory(name="either", kept=size("100"), unsure=size("60"))
+    makes = FunctionMemory(
+        name="makes", state=CACHE.state, takes_none=True, doubt=True, symbols=frozenset("t")
+    )
+    for functions, limits in (([either], {100: True, 99: None, 40: None, 39: False}), ([makes], {999: None})):
+        for device, fits in limits.items():
+            found = _budget(*functions, device=device, **({"with_": "t=1"} if functions == [makes] else {}))
+            assert (found.fits, found.exact) == (fits, False)
+    spread = Deployment(functions=(STEP,), constants=50, spread=True)
+    assert device_budget(spread, BudgetOptions(device=40, with_="v=1,n=1")).fits is None  # type: ignore[arg-type]
+
+
+def test_what_would_fit_is_by_what_is_known() -> None:
+    vague = FunctionMemory(name="vague", unknown=("what `f` takes",))
+    shown = str(_budget(CACHE, vague, with_="t=2000"))
+    assert "fits with t = 1000 instead of 2000, by what is known" in shown
+    assert "by what is known" not in str(_budget(CACHE, with_="t=2000"))
+
+
 def test_a_margin_is_bytes_or_a_share() -> None:
     options = [BudgetOptions(device=1000, margin=margin) for margin in (10, "2.5%", Margin(1))]  # type: ignore[arg-type]
     assert [one.margin.of(1000) for one in options] == [10, 25, 1]
@@ -160,6 +204,13 @@ def test_a_margin_is_bytes_or_a_share() -> None:
         ({"with_": "a:b:n=2"}, "write \\[FUNCTION:\\]NAME=SIZE"),
         ({"with_": "n=2+"}, "with_ n=2\\+: "),
         ({"state": {"t": 1}}, "it must name functions"),
+        ({"with_": ["n=2", "n=3"]}, "`n` is given twice: 2 and 3"),
+        ({"state": ["cache:t=2", "cache:t=3"]}, "`t` is given twice in `cache`: 2 and 3"),
+        ({"with_": "sample:t=2"}, "`t` is no symbol of `sample`; there are n, v"),
+        ({"with_": "n=-1"}, "`n` is -1 in `step`; it must be from 0 on"),
+        ({"with_": "v=3,n=v-5"}, "`n` is -2 in `step`"),
+        ({"with_": "n=8//v,v=0"}, "a size in `step` is divided by 0"),
+        ({"with_": "step:"}, r"write \[FUNCTION:\]NAME=SIZE"),
         ({"margin": "200%"}, "is no amount of memory"),
         ({"device": 0}, "it must be from 1"),
     ],
