@@ -10,6 +10,7 @@ import tvm.script
 from tvm import relax
 
 import symalloc
+from symalloc.program.packed_contracts import contract_of, contracts
 from symalloc.report.document import schema_text
 from tests.modules import CHAIN
 
@@ -110,3 +111,23 @@ def test_weights_of_one_name_count_each() -> None:
     with builder.function("main", [x, first, second], attrs={"num_input": 1}):
         builder.emit_func_output(builder.emit(relax.op.add(first, relax.op.add(x, second))))
     assert symalloc.budget(builder.get(), device="1MiB").terms[0].nbytes == 800
+
+
+def test_a_packed_function_within_a_kernel_counts() -> None:
+    text = """# script
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):
+        T.evaluate(T.call_packed("mylib.f", a.data, b.data))
+        b[0] = a[0]
+
+    @R.function
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        return R.call_tir(Module.kernel, (x,), out_ty=R.Tensor((16,), "float32"))
+"""
+    module = tvm.script.from_source(text)
+    (unknown,) = symalloc.budget(module, device="1MiB").unknown
+    assert "`kernel`: what `mylib.f` takes" in unknown
+    with contracts({"mylib.f": contract_of("", {"takes": "nothing"})}):
+        assert symalloc.budget(module, device="1MiB").fits is True

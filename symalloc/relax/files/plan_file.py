@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -38,6 +38,7 @@ from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
+from symalloc.program.packed_contracts import packed_contract
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, extract_numbered
@@ -62,6 +63,7 @@ from symalloc.relax.tvm_error import error_text, run_error
 from symalloc.size.expr import Expr, symbol
 
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
+CALL_PACKED = "tirx.tvm_call_packed"
 STRUCT_GET = "tirx.tvm_struct_get"
 # TVM's TVMStructFieldKind: where a compiled kernel finds its arguments
 SHAPE, VALUE, ELEMENT = 2, 15, 17
@@ -322,7 +324,16 @@ def kernel_scratch(
         if v.name_hint in bare
         else _scratch(lowered.get(v.name_hint), kernels[v.name_hint])
         for v in functions
-    }
+    } | {v.name_hint: KernelWorkspace(problem=problem) for v, problem in _callers(functions)}
+
+
+def _callers(functions: Mapping[Node, Node]) -> Iterator[tuple[Node, str]]:
+    """Each kernel that calls a packed function that may take memory, with the words for it."""
+    for variable, function in functions.items():
+        for call in _calls(function.body, CALL_PACKED):
+            name = str(getattr(call.args[0], "value", "a packed function"))
+            if packed_contract(name).takes != "nothing":
+                yield variable, f"what `{name}` takes is not known"
 
 
 def _takes_no_global(kernel: Node) -> bool:
