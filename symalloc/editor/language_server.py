@@ -195,7 +195,7 @@ def _further(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
     yield from ((label.span, label.text) for label in diagnostic.labels)
     for one in diagnostic.dependents:
         if one.span is not None:
-            yield one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule
+            yield one.span, one.said
 
 
 Made = TypeVar("Made")

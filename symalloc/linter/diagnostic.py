@@ -121,11 +121,19 @@ FixCandidate: TypeAlias = Callable[[UserScript], Fix | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependent:
-    """A constraint that holds only thanks to what another finding is about; None where a rule has none."""
+    """A place in `function` that another finding stands for; `constraint` is what does not hold there, None
+    where a rule has none or nothing satisfies it.
+    """
 
     rule: str
     constraint: str | None
     span: Span | None
+    function: str = ""
+
+    @property
+    def said(self) -> str:
+        """The rule, and the constraint if there is one."""
+        return f"{self.rule}: {self.constraint}" if self.constraint else self.rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +147,8 @@ class Diagnostic:
     definite can be said. `stage`: the pass that brought the finding in, None for the module as it was given.
     `label` is the text under the carets. `constraint` is what does not hold (None for rules about lifetimes),
     and `binds` the variable that the instruction at fault binds: two stages of a module are compared by them.
-    `dependents` are the places of a finding that stands for many, which is shown on one line. `alike`: the
-    words that it has in common with others of its kind, of which one is shown. `of_kernel`: it is in memory
+    `dependents` are the places of a finding that stands for many. `alike`: the words that it has in common
+    with others of its kind, of which one is shown. `of_kernel`: it is in memory
     that a kernel has for itself, which no plan changes. `candidates` are fixes to try; a report holds none.
     """
 
@@ -189,6 +197,11 @@ class Diagnostic:
         """The places that it points at."""
         spans = self.span, *(label.span for label in self.labels), *(one.span for one in self.dependents)
         return tuple(span for span in spans if span is not None)
+
+    @property
+    def is_brief(self) -> bool:
+        """True if it is shown on one line: a declared bound, which its places are not like."""
+        return bool(self.dependents) and not self.alike
 
     @property
     def one_line(self) -> str:

@@ -181,7 +181,8 @@ class Finding:
     def dependent(self) -> Dependent:
         """The finding as one that another finding is about."""
         constraint = None if self.asked is None else str(self.asked.constraint)
-        return Dependent(rule=self.rule.id, constraint=constraint, span=self.where)
+        function = self.context.function.name
+        return Dependent(rule=self.rule.id, constraint=constraint, span=self.where, function=function)
 
     def _values(self) -> dict[str, Value]:
         """The values of names in the rule's templates."""

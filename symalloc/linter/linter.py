@@ -10,7 +10,15 @@ from time import perf_counter
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.call_expansion import callees_to_write_out, expand_calls
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, LintSummary, Report, Severity
+from symalloc.linter.diagnostic import (
+    CANNOT_BE_READ,
+    Dependent,
+    Diagnostic,
+    Fix,
+    LintSummary,
+    Report,
+    Severity,
+)
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import Finding, FunctionCheck
 from symalloc.linter.function_prover import PlacedConstraint, UnprovedIndices, domain_of
@@ -28,7 +36,7 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.rulebook.book import Rulebook, load_rules
 from symalloc.size.condition import Condition, disjunction, negate
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, symbol
 
 
 def _analyse(shared: ProgramContext) -> None:
@@ -477,8 +485,16 @@ def _alike(finding: Finding) -> str:
     made, texts = finding.original, finding.site.texts
     if finding.site.kind not in _OF_KERNELS or not isinstance(made, ir.CallKernel | ir.CallTIR):
         return ""
-    told = (texts.get(name, "") for name in ("buffer", "axis", "what"))
-    return " ".join((made.kernel, *told, finding.reason or ""))
+    told = (texts.get(name, "") for name in ("buffer", "axis", "index", "what"))
+    return " ".join((made.kernel, *told, _nameless(finding.asked), finding.reason or ""))
+
+
+def _nameless(asked: PlacedConstraint | None) -> str:
+    """The constraint whatever its symbols are called: those of each function have names of their own."""
+    if asked is None:
+        return ""
+    names = {name: symbol(f"s{number}") for number, name in enumerate(sorted(asked.constraint.symbols))}
+    return str(asked.constraint.substitute(names))
 
 
 def _is_of_kernel(finding: Finding) -> bool:
@@ -505,11 +521,17 @@ def folded(found: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _first(group: Sequence[Diagnostic]) -> Diagnostic:
-    """The first of some findings, with a note that counts the others."""
+    """The first of some findings, with the places of the others and a note that counts them."""
     first, functions = group[0], Counter(one.function for one in group[1:])
     where = ", ".join(f"{count} in `{name}`" for name, count in functions.most_common())
     note = f"{len(group) - 1} more calls of this kernel are like it: {where}"
-    return replace(first, notes=(*first.notes, note))
+    return replace(first, notes=(*first.notes, note), dependents=tuple(map(_place, group[1:])))
+
+
+def _place(one: Diagnostic) -> Dependent:
+    never = one.verdict is Verdict.ALWAYS_INVALID
+    constraint = None if never else one.constraint
+    return Dependent(rule=one.rule, constraint=constraint, span=one.span, function=one.function)
 
 
 def _symbols(programs: Iterable[ir.Program]) -> Mapping[str, tuple[ir.Origin, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -48,13 +48,15 @@ def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_opti
 
 
 class PlaceEntry(Document, frozen=True, kw_only=True):
-    """A place that a finding of declared bounds stands for, with what does not hold there without them.
+    """A place that a finding stands for: of SYM401 with what does not hold there without the declared bounds.
 
-    `constraint` is null for rules about lifetimes; line and column count from 1, null without a file.
+    `constraint` is null for rules about lifetimes, and where nothing satisfies it; line and column count from
+    1, null without a file.
     """
 
     rule: str
     constraint: str | None
+    function: str | None
     file: str | None
     line: int | None
     column: int | None
@@ -74,7 +76,8 @@ class FindingEntry(Document, frozen=True, kw_only=True):
     `counterexample` breaks the rule, `smallest`: it is proved that no smaller binding does, by the largest
     value, then value by value in the order of names.  `precondition` is proved equivalent to the rule over
     the domain; `reason`: why nothing definite can be said; `guarded`: a check at run time stops the program
-    before the fault.  `places`: what a finding of declared bounds (SYM401) stands for.
+    before the fault.  `places`: what it stands for, as a finding of declared bounds (SYM401)
+    does, and one of several that are alike.
     """
 
     rule: str
@@ -251,12 +254,6 @@ class _SarifRun:
 
     def result(self, d: Diagnostic, fingerprint: str) -> dict[str, Any]:
         path = f"This is so when {d.path}" if d.path else ""
-        said = [(label.span, label.text) for label in d.labels]
-        said += [
-            (one.span, f"{one.rule}: {one.constraint}" if one.constraint else one.rule)
-            for one in d.dependents
-            if one.span
-        ]
         found = {
             "ruleId": d.rule,
             "ruleIndex": next((i for i, rule in enumerate(self.rules) if rule.id == d.rule), None),
@@ -264,11 +261,7 @@ class _SarifRun:
             "message": {"text": ". ".join(part for part in (d.one_line, path, *d.notes) if part)},
             "locations": [self.location(d)],
             "partialFingerprints": {FINGERPRINT: fingerprint},
-            "relatedLocations": [
-                {"physicalLocation": self.place(span.file, span), "message": {"text": text}}
-                for span, text in said
-                if not self.report.printed_after(span)
-            ],
+            "relatedLocations": [*self.related(d)],
             "fixes": [self.fix(fix) for fix in d.fixes],
             "properties": _properties(d),
         }
@@ -277,14 +270,18 @@ class _SarifRun:
     def location(self, d: Diagnostic) -> dict[str, Any]:
         span = self.report.file_span(d)
         file = span.file if span else d.file
-        location: dict[str, Any] = {}
-        if file and _is_file(file):
-            location["physicalLocation"] = self.place(file, span)
-        if d.function:
-            name = f"{d.module}.{d.function}" if d.module else d.function
-            logical = {"name": d.function, "fullyQualifiedName": name, "kind": "function"}
-            location["logicalLocations"] = [logical]
-        return location
+        physical = {"physicalLocation": self.place(file, span)} if file and _is_file(file) else {}
+        return physical | _logical(d, d.function)
+
+    def related(self, d: Diagnostic) -> Iterator[dict[str, Any]]:
+        """The further places of a finding; those in no file by the functions that they are in."""
+        said: list[tuple[Span | None, str, str]] = [(label.span, label.text, "") for label in d.labels]
+        said += [(one.span, one.said, one.function) for one in d.dependents]
+        for span, text, function in said:
+            in_file = span is not None and not self.report.printed_after(span)
+            where = {"physicalLocation": self.place(span.file, span)} if span and in_file else {}
+            if where or function:
+                yield {**where, **_logical(d, function), "message": {"text": text}}
 
     def place(self, file: str, span: Span | None) -> dict[str, Any]:
         region = {} if span is None else {"region": _region(span)}
@@ -306,6 +303,13 @@ class _SarifRun:
         if resolved.is_relative_to(self.root):
             return {"uri": quote(resolved.relative_to(self.root).as_posix()), "uriBaseId": "%SRCROOT%"}
         return {"uri": resolved.as_uri()}
+
+
+def _logical(d: Diagnostic, function: str) -> dict[str, Any]:
+    if not function:
+        return {}
+    name = f"{d.module}.{function}" if d.module else function
+    return {"logicalLocations": [{"name": function, "fullyQualifiedName": name, "kind": "function"}]}
 
 
 def _is_file(name: str) -> bool:

@@ -364,9 +364,9 @@ class _DiagnosticText:
         d = self.diagnostic
         header = Text().append(f"{d.severity}[{d.rule}]", self.style)
         header.append(f": {self.wrapped(visible(d.message), len(header) + 2)}", "bold")
-        lines = [header, *([] if d.dependents else [*self.body(), *self.remarks()])]
+        lines = [header, *([] if d.is_brief else [*self.body(), *self.remarks()])]
         where = f"{d.span.file}:{d.span.line}:{d.span.column}" if d.span else d.file or d.module
-        if d.dependents and where:
+        if d.is_brief and where:
             header.append(" --> ", FRAME).append(visible(where))
         return Text("\n").join([*lines, Text(""), Text("")])
 

@@ -148,7 +148,7 @@ _KINDS = (
             description=f"one index of a {access} in the body of a kernel, at a call of it",
             quantities={"least": _E, "greatest": _E, "extent": _E},
             # reach: "is i + 16, from 16 to n + 15"
-            texts=("kernel", "buffer", "argument", "axis", "reach"),
+            texts=("kernel", "buffer", "argument", "axis", "reach", "index"),
         )
         for access in ("store", "load")
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 
@@ -19,6 +20,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.extract.calls import _PACKED
 from symalloc.relax.files.plan_file import memory_reports, plan_module
 from symalloc.relax.passes.pipeline import lower
+from symalloc.report.formats import render_json, render_sarif
 from tests.scale import tries
 
 MODULE = "@I.ir_module\nclass Module:\n"
@@ -73,6 +75,75 @@ def test_a_function_that_returns_its_first_argument_returns_no_other() -> None:
     with contracts({}):
         symalloc.packed_function("mylib.append", returns=0, takes="nothing")
         assert not rules(APPEND.format(name="mylib.append"))
+
+
+ON_A_STORAGE = """
+    @T.prim_func
+    def copy(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "float32")):
+        for i in range(64):
+            b[i] = a[i]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((64,), "float32")) -> R.Tensor((64,), "float32"):
+        storage = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([64]), R.dtype("float32"))
+        Module.copy(x, a)
+        found = R.call_packed("mylib.pair", a, x, ty_args=({kind},))
+        used = {used}
+        b = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([64]), R.dtype("float32"))
+        Module.copy(x, b)
+        c = R.builtin.alloc_tensor(R.shape([64]), R.dtype("float32"), R.prim_value(0))
+        Module.copy(used, c)
+        return c
+"""
+
+
+@pytest.mark.parametrize(
+    ("contract", "used", "expected"),
+    [
+        ({"returns": [0, 1]}, "found[0]", {"SYM203"}),
+        ({"returns": [1, 0]}, "found[0]", set()),
+        ({"returns": [1, 0]}, "found[1]", {"SYM203"}),
+        ({"returns": 1}, "found", set()),
+        ({"returns": 0}, "found", {"SYM203"}),
+        ({"returns": [1]}, "found[1]", {"SYM203", "SYM904"}),
+        ({"returns": [1, 0]}, "found", {"SYM203", "SYM904"}),
+        ({"returns": 7}, "found", {"SYM203", "SYM904"}),
+        ({"keeps": [2]}, "found", {"SYM203", "SYM904"}),
+        ({"keeps": [1]}, "found", set()),
+    ],
+)
+def test_a_contract_that_does_not_fit_a_call_is_said_and_not_relied_on(
+    contract: dict[str, object], used: str, expected: set[str]
+) -> None:
+    tensor = 'R.Tensor((64,), "float32")'
+    kind = f"R.Tuple({tensor}, {tensor})" if "[" in used else tensor
+    with contracts({}):
+        symalloc.packed_function("mylib.pair", takes="nothing", **contract)
+        found = lint(ON_A_STORAGE.format(kind=kind, used=used), "as-is")
+    assert {d.rule for d in found} == expected
+    said = [d.message for d in found if d.rule == "SYM904"]
+    assert all("a contract of `mylib.pair` that " in message for message in said)
+
+
+def test_what_a_library_is_known_to_write_is_written_in_any_form_of_its_call() -> None:
+    text = """
+    @T.prim_func
+    def copy(a: T.Buffer((64,), "uint8"), b: T.Buffer((64,), "uint8")):
+        for i in range(64):
+            b[i] = a[i]
+
+    @R.function(pure=False)
+    def main(q: R.Tensor((4,), "float16")) -> R.Tensor((64,), "uint8"):
+        space = R.builtin.alloc_tensor(R.shape([64]), R.dtype("uint8"), R.prim_value(0))
+        done = R.call_dps_packed("library", (q, space), out_ty=R.Tensor((4,), "float16"))
+        y = R.call_tir(Module.copy, (space,), out_ty=R.Tensor((64,), "uint8"))
+        return y
+"""
+    for defines, expected in (([1, 2], set()), ([2], {"SYM208"})):
+        with contracts({}):
+            symalloc.packed_function("library", defines=defines, takes="nothing")
+            assert rules(text, "as-is") == expected
 
 
 def test_a_workspace_needs_no_content_and_other_tensors_do() -> None:
@@ -173,6 +244,50 @@ def test_many_findings_at_calls_of_one_kernel_are_one_with_a_count() -> None:
         assert len(found) == (2 if count == 2 else 1)
     assert found[0].notes[-1].startswith("4 more calls of this kernel are like it: 1 in `main1`")
     assert not any("only an empty shape" in note for note in found[0].notes)
+
+
+def test_findings_that_are_folded_keep_their_places_and_no_other_fault_is_among_them() -> None:
+    text = """
+    @T.prim_func
+    def fill(out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(out, (n,), "float32")
+        for i in range(n):
+            a[-1] = T.float32(1)
+            a[n] = T.float32(1)
+
+    @T.prim_func
+    def at_three(out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(out, (n,), "float32")
+        a[3] = T.float32(1)
+"""
+    for kernel in ("fill", "at_three"):
+        for number, extents in enumerate(('"m", 1', '"m", 1', '"m", 1', '"m", "m + 1"', '"m", "2 * m"')):
+            text += f"""
+    @R.function(pure=False)
+    def {kernel}{number}(x: R.Tensor(({extents}), "float32"), y: R.Tensor(({extents[5:]},), "float32")) -> R.Tuple():
+        m = T.int64()
+        Module.{kernel}(y)
+        return R.tuple()
+"""  # noqa: E501
+    report = symalloc.lint(from_source(MODULE + text), stage="as-is")
+    found = [d for d in report if d.rule == "SYM306"]
+    assert [(d.function, d.precondition, [p.function for p in d.dependents]) for d in found] == [
+        ("at_three0", None, ["at_three1", "at_three2"]),
+        ("at_three3", "m >= 3", []),
+        ("at_three4", "m >= 2", []),
+        ("fill0", None, [f"fill{number}" for number in range(1, 5)]),
+        ("fill0", None, [f"fill{number}" for number in range(1, 5)]),
+    ]
+    (entry,) = (d for d in json.loads(render_json(report))["diagnostics"] if d["function"] == "at_three0")
+    assert [place["function"] for place in entry["places"]] == ["at_three1", "at_three2"]
+    results = json.loads(render_sarif(report))["runs"][0]["results"]
+    named = [
+        [place["logicalLocations"][0]["name"] for place in result.get("relatedLocations", ())]
+        for result in results
+    ]
+    assert ["at_three1", "at_three2"] in named
 
 
 FORMS = (

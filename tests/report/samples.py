@@ -167,8 +167,10 @@ BOUND = replace(
     message="`m` of `main` is declared to be at most 4, and nothing enforces it",
     help="assert m <= 4 on entry",
     dependents=(
-        Dependent(rule="SYM101", constraint="m <= 4", span=span(10, "R.memory", '"float32"))')),
-        Dependent(rule="SYM201", constraint=None, span=span(11, "alloc", "alloc")),
+        Dependent(
+            rule="SYM101", constraint="m <= 4", function="main", span=span(10, "R.memory", '"float32"))')
+        ),
+        Dependent(rule="SYM201", constraint=None, function="main", span=span(11, "alloc", "alloc")),
         Dependent(rule="SYM101", constraint="m <= 4", span=None),
     ),
 )

@@ -470,6 +470,7 @@ def _index_site(
             "argument": argument,
             "axis": str(bound.axis),
             "reach": _reach(bound, names),
+            "index": str(bound.index),
         },
         passes=Passes((*kernel_facts(kernel, arguments), *where), counters, bound.access.exact),
         uncertainty=doubt,
