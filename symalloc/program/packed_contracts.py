@@ -54,9 +54,25 @@ class PackedContract:
         """All that it writes; None where that may be anything."""
         return None if self.writes is None else self.writes | self.defines
 
+    def misfit(self, given: int, results: int | None) -> str:
+        """Say what of it is about arguments or results that a call does not have: one with so many `given`,
+        and so many fields of its result (None: it is no tuple).  Empty if it fits.
+        """
+        returned = self.returns if isinstance(self.returns, tuple) else ()
+        named = {*returned, *(self.keeps or ()), *(self.reads or ()), *(self.writes or ()), *self.defines}
+        if named and max(named) >= given:
+            return f"speaks of argument {max(named)}, and there are {given}"
+        if returned and len(returned) != (1 if results is None else results):
+            return f"returns {len(returned)} arguments, and its result is {_counted_fields(results)}"
+        return ""
+
     def reads_argument(self, index: int) -> bool:
         """True if it reads the argument number `index`."""
         return index not in self.defines if self.reads is None else index in self.reads
+
+
+def _counted_fields(results: int | None) -> str:
+    return "no tuple" if results is None else f"a tuple of {results}"
 
 
 def packed_contract(name: str) -> PackedContract:
@@ -132,9 +148,9 @@ def contract_of(place: str, value: object) -> PackedContract:
             raise UsageError(f"unknown key {here}{meant(name, known) or '; known are ' + ', '.join(known)}")
         read[name] = _READERS[name](here, one)
     made = PackedContract(**read)
-    lost = made.defines & (made.reads or frozenset())
+    lost = made.defines & ((made.reads or frozenset()) | (made.writes or frozenset()))
     if lost:
-        raise UsageError(f"{place} both reads and defines argument {min(lost)}: then it `writes` it")
+        raise UsageError(f"{place} both defines argument {min(lost)} and reads it: then it only `writes` it")
     return made
 
 
@@ -145,7 +161,7 @@ def _indices(name: str, value: object) -> frozenset[int]:
 
 
 def _returned(name: str, value: object) -> Returned:
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and value:
         return tuple(require_whole(name, one, least=0) for one in value)
     if isinstance(value, int):
         return (require_whole(name, value, least=0),)

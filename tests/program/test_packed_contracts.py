@@ -70,7 +70,9 @@ def test_users_state_contracts() -> None:
         ({"keeps": 1}, "`keeps` in f is 1; it must be a list of numbers of arguments, from 0 on"),
         ({"writes": [-1]}, "`writes` in f is -1"),
         ({"takes": "all"}, "`takes` in f is 'all'; it must be one of nothing, result, state, unknown"),
-        ({"reads": [0], "defines": [0]}, "f both reads and defines argument 0"),
+        ({"reads": [0], "defines": [0]}, "f both defines argument 0 and reads it"),
+        ({"writes": [0], "defines": [0]}, "f both defines argument 0 and reads it"),
+        ({"returns": []}, "must be one of new, any"),
         ("new", "f is 'new'; it must be a table"),
     ],
 )

@@ -15,7 +15,7 @@ from tvm import relax
 
 from symalloc.program import ir
 from symalloc.program.packed_contracts import packed_contract, stated_contract
-from symalloc.program.types import DType, ShapeType, TensorType, holds_memory, is_open
+from symalloc.program.types import DType, ShapeType, TensorType, TupleType, holds_memory, is_open, type_leaves
 from symalloc.relax.extract.context import (
     VARIABLES,
     CallSite,
@@ -126,6 +126,8 @@ def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
         return site.not_understood("a call of a closure", site.arguments)
     known, operands = packed_contract(name), site.operands
     site.context.heaps.forget(operands)
+    kind = site.var.type
+    _require_fit(name, len(operands), len(kind.fields) if isinstance(kind, TupleType) else None)
     returned = known.returns if isinstance(known.returns, tuple) else ()
     ownership = ir.Ownership.UNKNOWN
     if known.returns == "new" or not holds_memory(site.var.type):
@@ -143,6 +145,14 @@ def _packed(site: CallSite, name: str, *, pure: bool = False) -> ir.Instruction:
         returned=returned if ownership is ir.Ownership.ARGUMENT else (),
         stated=stated_contract(name),
     )
+
+
+def _require_fit(name: str, given: int, results: int | None) -> None:
+    """Raises NotASizeError where a user's contract of `name` is about what such a call does not have."""
+    stated = stated_contract(name)
+    misfit = "" if stated is None else stated.misfit(given, results)
+    if misfit:
+        not_a_size(f"a contract of `{name}` that {misfit}")
 
 
 _CALLEES: Mapping[type, tuple[str, Callable[[CallSite, str], ir.Instruction]]] = {
@@ -232,13 +242,17 @@ def _inplace_packed(site: CallSite) -> ir.Instruction:
 
 
 def _destination_passing(site: CallSite) -> ir.Instruction:
-    name = _packed_name(site)
+    """The call with its results as further arguments, of which the contract speaks, too."""
+    name, arguments = _packed_name(site), _literal_tuple(site, 1)
+    made = sum(1 for _ in type_leaves(site.var.type))
+    _require_fit(name, len(arguments) + made, None if made == 1 else made)
     return ir.CallPacked(
         **site.head,
         name=name,
-        arguments=_literal_tuple(site, 1),
+        arguments=arguments,
         ownership=ir.Ownership.FRESH,
         pure=True,
+        writes=frozenset(i for i in packed_contract(name).written or () if i < len(arguments)),
         stated=stated_contract(name),
     )
 
