@@ -180,9 +180,8 @@ class Finding:
     @property
     def dependent(self) -> Dependent:
         """The finding as one that another finding is about."""
-        constraint = None if self.asked is None else str(self.asked.constraint)
-        function = self.context.function.name
-        return Dependent(rule=self.rule.id, constraint=constraint, span=self.where, function=function)
+        what, name = self.asked and str(self.asked.constraint), self.context.function.name
+        return Dependent(rule=self.rule.id, constraint=what, span=self.where, function=name)
 
     def _values(self) -> dict[str, Value]:
         """The values of names in the rule's templates."""
