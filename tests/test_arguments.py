@@ -113,6 +113,8 @@ def models() -> Mapping[str, Case]:
         Case(symalloc.lint, {"target": Chain}, LINTING),
         Case(symalloc.plan, {"module": Chain}, {**PLANNING, "module": model}),
         Case(symalloc.run, {"module": Chain, "binding": {"n": 1}}, {**PLANNING, "module": model, **running}),
+        Case(symalloc.budget, {"module": Chain, "device": "1GiB"}, {**PLANNING, "module": model}),
+        Case(symalloc.packed_function, {"name": "f"}, {"name": TEXT | {"half a character"}}),
         Case(symalloc.diff, compared, {**PLANNING, "before": model, "after": model}),
         Case(symalloc.prove, {"constraint": "n <= 4"}),
         Case(symalloc.symbols, {"names": "n"}, {"names": {"long text"}}),
@@ -182,7 +184,7 @@ def uses_of_pools() -> Mapping[str, Case]:
 
 ROOMS = (models, passes, pools, uses_of_pools)
 WITHOUT_ARGUMENTS = {"NameTensors", "cmake_dir"}
-RESULTS = {"Diagnostic", "Fix", "PlanDiff", "Proof", "Report", "Severity", "Verdict"}
+RESULTS = {"DeviceBudget", "Diagnostic", "Fix", "PlanDiff", "Proof", "Report", "Severity", "Verdict"}
 
 
 @pytest.fixture(autouse=True)
