@@ -381,7 +381,7 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
 def fit_lines(fit: FunctionFit) -> Iterator[str]:
     """Yield the condition under which the arenas fit, and the whole call, and the largest symbols alone."""
     limit = fit.arenas.limit
-    yield f"{fit.function}: fits {human_bytes(limit)} ({limit} B), without weights and inputs"
+    yield f"{fit.function}: fits {human_bytes(limit)} ({limit} B), without weights, inputs and workspace"
     yield from _fit_part("arenas", fit.arenas)
     yield from _fit_part("whole call", fit.call)
 

@@ -71,7 +71,7 @@ def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
     doubtful = replace(known, outcome=outcome)
     fit = fit_function(doubtful, 640, Prover())
     assert [*fit_lines(fit)] == [
-        "main: fits 640 B (640 B), without weights and inputs",
+        "main: fits 640 B (640 B), without weights, inputs and workspace",
         "  arenas: exactly when n <= 9 (proved)",
         "    largest n: 9",
         "  whole call: not proved: the size of `held1` is not known",
