@@ -385,6 +385,7 @@ class Linter:
         self.rulebook = load_rules(options.rules)
         self.assume = parse_assumptions(options.assume)
         self._active = self.rulebook.select(options.select, options.ignore)
+        self._bound_rules = frozenset(rule.id for rule in self.rulebook.by_site("declared-bound"))
         self._ignored = {
             pattern: frozenset().union(*map(self.rulebook.ids, keys))
             for pattern, keys in options.per_file_ignores.items()
@@ -440,11 +441,16 @@ class Linter:
             text, spans = _printed(program, result)
             if text:
                 sources[text.file] = text
-            placed = [_placed(d, program, reading, spans) for d in result]
+            placed = [self._unasked(_placed(d, program, reading, spans)) for d in result]
             found += fresh_findings(placed, stages, sources)
             stages.append(placed)
         summary.functions = len({(one.name, name) for one in reading.programs for name in one.functions})
         return found
+
+    def _unasked(self, found: Diagnostic) -> Diagnostic:
+        """The finding; a note where a plan of TVM's, of which nobody asked, relies on a declared bound."""
+        own = found.stage is None or self.options.stage != "auto" or found.rule not in self._bound_rules
+        return found if own else replace(found, severity=Severity.NOTE)
 
     def _unreadable(self, problem: ReadProblem) -> Diagnostic:
         rule = self.rulebook.get(CANNOT_BE_READ)

@@ -103,6 +103,23 @@ def test_the_first_stage_with_a_finding_is_credited() -> None:
     assert finding.stage == "CallTIRRewrite"
 
 
+@pytest.mark.parametrize(
+    ("stage", "asked", "severity"),
+    [
+        ("StaticPlanBlockMemory", "auto", "note"),
+        ("StaticPlanBlockMemory", "all", "warning"),
+        ("as-is", "auto", "warning"),
+    ],
+)
+def test_a_bound_that_only_an_unasked_plan_relies_on_is_a_note(stage: str, asked: str, severity: str) -> None:
+    program = _program(stage)
+    functions = {name: replace(one, declared_upper={"m": 4}) for name, one in program.functions.items()}
+    (found,) = _lint(
+        _reading(replace(program, functions=functions)), select=("SYM101", "SYM401"), stage=asked
+    )
+    assert (found.rule, str(found.severity)) == ("SYM401", severity)
+
+
 def test_another_finding_of_a_later_stage_is_shown() -> None:
     found = _lint(_reading(_program(), _program("StaticPlanBlockMemory", size=32)))
     assert [d.stage for d in found] == [None, "StaticPlanBlockMemory"]
