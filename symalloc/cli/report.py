@@ -120,6 +120,5 @@ def _module(planned: Planned, file: Path, function: str | None, form: str) -> by
     if function is not None and function not in reports:
         raise UsageError(f"{file} has no function `{function}`; it has {', '.join(reports)}")
     report = reports[function] if function else max(planned.reports, key=lambda r: len(r.placements))
-    binding = report.samples[-1].binding if report.samples else {}
-    drawn = picture(plan_scene(report.plan, binding))
+    drawn = picture(plan_scene(report.plan, report.shown_first, report.origins))
     return as_png(drawn) if form == ".png" else drawn.encode()

@@ -41,7 +41,7 @@ CONTRASTS = """() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const text = light(getComputedStyle(document.querySelector("#map text")).fill);
-  const fills = ["tint0", "tint1", "tint2", "peak tint0", "peak tint1", "peak tint2", "callee", "result"];
+  const fills = ["tint0", "tint1", "tint2", "peak tint0", "peak tint1", "peak tint2", "result"];
   return fills.map((name) => {
     const block = document.querySelector("#map .block").cloneNode();
     block.setAttribute("class", `block ${name}`);
@@ -64,9 +64,9 @@ def _buffers(model: Model) -> dict[str, tuple[Buffer, Any]]:
 
 def _rows(opened: Opened) -> list[list[str]]:
     """The rows of the table of tensors, all of them."""
-    more = opened.page.locator("#tables > button")
+    more = opened.page.locator("#tables > .more")
     if more.count():
-        more.click()
+        more.last.click()
     rows: list[list[str]] = opened.page.eval_on_selector_all(
         "#tensors tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
@@ -87,7 +87,7 @@ def test_numbers_and_tensors_are_those_of_the_plans_json(model: Model, open_page
         assert {key: numbers[key] for key in compared} == {key: sample[key] for key in compared}
         rows = _rows(opened)
         assert {row[0] for row in rows} == buffers.keys()
-        for name, operator, size, formula, _, offset, _ in rows:
+        for name, operator, size, formula, _, offset, *_ in rows:
             buffer, at = buffers[name]
             assert operator == operators[name]
             assert size == human_bytes(buffer.size.evaluate(sample["binding"]))
@@ -233,6 +233,153 @@ def test_other_plans_are_shown_beside_ours(model: Model, open_page: Open) -> Non
     page.get_by_role("button", name="Our plan", exact=True).click()
     opened.settle()
     assert page.locator("#map .block[tabindex]").count() == len(_buffers(model))
+
+
+def _peak(opened: Opened) -> tuple[str, list[list[str]]]:
+    """What heads the table of the peak, and its rows, all of them."""
+    more = opened.page.locator("#tables > .more")
+    if more.count():
+        more.first.click()
+    rows: list[list[str]] = opened.page.eval_on_selector_all(
+        "#peak tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    return opened.page.locator("#tables h2").first.inner_text(), rows
+
+
+def test_the_peak_and_its_tensors_are_those_of_the_report(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    opened.page.get_by_role("button", name="Without a plan", exact=True).click()
+    for sample in model.report.samples:
+        opened.set(**sample.binding)
+        head, rows = _peak(opened)
+        assert sample.peak is not None
+        assert f": {human_bytes(sample.peak.nbytes)}, the largest first" in head
+        told = [(t.name, t.operator or "", human_bytes(t.nbytes)) for t in sample.peak.tensors]
+        assert sorted((row[0], row[1], row[2]) for row in rows) == sorted(told)
+        assert [row[2] for row in rows] == [size for *_, size in told], "the largest first"
+
+
+def test_the_live_bytes_of_our_plan_peak_at_the_floor(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    for sample in model.report.samples[:3]:
+        opened.set(**sample.binding)
+        label = opened.page.locator("#profile").get_attribute("aria-label") or ""
+        assert f"peak {human_bytes(sample.floor)} at" in label
+
+
+def test_tensors_bear_their_operator_in_every_view(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page, size=(1600, 1000))
+    operators = {origin.operator for origin in model.report.origins.values() if origin.operator}
+    for label in ("Our plan", "Without a plan", "TVM, no bounds"):
+        opened.page.get_by_role("button", name=label, exact=True).click()
+        opened.settle()
+        shown = opened.page.locator("#map text:not(.axis):not(.note)").all_text_contents()
+        assert operators & {text.split()[0] for text in shown if text}, label
+        said = opened.page.locator("#map .block").first.get_attribute("aria-label") or ""
+        assert re.search(r" \((\w+)\): ", said), said
+
+
+def test_the_sentence_on_top_has_the_reports_figures(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    for sample in model.report.samples[:3]:
+        opened.set(**sample.binding)
+        said = opened.page.locator("#gain").inner_text()
+        assert f"holds at most {human_bytes(sample.call)}" in said
+        assert f"without a plan {human_bytes(sample.call_unplanned)}" in said
+        tvm = (
+            sample.call_unbounded
+            if sample.call_bounded is None or sample.label == "beyond"
+            else sample.call_bounded
+        )
+        assert f"with TVM's plan {human_bytes(tvm)}" in said
+
+
+def test_sizes_view_and_budget_are_in_the_address(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    sizes = {name: 7 + i for i, name in enumerate(sorted(model.report.samples[0].binding))}
+    opened.set(**sizes)
+    opened.page.get_by_role("button", name="Without a plan", exact=True).click()
+    opened.page.locator("#budget").fill("1 MiB")
+    opened.page.locator("#budget").press("Tab")
+    opened.settle()
+    numbers, address = opened.numbers(), opened.page.url
+    assert all(f"{name}={size}" in address for name, size in sizes.items())
+    again = open_page(model.page)
+    again.page.evaluate("(hash) => { location.hash = hash; }", address.partition("#")[2])
+    again.settle()
+    assert again.numbers() == numbers
+    assert again.page.locator('#views [aria-pressed="true"]').inner_text() == "Without a plan"
+    assert again.page.locator("#budget").input_value() == "1 MiB"
+    again.page.evaluate("location.hash = 'nonsense&--view=x&--function=y&--budget=z&' + '%'")
+    again.settle()
+    assert again.numbers() == numbers
+
+
+def test_a_budget_is_drawn_and_compared(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    sample = model.report.samples[-1]
+    opened.set(**sample.binding)
+    assert sample.call is not None
+    for budget, said in (
+        (sample.call, "with our plan a call fits, 0 B are left"),
+        (sample.call - 1, "takes 1 B too much"),
+    ):
+        opened.page.locator("#budget").fill(str(budget))
+        opened.page.locator("#budget").press("Tab")
+        opened.settle()
+        assert said in opened.page.locator("#fits").inner_text()
+        assert opened.page.locator("#call .budget").count() == 1
+    opened.page.locator("#budget").fill("much")
+    opened.page.locator("#budget").press("Tab")
+    opened.settle()
+    assert opened.page.locator('#budget[aria-invalid="true"]').count() == 1
+    assert (opened.page.locator("#fits").inner_text(), opened.page.locator(".budget").count()) == ("", 0)
+
+
+def test_a_part_of_the_time_is_enlarged(model: Model, open_page: Open) -> None:
+    opened = open_page(model.page)
+    page = opened.page
+    blocks = "#map .block[tabindex]"
+    all_of_them = page.locator(blocks).count()
+    box = page.locator("#map").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 40)
+    page.mouse.up()
+    opened.settle()
+    inside = page.locator(blocks).count()
+    assert 0 < inside < all_of_them
+    page.evaluate("document.activeElement.blur()")
+    for key, fewer in (("+", True), ("-", False)):
+        before = page.locator(blocks).count()
+        page.keyboard.press(key)
+        opened.settle()
+        assert (page.locator(blocks).count() <= before) is fewer or page.locator(blocks).count() == before
+    page.get_by_role("button", name="earlier").click()
+    page.get_by_role("button", name="later").click()
+    page.keyboard.press("0")
+    opened.settle()
+    assert page.locator(blocks).count() == all_of_them
+
+
+def test_ten_thousand_tensors_can_be_read(open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "many.html"
+    file.write_text(map_page(plan_data([plan_samples.many(10_000)], CLEAN, title="many")), encoding="utf-8")
+    opened = open_page(file)
+    page = opened.page
+    assert 0 < page.locator("#stage .block").count() <= 3400
+    assert page.locator("#stage .rest").count() == 1
+    page.keyboard.press("/")
+    page.keyboard.type("alloc7380")
+    page.keyboard.press("Enter")  # it is drawn then, with what is beside it
+    opened.settle()
+    focused = page.locator("#map .block:focus").get_attribute("aria-label") or ""
+    assert focused.startswith("alloc7380:")
+    assert page.locator("#map text", has_text="alloc7380").count() == 1
+    page.get_by_role("button", name="Without a plan", exact=True).click()
+    opened.settle()
+    assert 0 < page.locator("#map .block").count() <= 400
 
 
 def test_it_prints_in_light_colours(model: Model, open_page: Open, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import PoolTimeline, timeline_of
+from symalloc.pool.trace import Alloc, Free
 from symalloc.report.map.page import map_page, trace_data
 from symalloc.report.quantities import human_bytes
 from tests.browser.conftest import Open
@@ -34,7 +35,8 @@ def test_a_moment_shows_what_is_live_and_who_holds_it(
     timeline: PoolTimeline, page: Path, open_page: Open
 ) -> None:
     opened = open_page(page)
-    moments = timeline.moments
+    moments, trace = timeline.moments, timeline.trace
+    events = [i for i, event in enumerate(trace.events) if isinstance(event, Alloc | Free)]
     peak = max(range(len(moments)), key=lambda i: moments[i].live)
     slider = opened.page.locator('#controls input[type="range"]')
     assert int(slider.input_value()) == peak
@@ -46,6 +48,9 @@ def test_a_moment_shows_what_is_live_and_who_holds_it(
             moment.used,
             moment.reserved,
         )
+        said = opened.page.locator("#controls output").inner_text()
+        event = int(said.split()[1])
+        assert (said.startswith("event "), index) == (True, events.index(event))
         held: Counter[str] = Counter()
         for block in timeline.blocks.values():
             if block.begin <= moment.time and (block.end is None or moment.time < block.end):

@@ -202,6 +202,27 @@ def large() -> FunctionReport:
     )
 
 
+def many(count: int) -> FunctionReport:
+    """As many tensors, most of them short-lived, each with bytes of its own while it lives."""
+    sizes = [64 * N * (i % 61 + 1) + 64 * (i % 5) for i in range(count)]
+    lives = [(1, 2, 2, 3, 5, 30)[i * i % 6] for i in range(count)]
+    placements = [
+        placed(i, size, 64 * N * 64 * (i % 32), (i, i + life))
+        for i, (size, life) in enumerate(zip(sizes, lives, strict=True))
+    ]
+    plan = Plan(function="main", arenas=(arena(64 * N * 64 * 33, *placements),))
+    held: list[tuple[Expr | int, int, int, Why]] = [
+        (size, i, min(i + life, count), "tensor")
+        for i, (size, life) in enumerate(zip(sizes, lives, strict=True))
+    ]
+    outcome = PlanOutcome(
+        planned=timeline((plan.arenas[0].size, 0, 1, "storage")),
+        unplanned=timeline(*held),
+        arenas=frozenset({ARENA}),
+    )
+    return function_report(plan, function(), NonArenaMemory(), outcome=outcome)
+
+
 def refused() -> FunctionReport:
     """A guard that refuses one of the bindings shown, and nothing outside the arena."""
     plan = Plan(

@@ -4,7 +4,8 @@ absence would lower it most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -73,8 +74,13 @@ class Operators:
     def running(self, step: Step) -> tuple[int, OperatorCall]:
         """The number and the call of the operator that memory is taken for at a step."""
         point = self.points.get(step.outermost.var, -1)
-        found = ((n, call) for n, call in enumerate(self.calls, 1) if call.point >= point)
-        return next(found, (0, NO_CALL))
+        number = bisect_left(self.calls, point, key=lambda call: call.point)
+        return (number + 1, self.calls[number]) if number < len(self.calls) else (0, NO_CALL)
+
+    @property
+    def last(self) -> Mapping[Var, str]:
+        """The operator that touches each tensor last."""
+        return {var: call.operator for call in self.calls for var in call.touches}
 
 
 def operators_of(analysis: FunctionAnalysis) -> Operators:
@@ -103,7 +109,10 @@ def call_peak(
     number, call = operators.running(step)
     sized = [(one, padded(evaluated(one.size, binding)) or 0) for one in timeline.at(at)]
     alive = sorted((one for one in sized if one[1]), key=lambda one: -one[1])
-    tensors = [_tensor(one, size, step, origins, operators, call) for one, size in alive]
+    last = operators.last
+    tensors = [
+        held_tensor(one, step, origins, last, nbytes=size, touched=call.touches) for one, size in alive
+    ]
     return CallPeak(
         nbytes=most,
         operator=call.operator or None,
@@ -114,15 +123,16 @@ def call_peak(
     )
 
 
-def _tensor(
+def held_tensor(
     held: Reservation,
-    nbytes: int,
     step: Step,
     origins: Mapping[Var, TensorOrigin],
-    operators: Operators,
-    peak: OperatorCall,
+    last: Mapping[Var, str],
+    *,
+    nbytes: int = 0,
+    touched: Container[Var] = (),
 ) -> PeakTensor:
-    """Return a tensor with what touches it last, and whether the call at the peak does."""
+    """Return a tensor that is held at a step; `last` touches each last, `touched` are those in use there."""
     under_way = [*_activations(step.frame)]
     frame, var = held.frame, held.var
     while not any(frame is one for one in under_way):
@@ -133,7 +143,6 @@ def _tensor(
     kind: PeakKind = "storage" if held.why == "storage" and frame is held.frame else "tensor"
     origin = origins.get(var, NO_ORIGIN)
     result = held.why == "result"
-    last = next((c.operator for c in reversed(operators.calls) if var in c.touches), None)
     return PeakTensor(
         name=".".join([*reversed(inside), var.name]),
         nbytes=nbytes,
@@ -141,8 +150,8 @@ def _tensor(
         operator=origin.operator or None,
         variable=origin.variable or None,
         source=origin.source or None,
-        until=None if inside or result else last,
-        idle=not inside and var not in peak.touches,
+        until=None if inside or result else last.get(var),
+        idle=not inside and var not in touched,
     )
 
 

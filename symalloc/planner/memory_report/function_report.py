@@ -120,10 +120,13 @@ def own_tensors(memory: Timeline) -> list[Reservation]:
 class TvmComparison:
     """A call of one function behind StaticPlanBlockMemory, with the bounds that the function declares (None
     where it declares none), and without; the problem of a timeline says why there is no plan.
+
+    `origins` tells what writes each storage and tensor first.
     """
 
     bounded: Timeline | None
     unbounded: Timeline
+    origins: Mapping[Var, TensorOrigin] = field(default_factory=dict)
 
 
 BoundLabel: TypeAlias = Literal["bound", "beyond"]
@@ -307,6 +310,15 @@ class FunctionReport:
     def origin(self, buffer: Buffer) -> TensorOrigin:
         """The origin of the tensor in a buffer."""
         return NO_ORIGIN if buffer.var is None else self.origins.get(buffer.var, NO_ORIGIN)
+
+    @property
+    def shown_first(self) -> Mapping[str, int]:
+        """The sizes to begin with: those that were asked for, else the declared bounds, else typical ones."""
+        if self.asked:
+            return self.samples[0].binding
+        bound = [sample for sample in self.samples if sample.label == "bound"]
+        shown = (*bound, *self.samples[: len(EXTENTS) - 1][-1:])
+        return {**self.plan.representative, **(shown[0].binding if shown else {})}
 
     @property
     def held(self) -> tuple[Expr, ...] | None:

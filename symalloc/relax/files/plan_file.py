@@ -17,6 +17,7 @@ from tvm.ir.prim import expr as prim
 from tvm.relax import transform
 from tvm.tirx.build import split_host_device_mods
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
@@ -83,21 +84,32 @@ def compare_with_tvm(lowered: tvm.IRModule) -> dict[str, TvmComparison]:
     unbounded = _plans(with_functions(lowered, bare))
     bounded = _plans(lowered) if declared else unbounded
     return {
-        name: TvmComparison(bounded=bounded[name] if name in declared else None, unbounded=plan)
-        for name, plan in unbounded.items()
+        name: TvmComparison(
+            bounded=bounded[name][0] if name in declared else None,
+            unbounded=plan,
+            origins={**bounded[name][1], **origins},
+        )
+        for name, (plan, origins) in unbounded.items()
     }
 
 
-def _plans(lowered: tvm.IRModule) -> dict[str, Timeline]:
+def _plans(lowered: tvm.IRModule) -> dict[str, tuple[Timeline, Mapping[Var, TensorOrigin]]]:
     names = [v.name_hint for v, f in lowered.functions.items() if isinstance(f, relax.Function)]
     try:
         with passes_run_by(None):
             planned = transform.StaticPlanBlockMemory()(lowered)
-        program = extract(planned, name="planned by TVM")
+        program = extract(planned, name="planned by TVM", handles=True)
     except Exception as error:  # a pass raises whatever it raises
         failed = Timeline(problem=f"StaticPlanBlockMemory fails: {error_text(error, most=1)}")
-        return dict.fromkeys(names, failed)
-    return {name: Timeline.of(program, name, kills="stock") for name in names}
+        return dict.fromkeys(names, (failed, {}))
+    found = analyse(program)
+    return {
+        name: (
+            Timeline.of(program, name, kills="stock"),
+            tensor_origins(found[name], sources_in(found[name])),
+        )
+        for name in names
+    }
 
 
 def plan_file(

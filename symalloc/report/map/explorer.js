@@ -1,13 +1,15 @@
-// What both kinds of page share: picking a rectangle by pointer, keyboard or search, its details, its tip.
+// What both kinds of page share: picking a block by pointer, keyboard or search, its details, its tip, and the part of
+// the time that is shown.
 
-// `model` has: scene (see drawing.js), blocks (of the scene), details(block) -> elements, redraw(), and
-// sharing(block) -> keys of the blocks that lie in the same bytes at other times
+// `model` has: scene (see drawing.js), blocks (of the scene), paint(map, state), details(block) -> elements, redraw(),
+// and sharing(block) -> the blocks that lie in the same bytes at other times
 function explorer(model) {
-  const map = at("map"), tip = at("tip"), search = at("search"), found = at("found");
-  const state = { focus: null, hover: null, pinned: null, query: "", classes };
+  const map = at("map"), stage = at("stage"), tip = at("tip"), search = at("search"), found = at("found");
+  const state = { focus: null, hover: null, pinned: null, query: "", part: null, classes };
   let marked = new Set(), byKey = new Map(), plain = true;
 
   const blockOf = (key) => byKey.get(key) ?? null;
+  const drawn = (key) => [...map.querySelectorAll("[tabindex]")].find((one) => one.dataset.key === key);
   const current = () => blockOf(state.pinned) ?? blockOf(state.hover);
   const matches = (block) => block.search.includes(state.query);
 
@@ -22,7 +24,7 @@ function explorer(model) {
     marked = new Set(block ? model.sharing(block).map((other) => other.key) : []);
     const before = plain;
     plain = block === null && !state.query;
-    for (const element of before && plain ? [] : map.querySelectorAll(".block")) {
+    for (const element of before && plain ? [] : stage.querySelectorAll(".block")) {
       const of = classes(blockOf(element.dataset.key));
       for (const name of ["picked", "shares", "dim"]) element.classList.toggle(name, of.includes(name));
     }
@@ -36,9 +38,8 @@ function explorer(model) {
       const old = map.querySelector('[tabindex="0"]');
       if (old) old.setAttribute("tabindex", -1);
       state.focus = key;
-      const drawn = () => [...map.querySelectorAll("[tabindex]")].find((one) => one.dataset.key === key);
-      if (!drawn()) model.reveal(blockOf(key)); // its band is one of those that are left out
-      const element = drawn();
+      if (!drawn(key)) reveal(blockOf(key)); // it is one of those that are left out
+      const element = drawn(key);
       if (element) {
         element.setAttribute("tabindex", 0);
         element.setAttribute("aria-label", blockOf(key).text());
@@ -71,7 +72,7 @@ function explorer(model) {
     return column[column.indexOf(block) + (key === "ArrowUp" ? 1 : -1)];
   }
 
-  map.addEventListener("pointermove", (event) => {
+  stage.addEventListener("pointermove", (event) => {
     const key = event.target.dataset?.key ?? null;
     if (key === null) return leave();
     if (key !== state.hover) pick(key);
@@ -81,10 +82,10 @@ function explorer(model) {
     tip.hidden = true;
     if (state.hover !== null && document.activeElement?.dataset?.key !== state.hover) pick(null);
   };
-  map.addEventListener("pointerleave", leave);
-  map.addEventListener("click", (event) => {
+  stage.addEventListener("pointerleave", leave);
+  stage.addEventListener("click", (event) => {
     const key = event.target.dataset?.key;
-    if (key !== undefined) pick(key, { pin: true, focus: true });
+    if (key !== undefined && !swept) pick(key, { pin: true, focus: true });
   });
   map.addEventListener("focusin", (event) => {
     const key = event.target.dataset?.key;
@@ -100,17 +101,69 @@ function explorer(model) {
     } else return;
     event.preventDefault();
   });
+  const KEYS = { "+": () => zoom(0.5), "-": () => zoom(2), "0": whole };
   document.addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|SELECT)$/.test(document.activeElement?.tagName);
     if (event.key === "Escape") {
       tip.hidden = true;
       state.pinned = state.hover = null;
       if (document.activeElement === search) search.value = "";
       find();
-    } else if (event.key === "/" && !/^(INPUT|SELECT)$/.test(document.activeElement?.tagName)) {
+    } else if (event.key === "/" && !typing) {
       event.preventDefault();
       search.focus();
-    }
+    } else if (Object.hasOwn(KEYS, event.key) && !typing && !event.ctrlKey && !event.metaKey) KEYS[event.key]();
   });
+
+  // -- a part of the time --
+
+  function show(low, high) {
+    const [first, last] = model.scene().span, wide = Math.max(high - low, Math.min(2, last - first));
+    const from = Math.max(first, Math.min(low, last - wide));
+    state.part = wide < last - first ? [from, from + wide] : null;
+    model.redraw();
+  }
+  // about the block that is kept, or the peak, or the middle
+  function zoom(factor, around = null) {
+    const { x: [low, high], peak } = model.scene(), kept = blockOf(state.pinned);
+    const wanted = around ?? (kept ? (kept.spans[0][0] + kept.spans[0][1]) / 2 : peak);
+    const middle = low <= wanted && wanted <= high && wanted !== null ? wanted : (low + high) / 2;
+    show(middle - (middle - low) * factor, middle + (high - middle) * factor);
+  }
+  function whole() {
+    show(...model.scene().span);
+  }
+  function move(share) {
+    const [low, high] = model.scene().x;
+    show(low + (high - low) * share, high + (high - low) * share);
+  }
+  function reveal(block) {
+    model.reveal(block);
+    const begin = block.spans[0][0], wide = block.spans[0][1] - begin;
+    if (state.part || model.blocks().length > MOST_DRAWN) show(begin - wide, begin + 2 * wide);
+  }
+  const timeAt = (pixel) => {
+    const { left, width } = map.getBoundingClientRect(), [low, high] = model.scene().x;
+    return low + ((pixel - left - LEFT) / (width - LEFT - RIGHT)) * (high - low);
+  };
+  let dragged = null, swept = false;
+  stage.addEventListener("pointerdown", (event) => { dragged = event.pointerType === "mouse" && event.button === 0 ? event.clientX : null; });
+  stage.addEventListener("pointerup", (event) => {
+    swept = dragged !== null && Math.abs(event.clientX - dragged) > 6;
+    if (swept) show(...[timeAt(dragged), timeAt(event.clientX)].sort((a, b) => a - b));
+    dragged = null;
+  });
+  stage.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.clientX));
+  }, { passive: false });
+  const ZOOM = [["◀", "earlier", () => move(-0.5)], ["−", "more of the time ( - )", () => zoom(2)], ["+", "less of the time ( + )", () => zoom(0.5)], ["▶", "later", () => move(0.5)], ["whole", "all of the time ( 0 )", whole]];
+  at("zoom").replaceChildren(...ZOOM.map(([text, title, go]) => {
+    const button = html("button", { type: "button", title, "aria-label": title }, text);
+    button.addEventListener("click", go);
+    return button;
+  }));
 
   function find() {
     state.query = search.value.trim().toLowerCase();
@@ -142,11 +195,11 @@ function explorer(model) {
     if (!byKey.has(state.pinned)) state.pinned = null;
     if (!byKey.has(state.hover)) state.hover = null;
     if (!byKey.has(state.focus)) state.focus = model.blocks()[0]?.key ?? null;
-    drawMap(map, model.scene(), state);
-    if (held !== null && byKey.has(held)) pick(held, { focus: true });
+    model.paint(map, state);
+    if (held !== null && drawn(held)) pick(held, { focus: true });
     find();
   }
-  return { draw, pick, find, state };
+  return { draw, pick, state };
 }
 
 // a list of buttons that pick blocks

@@ -14,11 +14,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report
-from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.pool.replaying import MICROSECOND, Lifespan, PoolTimeline, TimelinePoint
+from symalloc.planner.grid import TYPICAL
+from symalloc.planner.memory_report.call_peak import held_tensor
+from symalloc.planner.memory_report.function_report import FunctionReport, TvmComparison
+from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
+from symalloc.pool.trace import Alloc, Free
+from symalloc.program.ir import Var
 from symalloc.report.plan_json import function_document
 from symalloc.report.quantities import binding_text
 from symalloc.size.algebra import Algebra, Operator, Term
@@ -113,36 +118,36 @@ MOST_MOMENTS = 20_000  # of more, each stands for several with the most that the
 def trace_data(timeline: PoolTimeline, *, title: str) -> dict[str, Any]:
     """`{"kind": "trace", "title", "timed", "end", "blocks", "moments", ...}`.
 
-    Times are nanoseconds since the first event, or numbers of events where the trace has no times.  A block
-    is `[name, begin, end, address, bytes, call]`, `end` null where it is never freed; a moment
-    `[time, live, used, reserved]`.
+    Time goes by events of the trace, by number.  A block is `[name, begin, end, address, bytes, call]`, `end`
+    null where it is never freed; a moment `[event, time, live, used, reserved]`, its time in nanoseconds
+    since the first event, where the trace is `timed`.
     """
-    times = timeline.trace.times
-    first, step = (times[0], 1) if times else (0, MICROSECOND)
-
-    def at(time: int) -> int:
-        """A time as the page has it: small enough for a browser's numbers."""
-        return (time - first) // step
+    trace, moments, statistics = timeline.trace, timeline.moments, timeline.statistics
+    events = [i for i, event in enumerate(trace.events) if isinstance(event, Alloc | Free)][: len(moments)]
+    begins = {m.block: event for event, m in zip(events, moments, strict=True) if m.allocates}
+    ends = {m.block: event for event, m in zip(events, moments, strict=True) if not m.allocates}
+    end, first = len(trace.events), trace.times[0] if trace.times else 0
 
     def entry(block: Lifespan) -> list[Any]:
-        end = None if block.end is None else at(block.end)
-        name = timeline.name(block.number)
-        return [name, at(block.begin), end, exact(block.address), exact(block.nbytes), block.call]
+        number = block.number
+        where = exact(block.address), exact(block.nbytes)
+        return [timeline.name(number), begins[number], ends.get(number), *where, block.call]
 
     def lasting(block: Lifespan) -> int:
-        return block.nbytes * ((timeline.end if block.end is None else block.end) - block.begin)
+        return block.nbytes * (ends.get(block.number, end) - begins[block.number])
 
     blocks = sorted(timeline.blocks.values(), key=lasting, reverse=True)[:MOST_BLOCKS]
-    statistics, moments = timeline.statistics, timeline.moments
     return {
         "kind": "trace",
         "title": title,
-        "name": timeline.trace.name,
-        "timed": bool(times),
-        "end": at(timeline.end),
+        "name": trace.name,
+        "timed": bool(trace.times),
+        "end": end,
         "blocks": [entry(block) for block in sorted(blocks, key=lambda b: b.number)],
         "all_blocks": len(timeline.blocks),
-        "moments": [[at(time), *map(exact, sizes)] for time, *sizes in _moments(moments)],
+        "moments": [
+            [event, time - first, *map(exact, sizes)] for event, time, *sizes in _moments(events, moments)
+        ],
         "all_moments": len(moments),
         "peak": {
             "live": exact(max((m.live for m in moments), default=0)),
@@ -156,20 +161,22 @@ def trace_data(timeline: PoolTimeline, *, title: str) -> dict[str, Any]:
     }
 
 
-def _moments(moments: Sequence[TimelinePoint]) -> Iterator[tuple[int, ...]]:
-    """Yield time, live, used and reserved; where there are many, the most of several events in a row."""
+def _moments(events: Sequence[int], moments: Sequence[TimelinePoint]) -> Iterator[tuple[int, ...]]:
+    """Yield event, time, live, used and reserved; of many, the most of several events in a row."""
     each = -(-len(moments) // MOST_MOMENTS) or 1
-    for some in (moments[first : first + each] for first in range(0, len(moments), each)):
-        yield some[0].time, *map(max, zip(*((m.live, m.used, m.reserved) for m in some), strict=True))
+    for first in range(0, len(moments), each):
+        some = moments[first : first + each]
+        most = map(max, zip(*((m.live, m.used, m.reserved) for m in some), strict=True))
+        yield events[first], some[0].time, *most
 
 
 def plan_data(reports: Sequence[FunctionReport], lint: Report, *, title: str) -> dict[str, Any]:
     """`{"kind": "plan", "title", "nodes", "formulas", "findings", "functions"}`.
 
     A function is as in the plan's JSON, with formulas as `{"f": number}`, and has besides: `reserved`, the
-    sums of arenas that are reserved together; `returned` in its buffers; `calls`, what a call holds, by who
-    planned; `symbols`, with the bounds that are declared; and `start`, the binding that is shown first.  A
-    finding `binds` the variable of the instruction at fault, or nothing.
+    sums of arenas that are reserved together; `returned` and `until`, what touches it last, in its buffers;
+    `calls`, what a call holds, by who planned; `symbols`, with the bounds that are declared; and `start`, the
+    binding that is shown first.  A finding `binds` the variable of the instruction at fault, or nothing.
     """
     table = FormulaTable()
     functions = [_function(report, table) for report in reports]
@@ -201,16 +208,16 @@ def _function(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     for guard, written in zip(report.plan.guards, plain["guards"], strict=True):
         written |= {"condition": guard.condition, "check": guard.check}
     document: dict[str, Any] = _encoded(plain, table)
+    last = report.outcome.operators.last
     for arena, written in zip(report.plan.arenas, document["arenas"], strict=True):
         for placement, buffer in zip(arena.placements, written["buffers"], strict=True):
             buffer["returned"] = placement.buffer.returned
+            buffer["until"] = None if placement.buffer.var is None else last.get(placement.buffer.var)
     document["reserved"] = document["reserved"] or []
     document["calls"] = _calls(report, table)
     names = sorted(table.symbols)
     document["symbols"] = [{"name": n, "upper": _encoded(report.upper.get(n), table)} for n in names]
-    shown = [s for s in report.samples if s.label == "bound"] or report.samples
-    start = {**dict.fromkeys(names, 1), **(shown[-1].binding if shown else {})}
-    document["start"] = {name: str(start[name]) for name in names}
+    document["start"] = {name: str(report.shown_first.get(name, TYPICAL)) for name in names}
     return document
 
 
@@ -233,25 +240,35 @@ def _encoded(value: Any, table: FormulaTable) -> Any:
 def _calls(report: FunctionReport, table: FormulaTable) -> dict[str, Any]:
     """Return what a call holds, by who planned it; null where nobody did, or a function calls itself.
 
-    `{"steps": count, "held": [[bytes, begin, end, why], …]}`; see `Reservation`.
+    `{"steps": count, "held": [tensor, …]}`; a tensor has the fields of `PeakTensor`, but for `idle`, and is
+    `live` at steps as buffers are.
     """
-    timelines: dict[str, Timeline | None] = {
-        "ours": report.outcome.planned,
-        "unplanned": report.outcome.unplanned,
-        "tvm_bounded": None,
-        "tvm_unbounded": None,
+    both = report.comparison or TvmComparison(bounded=None, unbounded=Timeline(problem="not asked"))
+    found: dict[str, Any] = {
+        "ours": _call(report.outcome.planned, report.origins, report.outcome.operators.last),
+        "unplanned": _call(report.outcome.unplanned, report.origins, report.outcome.operators.last),
+        "tvm_bounded": None if both.bounded is None else _call(both.bounded, both.origins, {}),
+        "tvm_unbounded": _call(both.unbounded, both.origins, {}),
     }
-    if report.comparison is not None:
-        both = report.comparison
-        timelines |= {"tvm_bounded": both.bounded, "tvm_unbounded": both.unbounded}
-    found: dict[str, Any] = dict.fromkeys(timelines)
-    for who, one in timelines.items():
-        if one is not None and one.problem is None:
-            held = [[each.size, each.begin, each.end, each.why] for each in one.reservations]
-            if one.unseen:  # what nothing is known of counts where results do
-                held.append([None, 0, len(one.steps), "result"])
-            found[who] = {"steps": len(one.steps), "held": held}
     return {**_encoded(found, table), "fallback": report.outcome.fallback}
+
+
+def _call(
+    timeline: Timeline, origins: Mapping[Var, TensorOrigin], last: Mapping[Var, str]
+) -> dict[str, Any] | None:
+    if timeline.problem is not None:
+        return None
+    held: dict[int, dict[str, Any]] = {}
+    for one in timeline.reservations:
+        if one.number not in held:
+            told = held_tensor(one, timeline.steps[one.begin], origins, last)
+            names = {name: getattr(told, name) for name in ("name", "kind", "operator", "source", "until")}
+            held[one.number] = {**names, "bytes": one.size, "live": []}
+        held[one.number]["live"].append((one.begin, one.end))
+    for name in timeline.unseen:  # what nothing is known of counts where results do
+        unknown = {"name": name, "kind": "result", "operator": name, "source": None, "until": None}
+        held[-len(held) - 1] = {**unknown, "bytes": None, "live": [(0, len(timeline.steps))]}
+    return {"steps": len(timeline.steps), "held": [*held.values()]}
 
 
 SCALE = 2  # pixels for one of the SVG

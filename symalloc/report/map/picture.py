@@ -9,7 +9,9 @@ from html import escape
 from itertools import accumulate, count
 from zlib import crc32
 
+from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.planner.memory_plan import Placement, Plan
+from symalloc.program.ir import Var
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.size.evaluation import evaluated
 
@@ -20,10 +22,12 @@ Span = tuple[int, int]
 class DrawnBlock:
     """`size` bytes at `offset`, in use during each of `spans`, half-open.
 
-    `kind`: `tensor` or `result`; `at_peak`: live when most is.
+    `label`: what writes it, and for which place of the source; `kind`: `tensor` or `result`; `at_peak`: live
+    when most is.
     """
 
     name: str
+    label: str = ""
     spans: tuple[Span, ...]
     offset: int
     size: int
@@ -56,7 +60,7 @@ class Scene:
     peak: int | None
 
 
-def plan_scene(plan: Plan, binding: Mapping[str, int]) -> Scene:
+def plan_scene(plan: Plan, binding: Mapping[str, int], origins: Mapping[Var, TensorOrigin] = {}) -> Scene:
     """Return the plan of a function at `binding`; buffers and arenas of unknown size there are left out."""
     live = _live_bytes(plan, binding)
     peak, most = max(live, key=lambda point: (point[1], -point[0]), default=(None, 0))
@@ -64,7 +68,7 @@ def plan_scene(plan: Plan, binding: Mapping[str, int]) -> Scene:
     for number, arena in enumerate(plan.arenas, 1):
         size = evaluated(arena.size, binding)
         if size is not None:
-            placed = (_placed_block(p, binding, peak) for p in arena.placements)
+            placed = (_placed_block(p, binding, peak, origins) for p in arena.placements)
             blocks = tuple(block for block in placed if block is not None)
             where = f"device {arena.device} ({arena.scope})"
             if arena.result is not None:
@@ -94,13 +98,17 @@ def _live_bytes(plan: Plan, binding: Mapping[str, int]) -> tuple[tuple[int, int]
     return tuple(zip(times, accumulate(changes[time] for time in times), strict=True))
 
 
-def _placed_block(placement: Placement, binding: Mapping[str, int], peak: int | None) -> DrawnBlock | None:
+def _placed_block(
+    placement: Placement, binding: Mapping[str, int], peak: int | None, origins: Mapping[Var, TensorOrigin]
+) -> DrawnBlock | None:
     buffer = placement.buffer
+    origin = NO_ORIGIN if buffer.var is None else origins.get(buffer.var, NO_ORIGIN)
     offset, size = evaluated(placement.offset, binding), evaluated(buffer.size, binding)
     if offset is None or size is None:
         return None
     return DrawnBlock(
         name=buffer.name,
+        label=f"{origin.operator} {origin.source}".strip(),
         spans=buffer.live,
         offset=offset,
         size=size,
@@ -195,7 +203,8 @@ def _block(block: DrawnBlock, scene: Scene, bottom: float, size: float, labels: 
     tint = crc32(block.name.encode(errors="replace")) % 3
     kind = f"peak{tint}" if block.at_peak else f"tensor{tint}" if block.kind == "tensor" else block.kind
     live = " ".join(f"[{begin}, {end})" for begin, end in block.spans)
-    said = f"{block.name}: {human_bytes(block.size)} at {human_bytes(block.offset)}, live {live}"
+    by = f" ({block.label})" if block.label else ""
+    said = f"{block.name}{by}: {human_bytes(block.size)} at {human_bytes(block.offset)}, live {live}"
     for begin, end in block.spans:
         left = _x(begin, scene)
         wide = max(_x(end, scene) - left, 0.75)
@@ -204,13 +213,13 @@ def _block(block: DrawnBlock, scene: Scene, bottom: float, size: float, labels: 
             f'<rect class="block {kind}{thin}" x="{left:.2f}" y="{bottom - tall:.2f}" width="{wide:.2f}" '
             f'height="{tall:.2f}"><title>{_plain(said)}</title></rect>'
         )
-        name = _shortened(block.name, wide - 8) if tall >= 13 and wide >= 30 else ""
+        name = _title(block, wide - 8) if tall >= 13 and wide >= 30 else ""
         if name:
             labels.append(_text(left + 4, bottom - tall + min(tall / 2 + 4, 13), name))
         elif wide >= 13 and tall >= 40:
             x, y = left + wide / 2 + 4, bottom - 5
             turned = f'<text transform="translate({x:.1f} {y:.1f}) rotate(-90)">'
-            labels.append(f"{turned}{_plain(_shortened(block.name, tall - 10))}</text>")
+            labels.append(f"{turned}{_plain(_title(block, tall - 10))}</text>")
 
 
 def _profile(scene: Scene, top: float) -> Iterator[str]:
@@ -251,9 +260,13 @@ def _fitted(text: str, width: float) -> str:
     return text if len(text) <= most else "" if most < 4 else f"{text[: most - 1]}…"
 
 
-def _shortened(name: str, width: float) -> str:
-    """Return as much of `name` as fits: names that end with a number differ at their end."""
-    most = int(width / LETTER)
+def _title(block: DrawnBlock, width: float) -> str:
+    """Return the operator and place of a block, or of its operator or name as much as fits: those that end
+    with a number differ at their end.
+    """
+    most, name = int(width / LETTER), block.label.partition(" ")[0] or block.name
+    if 0 < len(block.label) <= most:
+        return block.label
     if len(name) <= most or not name[-1:].isdigit():
         return _fitted(name, width)
     return "" if most < 3 else f"…{name[1 - most :]}"

@@ -12,18 +12,39 @@ const padded = (size) => (size === null ? null : -floorDivided(-size, 64n) * 64n
 // which leaves out what is not known
 function heldOver(call, value, results, known = false) {
   const changes = new Array(call.steps + 1).fill(0n);
-  for (const [bytes, begin, end, why] of call.held) {
-    if (why === "result" && !results) continue;
+  for (const { bytes, kind, live } of call.held) {
+    if (kind === "result" && !results) continue;
     const size = padded(value(bytes));
     if (size === null && known) continue;
     if (size === null) return null;
-    changes[begin] += size;
-    changes[end] -= size;
+    for (const [begin, end] of live) {
+      changes[begin] += size;
+      changes[end] -= size;
+    }
   }
   let now = 0n;
   return changes.map((change, step) => [step, (now += change)]);
 }
 const peakOf = (steps) => steps.reduce((most, [, bytes]) => (bytes > most ? bytes : most), 0n);
+// the first step at which most bytes are held; null where none are
+const stepOf = (steps, most) => steps.find(([, bytes]) => bytes === most && most > 0n)?.[0] ?? null;
+
+const wholeIn = (text) => (/^\s*-?\d{1,19}\s*$/.test(text) ? BigInt(text.trim()) : null);
+// bytes as the command line takes them, such as 1.5GiB; null for anything else
+function bytesIn(text) {
+  const found = /^\s*(\d{1,18})(?:\.(\d{1,18}))? ?(?:b|([kmgt])(i?)b)?\s*$/i.exec(text);
+  if (found === null) return null;
+  const [, whole, part = "", unit = " ", binary] = found;
+  const factor = BigInt(binary ? 1024 : 1000) ** BigInt(" kmgt".indexOf(unit.toLowerCase()));
+  return (BigInt(whole + part) * factor) / 10n ** BigInt(part.length);
+}
+
+// what `ours` saves of some bytes
+function saved(ours, other) {
+  const change = other > 0n ? (100 * (Number(other) - Number(ours))) / Number(other) : 0;
+  return Math.abs(change) < 0.05 ? " (the same)" : change > 0 ? ` (${change.toFixed(1)} % saved)` : ` (${(-change).toFixed(1)} % more with ours)`;
+}
+const MEMORY = { storage: "a storage", tensor: "memory of its own", callee: "a function that is called", result: "the result" };
 
 // all numbers of a function at a binding, by the names that the samples of the plan's JSON have
 function numbersOf(fn, value) {
@@ -76,27 +97,29 @@ function liveOver(arenas, value) {
 }
 
 function planPage(data) {
-  let fn = data.functions[0], view = "ours", part = "all", numbers = {}, values = [], blocks = [], scene = null;
+  let fn = data.functions[0], view = "ours", part = "all", budget = "", numbers = {}, values = [], blocks = [], scene = null;
   const bindings = new Map(data.functions.map((f) => [f.function, mapped(f.start)]));
   const binding = () => bindings.get(fn.function);
   const value = (size) => (size === null ? null : values[data.formulas[size.f][1]]);
   const text = (size) => (size === null ? "not known" : data.formulas[size.f][0]);
   const names = (f, name) => f.function === fn.function && (f.binds === name || f.message.includes(`\`${name}\``));
   const faults = (name) => data.findings.filter((f) => names(f, name));
+  const beyond = () => fn.symbols.filter((s) => s.upper !== null && binding()[s.name] > BigInt(s.upper)).map((s) => s.name);
 
   function mapped(start) {
     return Object.fromEntries(Object.entries(start).map(([name, number]) => [name, BigInt(number)]));
   }
 
   const model = {
-    scene: () => scene, blocks: () => blocks, redraw: () => draw(), searched: () => drawTable(),
-    hint: "Point at a rectangle, or reach it with Tab and the arrow keys: its name, size and formula, when it is live, and which tensors share its bytes.",
+    scene: () => scene, blocks: () => blocks, redraw: () => draw(), searched: () => drawTables(), details,
+    hint: "Point at a tensor, or reach it with Tab and the arrow keys: what writes it, its size and formula, when it is held, and which tensors share its bytes. Drag over a stretch of time to enlarge it.",
+    paint: (map, state) => (view === "ours" ? drawMap(map, scene, state) : drawStack(map, { ...stackFrame(), height: 380, buttons: true }, state)),
     sharing(block) {
-      return blocks.filter((other) => other !== block && other.band === block.band &&
+      return blocks.filter((other) => other !== block && other.band === block.band && block.offset !== null &&
         other.offset < block.offset + block.size && block.offset < other.offset + other.size);
     },
-    details,
     reveal(block) {
+      if (view !== "ours") return;
       part = String(block.band);
       choices();
       draw();
@@ -106,74 +129,55 @@ function planPage(data) {
 
   // -- scenes --
 
+  // `tensor`: a buffer of ours, or what another plan holds, as the data has it
+  function blockOf(tensor, key, kind, peak, place) {
+    const { name, operator, source, live } = tensor, found = faults(name), short = operator || name, apart = place.offset === null;
+    const atPeak = peak !== null && place.size > 0n && live.some(([begin, end]) => begin <= peak && peak < end);
+    const spans = live.map(([begin, end]) => `[${begin}, ${end})`).join(" ");
+    const said = `${apart ? ", held" : ` at ${humanBytes(place.offset)} of arena ${place.band + 1}, live`} ${spans}${atPeak ? ", at the peak" : ""}`;
+    return {
+      ...place, key, name, operator, source, short, label: source ? `${short} ${source}` : short, until: tensor.until, spans: live, live: spans,
+      kind, atPeak, fault: found.length > 0, faults: found, place: place.band * 1e18 + Number(place.offset ?? 0), sizeText: text(tensor.bytes),
+      search: [name, operator, source, text(tensor.bytes), place.offsetText].join("\n").toLowerCase(),
+      text: () => `${name}${operator ? ` (${operator})` : ""}: ${humanBytes(place.size)}${said}${found.map((f) => `, ${f.rule}`).join("")}`,
+    };
+  }
+
   function ourScene() {
-    const live = liveOver(fn.arenas, value);
-    const most = peakOf(live), peak = live.find(([, bytes]) => bytes === most)?.[0] ?? null;
-    const last = Math.max(1, ...fn.arenas.flatMap((a) => a.buffers.flatMap((b) => b.live.flat())));
-    const bands = fn.arenas.map((arena, i) => {
+    const live = liveOver(fn.arenas, value), peak = stepOf(live, peakOf(live));
+    const last = Math.max(1, ...fn.arenas.map((a) => a.buffers.reduce((most, b) => Math.max(most, b.live.at(-1)?.[1] ?? 0), 0)));
+    const bands = fn.arenas.map((arena, band) => {
       const bytes = value(arena.bytes);
       const where = arena.result === null ? `device ${arena.device}, ${arena.scope}` : `in the memory of the result ${arena.result}`;
-      const after = arena.after === null ? "" : `, reserved behind ${arena.after}`;
-      const title = `arena ${i + 1} (${where}${after})`;
-      return { title, bytes, size: Number(bytes ?? 0n), blocks: arena.buffers.flatMap((b) => ourBlock(b, i, title, peak)) };
-    });
-    return { bands, x: [0, last], discrete: true, peak, live };
-  }
-
-  function ourBlock(buffer, band, title, peak) {
-    const size = value(buffer.bytes), offset = value(buffer.offset);
-    if (size === null || offset === null) return [];
-    const atPeak = peak !== null && size > 0n && buffer.live.some(([begin, end]) => begin <= peak && peak < end);
-    const { name } = buffer;
-    const live = buffer.live.map(([begin, end]) => `[${begin}, ${end})`).join(" ");
-    const found = faults(name);
-    const kind = buffer.returned ? "result" : `tint${buffer.id % 3}`;
-    return [{
-      key: String(buffer.id), name, operator: buffer.operator ?? null, source: buffer.source ?? null, band, title, size, offset, spans: buffer.live, kind, atPeak, live,
-      fault: found.length > 0, faults: found, place: band * 1e18 + Number(offset), sizeText: text(buffer.bytes), offsetText: text(buffer.offset),
-      search: [name, buffer.operator ?? "", buffer.source ?? "", text(buffer.bytes), text(buffer.offset)].join("\n").toLowerCase(),
-      text: () => `${name}${buffer.operator ? ` (${buffer.operator})` : ""}: ${humanBytes(size)} at ${humanBytes(offset)} of arena ${band + 1}, live ${live}${atPeak ? ", at the peak" : ""}${found.length ? `, ${found.map((f) => f.rule).join(" ")}` : ""}`,
-    }];
-  }
-
-  // what another planner reserves: every storage has bytes of its own, one above the other
-  function otherScene(who) {
-    const call = fn.calls[who];
-    const steps = heldOver(call, value, true) ?? [];
-    const most = peakOf(steps), peak = steps.find(([, bytes]) => bytes === most)?.[0] ?? null;
-    const last = Math.max(1, call.steps);
-    const groups = [["storages", "storage", ["storage"]], ["tensors with memory of their own", "tensor", ["tensor", "packed"]], ["results", "result", ["result"]]]
-      .map(([title, word, kinds]) => [title, word, call.held.filter(([, , , why]) => kinds.includes(why))]);
-    const bands = groups.filter(([, , held]) => held.length).map(([title, word, held], band) => {
-      let offset = 0n;
-      const inside = held.flatMap(([bytes, begin, end], i) => {
-        const size = padded(value(bytes)), name = `${word} ${i + 1}`;
-        if (size === null) return [];
-        const atPeak = peak !== null && begin <= peak && peak < end;
-        const block = {
-          key: `${word}${i}`, name, operator: null, source: null, band, title, size, offset, spans: [[begin, end]], live: `[${begin}, ${end})`,
-          kind: word === "result" ? "result" : `tint${i % 3}`, atPeak: atPeak && word !== "result", fault: false, faults: [], place: band * 1e18 + Number(offset),
-          sizeText: text(bytes), offsetText: null, search: `${name}\n${text(bytes)}`.toLowerCase(),
-          text: () => `${name}: ${humanBytes(size)}, held from ${begin} to ${end}`,
-        };
-        offset += size;
-        return [block];
+      const title = `arena ${band + 1} (${where}${arena.after === null ? "" : `, reserved behind ${arena.after}`})`;
+      const inside = arena.buffers.map((buffer) => {
+        const place = { band, title, size: value(buffer.bytes), offset: value(buffer.offset), offsetText: text(buffer.offset) };
+        if (place.size === null || place.offset === null) return null;
+        return blockOf(buffer, String(buffer.id), buffer.returned ? "result" : `tint${buffer.id % 3}`, buffer.returned ? null : peak, place);
       });
-      return { title, bytes: offset, size: Number(offset), blocks: inside };
+      return { title, bytes, size: Number(bytes ?? 0n), blocks: inside.filter(Boolean) };
     });
-    return { bands, x: [0, last], discrete: false, peak, live: steps };
+    return { bands, span: [0, last], discrete: true, peak, live };
+  }
+
+  // what a call holds by another plan, or by none: memory by itself has no place
+  function otherScene(who) {
+    const call = fn.calls[who], live = heldOver(call, value, true, true), peak = stepOf(live, peakOf(live));
+    const held = call.held.map((tensor, i) => {
+      const size = padded(value(tensor.bytes)), kind = tensor.kind === "result" ? "result" : `tint${i % 3}`;
+      return size === null ? null : blockOf(tensor, String(i), kind, peak, { band: 0, title: MEMORY[tensor.kind], size, offset: null, offsetText: null });
+    });
+    return { bands: [{ blocks: held.filter(Boolean) }], span: [0, Math.max(1, call.steps)], discrete: true, peak, live };
   }
 
   // -- details --
 
   function details(block) {
-    const share = view === "ours" ? model.sharing(block) : [];
-    const rows = [["bytes", exactBytes(block.size)], ["formula", `${block.sizeText} B`, true]];
-    if (block.source) rows.unshift(["from", block.source]);
-    if (block.operator !== null) rows.unshift(["operator", block.operator]);
-    if (block.offsetText !== null) rows.push(["offset", exactBytes(block.offset)], ["formula", block.offsetText, true]);
-    rows.push([view === "ours" ? "live" : "held", `${block.live}${block.atPeak ? ", at the peak" : ""}`], ["in", block.title]);
-    const parts = [html("h2", {}, block.name), facts(rows)];
+    const share = model.sharing(block);
+    const rows = [["operator", block.operator], ["from", block.source], ["bytes", exactBytes(block.size)], ["formula", `${block.sizeText} B`, true]];
+    if (block.offset !== null) rows.push(["offset", exactBytes(block.offset)], ["formula", block.offsetText, true]);
+    rows.push([view === "ours" ? "live" : "held", `${block.live}${block.atPeak ? ", at the peak" : ""}`], ["until", block.until], ["in", block.title]);
+    const parts = [html("h2", {}, block.name), facts(rows.filter(([, said]) => said))];
     for (const fault of block.faults) parts.push(html("p", { class: "notice" }, `${fault.rule}: ${fault.message}`));
     if (share.length) parts.push(html("p", { class: "muted" }, `shares bytes with ${share.length}, at other times:`), blockLinks(share, explore.pick));
     return parts;
@@ -181,10 +185,9 @@ function planPage(data) {
 
   // -- controls --
 
-  function sliderRange(symbol) {
-    const seen = fn.samples.map((s) => BigInt(s.binding[symbol.name] ?? 1));
-    const high = [...seen, binding()[symbol.name], 1024n].reduce((a, b) => (b > a ? b : a));
-    return Number(symbol.upper === null ? high : BigInt(symbol.upper) * 2n > high ? BigInt(symbol.upper) * 2n : high);
+  function sliderRange({ name, upper }) {
+    const seen = fn.samples.map((s) => BigInt(s.binding[name] ?? 1));
+    return Number([...seen, binding()[name], upper === null ? 1024n : BigInt(upper) * 2n].reduce((a, b) => (b > a ? b : a)));
   }
 
   function controls() {
@@ -205,7 +208,7 @@ function planPage(data) {
         show(true);
       });
       entry.addEventListener("change", () => {
-        const given = /^\s*-?\d{1,19}\s*$/.test(entry.value) ? BigInt(entry.value.trim()) : null;
+        const given = wholeIn(entry.value);
         if (given === null) return entry.setAttribute("aria-invalid", "true");
         set({ [name]: given });
         show();
@@ -224,7 +227,13 @@ function planPage(data) {
       });
       return button;
     });
-    at("controls").replaceChildren(...rows.map((r) => r.row), presets.length ? html("div", { class: "row presets" }, ...presets) : "", html("p", { id: "notice", class: "notice", role: "status" }));
+    const limit = html("input", { type: "text", id: "budget", placeholder: "such as 512MiB", value: budget, size: 14 });
+    limit.addEventListener("change", () => {
+      limit.setAttribute("aria-invalid", String(limit.value.trim() !== "" && bytesIn(limit.value) === null));
+      budget = limit.value.trim();
+      set({});
+    });
+    at("controls").replaceChildren(...rows.map((r) => r.row), html("div", { class: "row presets" }, ...presets, html("label", {}, "Budget ", limit)), html("p", { id: "fits" }), html("p", { id: "notice", class: "notice", role: "status" }));
   }
 
   let waiting = false;
@@ -236,7 +245,26 @@ function planPage(data) {
       waiting = false;
       compute();
       draw();
+      writeAddress();
     });
+  }
+
+  // -- the address: sizes by name, and what else is chosen, as `#n=128&--view=unplanned&--budget=1GiB` --
+
+  function readAddress() {
+    const said = new URLSearchParams(location.hash.slice(1));
+    fn = data.functions.find((f) => f.function === said.get("--function")) ?? fn;
+    view = Object.hasOwn(WHO, said.get("--view") ?? "") ? said.get("--view") : view;
+    budget = said.get("--budget") ?? budget;
+    for (const { name } of fn.symbols) binding()[name] = wholeIn(said.get(name) ?? "") ?? binding()[name];
+  }
+
+  function writeAddress() {
+    const said = new URLSearchParams(Object.entries(binding()));
+    if (data.functions.length > 1) said.set("--function", fn.function);
+    if (view !== "ours") said.set("--view", view);
+    if (budget) said.set("--budget", budget);
+    history.replaceState(null, "", `#${said}`);
   }
 
   // -- drawing --
@@ -248,32 +276,57 @@ function planPage(data) {
 
   function draw() {
     if (view !== "ours" && !fn.calls[view]) view = "ours";
-    const whole = view === "ours" ? ourScene() : otherScene(view);
-    const bands = view === "ours" && part !== "all" ? whole.bands.filter((_, i) => String(i) === part) : whole.bands;
-    const stepped = view === "ours" ? "step of the call, in the order of its text" : "program point";
-    scene = { ...whole, bands, format: String, xTitle: stepped, label: `Map of ${fn.function}: ${bands.length} stretches of memory, bytes against time` };
+    const ours = view === "ours", whole = ours ? ourScene() : otherScene(view);
+    const bands = ours && part !== "all" ? whole.bands.filter((_, i) => String(i) === part) : whole.bands;
+    const label = ours ? `Map of ${fn.function}: ${bands.length} stretches of memory, bytes against time` : `What a call of ${fn.function} holds, bytes against time`;
+    scene = { ...whole, bands, x: explore.state.part ?? whole.span, format: String, xTitle: "step of the call, in the order of its text", label };
     blocks = bands.flatMap((band) => band.blocks);
     explore.draw();
+    at("profile").toggleAttribute("hidden", !ours);
+    if (ours) drawStack(at("profile"), { ...stackFrame(), blocks: whole.bands.flatMap((b) => b.blocks).filter((b) => b.kind !== "result"), height: 130 }, explore.state);
     drawNotice();
     drawNumbers();
-    drawProfile(whole);
+    drawLegend();
     drawCall();
   }
 
+  // a line for the budget, where it is not far above all else
+  function budgetLine(most) {
+    const limit = bytesIn(budget);
+    return limit === null || limit > 2n * most ? [] : [{ value: Number(limit), text: `budget ${humanBytes(limit)}`, name: "budget" }];
+  }
+
+  function stackFrame() {
+    const ours = view === "ours", most = peakOf(scene.live);
+    const levels = [{ value: Number(most), text: `peak ${humanBytes(most)} at ${scene.peak ?? 0}`, anchor: "start", name: "level" }];
+    if (ours && numbers.arena !== null && numbers.arena !== most) levels.push({ value: Number(numbers.arena), text: `arenas ${humanBytes(numbers.arena)}`, name: "level" });
+    if (!ours) levels.push(...budgetLine(most));
+    const label = `${ours ? "Bytes of live planned tensors" : scene.label}, ${levels[0].text}`;
+    return { blocks, steps: scene.live, x: scene.x, levels, highest: Math.max(1, ...levels.map((l) => l.value)), peak: scene.peak === null ? null : scene.peak + 0.5, format: ours ? null : String, label };
+  }
+
+  // what the plan gains, in one sentence, and how it does within the budget
   function drawNotice() {
-    const over = fn.symbols.filter((s) => s.upper !== null && binding()[s.name] > BigInt(s.upper)).map((s) => s.name);
-    const parts = [];
+    const over = beyond(), refused = numbers.refused && !numbers.fallsBack, limit = bytesIn(budget), parts = [];
     if (numbers.refused) parts.push(numbers.fallsBack ? "Here a call runs without the plan: " : "Here a call is refused: ", numbers.broken.map((guard) => text(guard.condition)).join("; "), " does not hold. ");
     if (over.length) parts.push(`Past the declared bound of ${over.join(", ")}.`);
     at("notice").textContent = parts.join("");
+    const tvm = fn.calls.tvm_bounded && !over.length ? numbers.call_tvm_bounded : numbers.call_tvm_unbounded;
+    const others = [["without a plan", numbers.call_unplanned], ["with TVM's plan", tvm]].filter(([, bytes]) => bytes !== null);
+    const sizes = fn.symbols.map(({ name }) => `${name} = ${binding()[name]}`).join(", ");
+    const held = numbers.call === null ? `at least ${humanBytes(numbers.known_call)}, and not all of it is known`
+      : [`at most ${humanBytes(numbers.call)}`, ...others.map(([how, bytes]) => `${how} ${humanBytes(bytes)}${saved(numbers.call, bytes)}`)].join("; ");
+    at("gain").textContent = refused || numbers.known_call === null ? "" : `${sizes ? `At ${sizes} a` : "A"} call holds ${held}.`;
+    const fits = (bytes) => (bytes <= limit ? `fits, ${humanBytes(limit - bytes)} are left` : `takes ${humanBytes(bytes - limit)} too much`);
+    const known = [["with our plan", numbers.call], ...others].filter(([, bytes]) => bytes !== null);
+    at("fits").textContent = limit === null || refused ? "" : `Budget ${humanBytes(limit)}, weights and inputs not counted: ${known.map(([how, bytes]) => `${how} a call ${fits(bytes)}`).join("; ") || "not all that a call takes is known"}.`;
   }
 
   function drawNumbers() {
-    const over = fn.symbols.some((s) => s.upper !== null && binding()[s.name] > BigInt(s.upper));
     const planned = [["Arenas", "ours", numbers.arena, "arena"], ["Floor", "free", numbers.floor, "floor"], ["Without reuse", "unplanned", numbers.unshared, "unshared"]];
     const least = (bytes, known) => (bytes === null && known !== null ? `>= ${humanBytes(known)}` : undefined);
     const call = [["Our plan", "ours", numbers.call, "call", least(numbers.call, numbers.known_call)], ["Without a plan", "unplanned", numbers.call_unplanned, "call_unplanned", least(numbers.call_unplanned, numbers.known_unplanned)]];
-    if (fn.calls.tvm_bounded) call.push(["TVM, its bounds", "bounded", numbers.call_tvm_bounded, "call_tvm_bounded", over ? "overruns" : undefined]);
+    if (fn.calls.tvm_bounded) call.push(["TVM, its bounds", "bounded", numbers.call_tvm_bounded, "call_tvm_bounded", beyond().length ? "overruns" : undefined]);
     if (fn.calls.tvm_unbounded) call.push(["TVM, no bounds", "free", numbers.call_tvm_unbounded, "call_tvm_unbounded"]);
     const other = [["Results", "returned"], ["In donated inputs", "carried"], ["Made by calls", "made"], ["Unplanned", "unplanned"], ["Workspace", "workspace"]]
       .filter(([, key]) => numbers[key] !== 0n).map(([label, key]) => [label, "unplanned", numbers[key], key]);
@@ -283,16 +336,12 @@ function planPage(data) {
     at("summary").textContent = `${fn.function}: ${fn.arenas.reduce((n, a) => n + a.buffers.length, 0)} tensors in ${fn.arenas.length} ${fn.arenas.length === 1 ? "arena" : "arenas"}, ${humanBytes(numbers.arena)}${ratio}`;
   }
 
-  function drawProfile(whole) {
-    const asNumbers = whole.live.map(([step, bytes]) => [step, Number(bytes)]);
-    const most = peakOf(whole.live);
-    const levels = [{ value: Number(most), text: `peak ${humanBytes(most)} at ${Math.floor(whole.peak ?? 0)}`, anchor: "start" }];
-    if (view === "ours" && numbers.arena !== null && numbers.arena !== most) levels.push({ value: Number(numbers.arena), text: `arenas ${humanBytes(numbers.arena)}` });
-    const what = view === "ours" ? "Bytes of live planned tensors" : "Bytes held";
-    drawChart(at("profile"), { series: [{ name: "ours", points: asNumbers, area: true }], levels, x: whole.x, height: 70, peak: whole.peak === null ? null : whole.peak + (whole.discrete ? 0.5 : 0), label: `${what}, ${levels[0].text}` });
-    const kinds = new Set(blocks.map((b) => (b.fault ? "fault" : b.kind)));
+  function drawLegend() {
+    const kinds = new Set(blocks.map((b) => (b.fault ? "fault" : b.kind))), ours = view === "ours";
     const texts = { result: "result", fault: "finding of the linter" };
-    at("legend").replaceChildren(colourKey("k-block", "tensor"), colourKey("k-peak", "live at the peak"), ...["result", "fault"].filter((k) => kinds.has(k)).map((k) => colourKey(`k-${k}`, texts[k])), `below: ${what.toLowerCase()}`);
+    const found = ["result", "fault"].filter((kind) => kinds.has(kind)).map((kind) => colourKey(`k-${kind}`, texts[kind]));
+    const few = blocks.length > (ours ? MOST_DRAWN : MOST_STACKED) ? "; only the largest are drawn by themselves, more of them in a part of the time" : "";
+    at("legend").replaceChildren(colourKey("k-block", view.startsWith("tvm") ? "storage" : "tensor"), colourKey("k-peak", "at the peak"), ...found, `${ours ? "below: live bytes, tensor by tensor" : "bytes held, one above the other"}${few}`);
   }
 
   function drawCall() {
@@ -300,40 +349,66 @@ function planPage(data) {
     for (const who of Object.keys(WHO)) {
       const steps = fn.calls[who] ? heldOver(fn.calls[who], value, true) : null;
       if (steps === null || !steps.length) continue;
-      const last = steps.at(-1)[0] || 1;
-      series.push({ who, name: WHO[who][1], points: steps.map(([point, bytes]) => [point / last, Number(bytes)]) });
+      const last = steps.at(-1)[0] || 1, most = peakOf(steps);
+      series.push({ said: `${WHO[who][0]}, at most ${humanBytes(most)}`, most, name: WHO[who][1], points: steps.map(([point, bytes]) => [point / last, Number(bytes)]) });
     }
     at("call").hidden = !series.length;
     at("call").querySelector("h2").textContent = "What the whole call holds, results included, from its beginning to its end";
-    drawChart(at("call").querySelector("svg"), { series: series.reverse(), x: [0, 1], height: 150, label: series.map((s) => `${WHO[s.who][0]}: at most ${humanBytes(BigInt(Math.max(...s.points.map((p) => p[1]))))}`).join("; ") });
-    at("call").querySelector("p").replaceChildren(...series.reverse().map((s) => lineKey(s.name, `${WHO[s.who][0]}, at most ${humanBytes(BigInt(Math.max(...s.points.map((p) => p[1]))))}`)));
+    drawChart(at("call").querySelector("svg"), { series: [...series].reverse(), levels: budgetLine(largest(series.map((s) => s.most))), x: [0, 1], height: 150, label: series.map((s) => s.said).join("; ") });
+    at("call").querySelector("p").replaceChildren(...series.map((s) => lineKey(s.name, s.said)));
   }
 
+  // -- tables --
+
+  const ORDERS = {
+    name: (a, b) => a.name.localeCompare(b.name), size: (a, b) => (b.size > a.size ? 1 : b.size < a.size ? -1 : 0),
+    offset: (a, b) => a.place - b.place, live: (a, b) => a.spans[0][0] - b.spans[0][0],
+  };
   let order = "size", rowsShown = 20;
-  function drawTable() {
-    const query = explore.state.query;
-    const by = { name: (a, b) => a.name.localeCompare(b.name), size: (a, b) => (b.size > a.size ? 1 : b.size < a.size ? -1 : 0), offset: (a, b) => a.place - b.place, live: (a, b) => a.spans[0][0] - b.spans[0][0] }[order];
-    const listed = blocks.filter((b) => !query || b.search.includes(query)).sort(by);
-    const head = (key, label, name) => {
-      const button = html("button", { type: "button", "aria-pressed": null }, `${label}${order === key ? " ▾" : ""}`);
-      button.addEventListener("click", () => { order = key; drawTable(); });
-      return { text: button, class: name };
+
+  // by key: the head of a column, what it says of a block, its class
+  function columns() {
+    const most = Number(peakOf(scene.live)) || 1, placed = (said) => (b) => (b.offset === null ? "" : said(b));
+    const link = (block) => {
+      const button = html("button", { class: "link", type: "button" }, block.name);
+      button.addEventListener("click", () => explore.pick(block.key, { pin: true, focus: true }));
+      return button;
     };
-    const rows = listed.slice(0, rowsShown).map((b) => {
-      const link = html("button", { class: "link", type: "button" }, b.name);
-      link.addEventListener("click", () => explore.pick(b.key, { pin: true, focus: true }));
-      return [link, b.operator ?? "", humanBytes(b.size), b.sizeText, `${b.band + 1}`, humanBytes(b.offset), b.live];
+    return {
+      name: ["tensor", link], operator: ["operator", (b) => b.operator ?? ""], source: ["from", (b) => b.source ?? ""], until: ["held until", (b) => b.until ?? ""],
+      size: ["bytes", (b) => humanBytes(b.size), "number"], share: ["of the peak", (b) => `${((100 * Number(b.size)) / most).toFixed(1)} %`, "number"], formula: ["formula", (b) => b.sizeText, "mono"],
+      band: ["arena", placed((b) => `${b.band + 1}`), "number"], offset: ["offset", placed((b) => humanBytes(b.offset)), "number"], live: [view === "ours" ? "live" : "held", (b) => b.live, "live"],
+    };
+  }
+
+  // a table of the first blocks; columns with nothing in them are left out, and where it is `sorted` heads sort
+  function section(title, id, found, wanted, sorted) {
+    const known = columns(), listed = found.slice(0, rowsShown), used = wanted.filter((key) => listed.some((block) => known[key][1](block)));
+    const heads = used.map((key) => {
+      const [label, , name] = known[key];
+      if (!sorted || !ORDERS[key]) return { text: label, class: name };
+      const button = html("button", { type: "button" }, `${label}${order === key ? " ▾" : ""}`);
+      button.addEventListener("click", () => { order = key; drawTables(); });
+      return { text: button, class: name };
     });
-    const heads = [head("name", "tensor"), { text: "operator" }, head("size", "bytes", "number"), { text: "formula", class: "mono" }, { text: view === "ours" ? "arena" : "group", class: "number" }, head("offset", "offset", "number"), head("live", "live", "live")];
-    const skip = rows.some((row) => row[1]) ? [] : [1];
-    const without = (row) => row.filter((_, i) => !skip.includes(i));
-    const parts = [html("h2", {}, `Tensors${query ? ` that match “${query}”` : ""}: ${listed.length}`), table(without(heads), rows.map(without), { id: "tensors" })];
-    if (listed.length > rowsShown) {
-      const more = html("button", { type: "button" }, `show all ${listed.length}`);
-      more.addEventListener("click", () => { rowsShown = Infinity; drawTable(); });
+    const parts = [html("h2", {}, title), table(heads, listed.map((block) => used.map((key) => known[key][1](block))), { id })];
+    if (found.length > rowsShown) {
+      const more = html("button", { type: "button", class: "more" }, `show all ${found.length}`);
+      more.addEventListener("click", () => { rowsShown = Infinity; drawTables(); });
       parts.push(more);
     }
-    at("tables").replaceChildren(...parts, ...outside());
+    return parts;
+  }
+
+  function drawTables() {
+    const query = explore.state.query, peak = blocks.filter((b) => b.atPeak).sort(ORDERS.size);
+    const listed = blocks.filter((b) => !query || b.search.includes(query)).sort(ORDERS[order]);
+    const all = `${view.startsWith("tvm") ? "Storages" : "Tensors"}${query ? ` that match “${query}”` : ""}: ${listed.length}`;
+    at("tables").replaceChildren(
+      ...(peak.length ? section(`At the peak, step ${scene.peak}: ${humanBytes(peakOf(scene.live))}, the largest first`, "peak", peak, ["name", "operator", "size", "share", "until", "source"]) : []),
+      ...section(all, "tensors", listed, ["name", "operator", "size", "formula", "band", "offset", "live", "source"], true),
+      ...outside(),
+    );
   }
 
   function outside() {
@@ -373,13 +448,15 @@ function planPage(data) {
       })));
     buttons("functions", data.functions.map((f) => [f.function, f.function]), () => fn.function, (name) => {
       fn = data.functions.find((f) => f.function === name);
-      [view, part] = ["ours", "all"];
+      [view, part, explore.state.part] = ["ours", "all", null];
       start();
+      writeAddress();
     });
     buttons("views", Object.entries(WHO).filter(([who]) => fn.calls[who]).map(([who, [label]]) => [who, label]), () => view, (who) => {
-      [view, part] = [who, "all"];
+      [view, part, explore.state.part] = [who, "all", null];
       choices();
       draw();
+      writeAddress();
     });
     const select = at("part").querySelector("select");
     at("part").hidden = fn.arenas.length < 2 || view !== "ours";
@@ -395,6 +472,11 @@ function planPage(data) {
     draw();
     drawFindings();
   }
-  start();
+  const reread = () => {
+    readAddress();
+    start();
+  };
+  window.addEventListener("hashchange", reread);
+  reread();
   return { numbers: () => numbers, binding, evaluate: (nodes, at) => evaluated(nodes, at) };
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
@@ -12,11 +13,16 @@ from typing import Any
 
 import pytest
 
+from symalloc.arguments import require_bytes
+from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
-from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_report.function_report import FunctionReport, function_report
+from symalloc.planner.memory_report.non_arena import NonArenaMemory
 from symalloc.report.map.page import exact, map_page, plan_data
 from symalloc.report.plan_json import plans_as_json
 from symalloc.report.quantities import human_bytes
+from symalloc.size.expr import symbol
 from tests.report import plan_samples
 from tests.report.map.scripts import needs_node, run_scripts
 
@@ -85,10 +91,10 @@ def test_numbers_are_those_of_the_plans_json_at_every_binding(name: str) -> None
     report = REPORTS[name]()
     data = _data(map_page(plan_data([report], CLEAN, title=name)))
     samples = json.loads(plans_as_json([report]))["functions"][0]["samples"]
-    symbols = {symbol["name"] for symbol in data["functions"][0]["symbols"]}
+    symbols = {one["name"] for one in data["functions"][0]["symbols"]}
     for sample in data["functions"][0]["samples"]:
-        for symbol in symbols - sample["binding"].keys():  # known only during the call
-            sample["binding"][symbol] = 3
+        for name_ in symbols - sample["binding"].keys():  # known only during the call
+            sample["binding"][name_] = 3
     (found,) = run_scripts(("formulas.js", "plan.js"), CODE, data)
     assert len(found) == len(samples) > 0
     for sample, numbers in zip(samples, found, strict=True):
@@ -148,8 +154,78 @@ def test_hostile_names_stay_names() -> None:
     ]
 
 
-def test_it_starts_at_the_declared_bound() -> None:
-    data = plan_data([plan_samples.everything()], CLEAN, title="x")
-    function = data["functions"][0]
-    assert function["start"] == {"k": "1024", "n": "64"}
-    assert function["symbols"] == [{"name": "k", "upper": None}, {"name": "n", "upper": 64}]
+STARTS: dict[str, tuple[Callable[[], FunctionReport], dict[str, str]]] = {
+    "the declared bound": (plan_samples.everything, {"k": "128", "n": "64"}),
+    "what was asked for": (plan_samples.refused, {"n": "100"}),
+    "typical": (plan_samples.small, {"n": "128"}),
+    "static": (plan_samples.static, {}),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_it_starts_at_sensible_sizes(name: str) -> None:
+    report, start = STARTS[name]
+    assert plan_data([report()], CLEAN, title="x")["functions"][0]["start"] == start
+
+
+def test_what_no_call_chooses_starts_at_its_usual_size() -> None:
+    size = 64 * symbol("vocab_size")
+    plan = Plan(function="main", arenas=(plan_samples.arena(size, plan_samples.placed(0, size, 0, (0, 2))),))
+    report = function_report(plan, plan_samples.function(), NonArenaMemory())
+    assert plan_data([report], CLEAN, title="x")["functions"][0]["start"] == {"vocab_size": "131072"}
+
+
+PEAKS = """given.functions.map((fn) => fn.samples.map((sample) => {
+  const binding = Object.fromEntries(fn.symbols.map(({ name }) => [name, BigInt(sample.binding[name] ?? 3)]));
+  const values = evaluated(given.nodes, binding);
+  const value = (size) => (size === null ? null : values[given.formulas[size.f][1]]);
+  const steps = heldOver(fn.calls.unplanned, value, true);
+  if (steps === null) return null;
+  const most = peakOf(steps), at = stepOf(steps, most);
+  return { most, held: fn.calls.unplanned.held.filter((t) => t.live.some(([a, b]) => a <= at && at < b))
+    .map((t) => [t.name, padded(value(t.bytes)), t.kind, t.until]) };
+}))"""
+
+
+@needs_node
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_tensors_of_the_peak_are_those_of_the_report(name: str) -> None:
+    report = REPORTS[name]()
+    data = _data(map_page(plan_data([report], CLEAN, title=name)))
+    (found,) = run_scripts(("formulas.js", "plan.js"), PEAKS, data)
+    for sample, peak in zip(report.samples, found, strict=True):
+        assert (sample.peak is None) == (peak is None)
+        if sample.peak is not None:
+            assert int(peak["most"]) == sample.peak.nbytes
+            held = sorted((tuple(one) for one in peak["held"] if one[1] != "0"), key=str)
+            told = [(t.name, str(t.nbytes), t.kind, t.until) for t in sample.peak.tensors]
+            assert held == sorted(told, key=str)
+
+
+@needs_node
+def test_a_budget_is_read_as_the_command_line_reads_it() -> None:
+    texts = [
+        "0",
+        "4096",
+        "64KiB",
+        "1.5GiB",
+        "10KB",
+        " 1 tib ",
+        "0.1MiB",
+        "7b",
+        "",
+        "GiB",
+        "1k",
+        "-1",
+        "1e3",
+        "1.GiB",
+    ]
+
+    def expected(text: str) -> str | None:
+        try:
+            return str(require_bytes("budget", text))
+        except UsageError:
+            return None
+
+    found = run_scripts(("formulas.js", "plan.js"), "given.map(bytesIn)", texts)
+    assert found == [expected(text) for text in texts]
