@@ -13,7 +13,7 @@ from symalloc.analysis.content import Content, KernelCoverages
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.kernels.coverage import kernel_coverage
+from symalloc.analysis.kernels.coverage import Decide, kernel_coverage
 from symalloc.analysis.liveness import (
     LiveRanges,
     LiveRegions,
@@ -118,10 +118,10 @@ class FunctionAnalysis:
         return find_live_ranges(self.points_to, self.effects, numbers)
 
 
-def analyse(program: Program) -> dict[str, FunctionAnalysis]:
+def analyse(program: Program, decide: Decide = lambda _, __: None) -> dict[str, FunctionAnalysis]:
     """The analyses of all functions of `program`, callees before callers where there is no recursion.
 
-    Functions that nothing calls have no summary.
+    Functions that nothing calls have no summary.  `decide` is asked what kernels read of their own writing.
     """
     graphs = {name: control_flow_graph(function) for name, function in program.functions.items()}
     callees = call_graph(graphs)
@@ -130,7 +130,7 @@ def analyse(program: Program) -> dict[str, FunctionAnalysis]:
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
-    coverages = cache(partial(kernel_coverage, program.kernels))
+    coverages = cache(partial(kernel_coverage, program.kernels, decide))
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:

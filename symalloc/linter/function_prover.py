@@ -305,7 +305,7 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
 
     def __init__(self, kernels: Mapping[str, Kernel], prover: Prover) -> None:
         super().__init__()
-        self._kernels, self._prover = kernels, prover
+        self._kernels, self._prover, self._glancing = kernels, prover, Prover(GLANCE)
         self.data_dependent = 0
 
     def __missing__(self, name: str) -> tuple[IndexBound, ...]:
@@ -318,13 +318,19 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
         bounds = list(index_bounds(kernel))
         if not bounds:
             return
-        lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
-        domain = Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))
+        domain = _domain_of_kernel(kernel)
         for bound in bounds:
             if not self._is_inside(bound, domain):
                 place = place_in_memory(kernel, bound)
                 in_memory = place is not None and bound.access.exact and self._is_inside(place, domain)
                 yield replace(bound, in_memory=in_memory)
+
+    def possible(self, kernel: Kernel, conditions: Sequence[Condition]) -> bool | None:
+        """Return whether conditions can hold together at some passes of a kernel; None where undecided."""
+        verdict = self._glancing.prove(
+            FALSE, _domain_of_kernel(kernel).assuming(conditions), explain=False
+        ).verdict
+        return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
 
     def _is_inside(self, bound: IndexBound, domain: Domain) -> bool:
         """True if it is proved that an index is inside: at every pass, or where it is not known which of them
@@ -337,3 +343,9 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
         divisors = evaluated_divisors((bound.range.least, bound.range.greatest, bound.extent))
         usable = (ge(divisor, 1) for divisor in divisors)
         return self._prover.implies((*bound.range.where, *usable), wanted, domain)
+
+
+def _domain_of_kernel(kernel: Kernel) -> Domain:
+    """The sizes at which the body of a kernel is executed."""
+    lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
+    return Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))

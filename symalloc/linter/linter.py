@@ -41,7 +41,7 @@ from symalloc.size.expr import Expr, symbol
 
 def _analyse(shared: ProgramContext) -> None:
     """Analyse functions, and write calls out where summaries do not say enough of what they call."""
-    analyses = analyse(shared.program)
+    analyses = analyse(shared.program, shared.indices.possible)
     shared.summaries.update((name, analysis.summary) for name, analysis in analyses.items())
     for name, analysis in analyses.items():
         shared.functions[name] = FunctionContext(shared, shared.program.functions[name], analysis)

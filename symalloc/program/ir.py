@@ -358,6 +358,7 @@ class KernelBuffer:
     pointer. `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count
     that its offset must be a multiple of.  `must_def`: every element is written, whatever was there, and
     none is read; False where that is not plain to see.  `layout` is None for row-major from offset 0 on.
+    `shared`: memory that the threads of a block share, each statement finds it as the last has left it.
     """
 
     name: str
@@ -368,6 +369,7 @@ class KernelBuffer:
     offset_factor: int | None = None
     must_def: bool = False
     layout: BufferLayout | None = None
+    shared: bool = False
 
     @property
     def type(self) -> TensorType:
@@ -395,7 +397,8 @@ class Kernel:
     as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
     are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
     that are not known.  `own_accesses` are those of `own_buffers`, which the body allocates and which are
-    numbered behind the parameters.  All three may be read from the body when they are first asked for.
+    numbered behind the parameters.  `unread` are words for what of the body has no exact form although it
+    hangs on no data.  All four may be read from the body when they are first asked for.
     """
 
     name: str
@@ -405,6 +408,7 @@ class Kernel:
     accesses: Sequence[KernelAccess] = ()
     own_buffers: Sequence[KernelBuffer] = ()
     own_accesses: Sequence[KernelAccess] = ()
+    unread: Sequence[str] = ()
     negates: tuple[int, int] | None = None  # it does nothing but store the negation of a flag in another
 
 
@@ -441,12 +445,14 @@ class KernelLoop:
     """A loop of a kernel's body: `symbol` counts its passes, from 0 up to `passes` (not included).
 
     Each loop of a kernel has a symbol of its own.  `passes` is None where it is not understood.  `parallel`:
-    the passes run side by side (threads, lanes of a vector), in no order.
+    the passes run side by side (threads, lanes of a vector), in no order; `lanes`: each statement is executed
+    in all passes before the next.
     """
 
     symbol: str
     passes: Expr | None
     parallel: bool = False
+    lanes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,7 +465,9 @@ class KernelAccess:
     were understood.  `exact`: it is executed at every point of the domain (provided that no assertion stops
     the kernel).  `handed`: it is what a callee does that was handed the pointer.  `copies`, of a store: loads
     whose value it stores, each where its own domain holds.  Two accesses follow each other within each pass
-    of the loops that they share, which is where their `loops` begin alike.
+    of the loops that they share, which is where their `loops` begin alike.  `part`: the number of the part of
+    its element that it is at, and of how many; None for all of it.  `unread`: what is not known of it has no
+    exact form, but hangs on no data.
     """
 
     parameter: int
@@ -470,11 +478,16 @@ class KernelAccess:
     loops: tuple[KernelLoop, ...] = ()
     handed: bool = False
     copies: tuple[KernelAccess, ...] = ()
+    part: tuple[Expr, int] | None = None
+    unread: bool = False
 
     def substitute(self, values: Mapping[str, Expr]) -> KernelAccess:
         """The access with symbols replaced, those of its loops, too."""
         indices = tuple(None if index is None else index.substitute(values) for index in self.indices)
-        return replace(self, indices=indices, domain=tuple(c.substitute(values) for c in self.domain))
+        part = self.part and (self.part[0].substitute(values), self.part[1])
+        return replace(
+            self, indices=indices, domain=tuple(c.substitute(values) for c in self.domain), part=part
+        )
 
 
 # -- wrong uses of the shape heap --------------------------------------------------------------------------

@@ -257,7 +257,7 @@ _KINDS = (
         name="construct",
         description="a construct that the extraction found",
         texts=("what",),
-        relations=("not-understood",),
+        relations=("not-understood", "kernel-not-verified"),
     ),
 )
 

@@ -43,7 +43,7 @@ class IndexBound:
 
 
 def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
-    """The indices of `kernel` that are not inside by sight; those that depend on data are left out."""
+    """The indices of `kernel` that are not inside by sight; those that are not known are left out."""
     scalars = scalars_of(kernel)
     buffers = (*kernel.parameters, *kernel.own_buffers)
     for access in chain(kernel.accesses, kernel.own_accesses):
@@ -81,9 +81,9 @@ def _over_loops(index: Expr, access: KernelAccess, scalars: frozenset[str]) -> E
 
 
 def unknown_indices(kernel: Kernel) -> int:
-    """Count the indices that depend on data, or were not understood."""
+    """Count the indices that depend on data."""
     accesses = chain(kernel.accesses, kernel.own_accesses)
-    return sum(index is None for access in accesses for index in access.indices)
+    return sum(index is None and not access.unread for access in accesses for index in access.indices)
 
 
 def _is_inside(access: KernelAccess, index: Expr, extent: Expr, scalars: frozenset[str]) -> bool:
@@ -227,6 +227,19 @@ def is_below(
         return is_below(atom.numerator, end * atom.denominator, facts, scalars, depth + 1)
     rows = (a for a in expr.atoms if isinstance(a, FloorDiv | Symbol))
     return any(_is_below_in_rows(expr, row, end, facts, scalars, depth + 1) for row in rows)
+
+
+def is_plain(condition: Condition, inside: Collection[Condition], scalars: Collection[str]) -> bool:
+    """True if a condition plainly follows from others."""
+    if condition.as_bool is not None:
+        return condition.as_bool
+    if condition in inside:
+        return True
+    if not isinstance(condition, Relation) or condition.operator != "<=":
+        return False
+    positive = Expr({m: c for m, c in condition.expr.terms.items() if c > 0})
+    end = positive - condition.expr + 1  # positive < end
+    return is_nonnegative(-condition.expr, scalars) or is_below(positive, end, inside, scalars)
 
 
 def _is_below_in_rows(

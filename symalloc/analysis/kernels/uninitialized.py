@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.kernels.coverage import Elements, Range, element_index
+from symalloc.analysis.kernels.coverage import Elements, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import TensorType
 from symalloc.size.choice import maximum, select
@@ -97,12 +97,13 @@ class MemoryRange(NamedTuple):
 
 
 class AtElements(NamedTuple):
-    """The elements of a tensor of `shape` that a gap is looked for at, those where `conditions` hold.
+    """The elements that a gap is looked for at, or the passes that read them: those where `conditions` hold,
+    over `counters`, each with its end.
 
-    All is over `element_index`.  `exact` unless there may be a gap at other elements, too.
+    `exact` unless there may be a gap at others, too.
     """
 
-    shape: tuple[Expr, ...]
+    counters: tuple[tuple[str, Expr | None], ...]
     conditions: tuple[Condition, ...]
     exact: bool
 
@@ -153,6 +154,8 @@ def _if_wanted(
 def _gap(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> UninitializedRange | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
+    if wanted.elements.points is not None:
+        return _at_passes(wanted, wanted.elements.points, parts)
     if not parts:
         return UninitializedRange(_nbytes(wanted))
     if not wanted.elements.exact:
@@ -232,10 +235,26 @@ def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Uninitial
     conditions = tuple(lt(element_index(axis), extent) for axis, extent in enumerate(shape))
     exact = all(part.elements.exact for part in parts)
     written = disjunction(part.elements.condition for part in parts)
-    among = AtElements(shape, (*conditions, *wanted.elements.condition.conjuncts), exact)
+    names = (element_index(axis).as_symbol or "" for axis in range(len(shape)))
+    counters = tuple(zip(names, shape, strict=True))
+    among = AtElements(counters, (*conditions, *wanted.elements.condition.conjuncts), exact)
     return UninitializedRange(
         select(written, ZERO, ONE), _elements_in_words(written, len(shape)), elements=among
     )
+
+
+def _at_passes(
+    wanted: MemoryRange, points: Points, parts: Sequence[MemoryRange]
+) -> UninitializedRange | None:
+    """The gap at the passes that read what their own kernel has not written."""
+    same = [part.region is wanted.region and part.type == wanted.type for part in parts]
+    if not all(same) or any(part.elements.by_data for part in parts):
+        return None
+    at = {element_index(axis).as_symbol or "": index for axis, index in enumerate(points.indices)}
+    written = disjunction(part.elements.condition for part in parts).substitute(at)
+    among = AtElements(points.counters, points.conditions, False)
+    words = _elements_in_words(disjunction(part.elements.condition for part in parts), len(points.indices))
+    return UninitializedRange(select(written, ZERO, ONE), words if parts else "", elements=among)
 
 
 def _elements_in_words(where: Condition, rank: int) -> str:

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, comparisons, kernel_facts
 from symalloc.analysis.conflicts import stale_uses
+from symalloc.analysis.kernels.coverage import points_of
 from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
@@ -30,6 +31,7 @@ from symalloc.linter.sites.site import (
     function_sites,
     instruction_sites,
     name_of,
+    not_understood,
     places_in_memory,
     places_of,
 )
@@ -425,10 +427,54 @@ def indices(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Itera
     bounds, arguments = context.shared.indices[call.kernel], arguments_of(call)
     if bounds and len(arguments) == len(context.program.kernels[call.kernel].parameters):
         for bound in bounds:
+            if bound.access.unread and not bound.access.exact:
+                continue  # the kernel is not verified as a whole
             position = bound.access.parameter
             own = position >= len(arguments)
             name = bound.buffer.name if own else argument_name(call, arguments[position])
             yield _index_site(context, call, bound, name)
+
+
+@instruction_sites(ir.CallKernel, ir.CallTIR)
+def own_buffers(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
+    """The loads of a kernel's own buffers that nothing has stored to."""
+    kernel, arguments = context.program.kernels.get(call.kernel), arguments_of(call)
+    if kernel is None or not kernel.own_buffers:
+        return
+    coverages, bound = context.analysis.coverages(call.kernel), bind_kernel(kernel, arguments)
+    for position, buffer in enumerate(kernel.own_buffers, len(kernel.parameters)):
+        for load in coverages[position].needed:
+            points = points_of(load)
+            if points is None or not load.exact or not points.symbols <= bound.keys():
+                continue
+            found = points.substitute(bound)
+            yield Site(
+                kind="read",
+                quantities={"lacking": ONE if buffer.dtype is None else constant(buffer.dtype.itemsize)},
+                texts={
+                    "tensor": buffer.name,
+                    "reader": f"`{call.kernel}`",
+                    "what": "a buffer of its own, where nothing has written before",
+                },
+                passes=Passes((*kernel_facts(kernel, arguments), *found.conditions), found.counters),
+                sized=True,
+                shown_only=True,
+                dedup_key=(call.kernel, position),
+            )
+
+
+@instruction_sites(ir.CallKernel, ir.CallTIR)
+def kernels_not_verified(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
+    """The kernel, if some of it is not verified although no data is in it."""
+    kernel = context.program.kernels.get(call.kernel)
+    if kernel is None:
+        return
+    coverages = context.analysis.coverages(call.kernel)
+    unsure = (f"what it finds in `{c.parameter.name}`" for c in coverages.values() if c.fresh.undecided)
+    why = next(chain(kernel.unread, unsure), None)
+    if why is not None:
+        what = f"`{call.kernel}`: {why} cannot be told from its counters"
+        yield not_understood(what, relation="kernel-not-verified", dedup_key=("kernel", call.kernel))
 
 
 def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[str]) -> Mapping[str, Expr]:

@@ -15,7 +15,7 @@ from symalloc.analysis.handles import (
     used_variables,
     uses_after_kill,
 )
-from symalloc.analysis.kernels.coverage import Range, element_index
+from symalloc.analysis.kernels.coverage import Range
 from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, ends_of
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
@@ -483,8 +483,7 @@ def _passes(found: UnwrittenRead) -> Passes | None:
     among = found.gap.elements
     if among is None:
         return None
-    indices = (element_index(axis).as_symbol or "" for axis in range(len(among.shape)))
-    return Passes(among.conditions, tuple(zip(indices, among.shape, strict=True)))
+    return Passes(among.conditions, among.counters)
 
 
 def _doubt_of_read(found: UnwrittenRead, reader: str) -> str | None:

@@ -222,9 +222,8 @@ def not_understood(what: str, **more: Any) -> Site:
     """The site of a construct that is not verified; `what` says it in words."""
     return Site(
         kind="construct",
-        relation="not-understood",
         texts={"what": what},
-        **{"dedup_key": what, **more},
+        **{"relation": "not-understood", "dedup_key": what, **more},
     )
 
 

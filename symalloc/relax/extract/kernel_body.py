@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 
@@ -171,6 +172,7 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
         accesses=DeferredTuple(lambda: found().of_parameters),
         own_buffers=DeferredTuple(lambda: found().own),
         own_accesses=DeferredTuple(lambda: found().of_own),
+        unread=DeferredTuple(lambda: found().unread),
         negates=_negates(body, params),
     )
 
@@ -189,13 +191,17 @@ def _negates(body: Node, params: Sequence[Node]) -> tuple[int, int] | None:
 
 
 def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
-    """The conditions of assertions that stand at the top of the body, where those are about sizes."""
+    """The conditions of assertions that stand before all else in the body, where those are about sizes."""
     for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
         if type(statement) is tirx.AssertStmt:
-            try:
+            with suppress(NotASizeError):
                 yield form.condition(statement.condition)
-            except NotASizeError:
-                continue
+        elif type(statement) not in _NAMING:
+            return
+
+
+_NAMING = frozenset({tirx.Bind, tirx.AllocBuffer, tirx.DeclBuffer})
+"""Statements that reach no element."""
 
 
 def _define(param: Node, symbols: Symbols) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
@@ -11,26 +11,31 @@ from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import KernelBuffer, KernelLoop
-from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
+from symalloc.relax.extract.tir_to_expr import NotASizeError, NumberRanges, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
-from symalloc.size.expr import ZERO, Expr, symbol
+from symalloc.size.expr import ZERO, Expr, floordiv, mod, symbol
 
 Indices: TypeAlias = tuple[Expr | None, ...]
 Translation: TypeAlias = Callable[[Indices], Indices]
 
 
 class KernelScope(NamedTuple):
-    """The place of a statement in a kernel: what holds there, whether that is all, the loops around it."""
+    """The place of a statement in a kernel: what holds there, whether that is all, the loops around it.
+
+    `unread`: it is not all because of what has no exact form although no data is in it.
+    """
 
     domain: tuple[Condition, ...] = ()
     exact: bool = True
     loops: tuple[KernelLoop, ...] = ()
+    unread: bool = False
 
-    def where(self, guards: Sequence[Condition], exact: bool) -> KernelScope:
+    def where(self, guards: Sequence[Condition], exact: bool, unread: bool = False) -> KernelScope:
         """The scope under further conditions."""
         held = tuple(part for guard in guards for part in guard.conjuncts)
-        return self._replace(domain=(*self.domain, *held), exact=self.exact and exact)
+        known, doubt = self.exact and exact, self.unread or unread
+        return self._replace(domain=(*self.domain, *held), exact=known, unread=doubt)
 
     def inside(self, loop: KernelLoop) -> KernelScope:
         """The scope inside a loop."""
@@ -63,17 +68,28 @@ class KernelScope(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A buffer on the memory of a parameter, which has `rank` indices, and its own indices as those."""
+    """A buffer on the memory of a parameter, which has `rank` indices, and its own indices as those.
+
+    An element of it is `wide` elements of the parameter, of which the last index is one, or one of the
+    `parts` of such an element, whose number stands behind the indices.
+    """
 
     parameter: int
     type: TypeNode
     rank: int
     translate: Translation = lambda indices: indices
+    wide: int = 1
+    parts: int = 1
 
-    def at(self, indices: Indices = ()) -> Indices:
-        """The indices of the parameter for those of the buffer; None for one that is not known."""
+    def at(self, indices: Indices = ()) -> tuple[Indices, tuple[Expr, int] | None]:
+        """The indices of the parameter for those of the buffer, None for one that is not known; the part."""
         found = self.translate(indices)
-        return found if len(found) == self.rank else (None,) * self.rank
+        part = found[self.rank] if len(found) == self.rank + 1 and self.parts > 1 else None
+        known = len(found) == self.rank + (part is not None)
+        return found[: self.rank] if known else (None,) * self.rank, None if part is None else (
+            part,
+            self.parts,
+        )
 
 
 def _unknown(_: Indices) -> Indices:
@@ -90,12 +106,14 @@ class BufferPlaces:
         self._expr, self._parameters = expr, len(params)
         self.own: list[KernelBuffer] = []
         self._places: dict[int, Place] = {}
+        self._roots: dict[int, Place] = {}
         for number, param in enumerate(params):
             type_ = param.ty
             if type(type_) is BufferType:
                 self._places[param.__chandle__()] = Place(number, type_, len(type_.shape))
             elif type(type_) is not ir.PrimType:
                 self._places[param.__chandle__()] = Place(number, type_, 1, _unknown)
+        self._roots = {place.parameter: place for place in self._places.values()}
 
     def of(self, buffer: Node) -> Place | None:
         """The place of `buffer`; None where it lies on no parameter that is known."""
@@ -111,8 +129,11 @@ class BufferPlaces:
         extents = tuple(self._expr(extent) for extent in elements(type_.shape))
         known = tuple(extent for extent in extents if extent is not None)
         shape = known if len(known) == len(extents) else None
-        self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=to_dtype(type_.dtype.dtype)))
-        self._places[buffer.__chandle__()] = Place(number, type_, len(extents))
+        kept = str(type_.storage_scope).startswith("shared")
+        dtype = to_dtype(type_.dtype.dtype)
+        self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=dtype, shared=kept))
+        place = Place(number, type_, len(extents))
+        self._places[buffer.__chandle__()] = self._roots[number] = place
 
     def name(self, var: Node, pointer: Node, *, declares: bool = False) -> bool:
         """Note that a pointer, or a buffer that is declared on one, is another name of a parameter; False
@@ -123,9 +144,40 @@ class BufferPlaces:
         source = self.of(pointer) if type(pointer) is ir.Var else None
         if source is None:
             return False
-        unknown = declares and not _same_layout(var.ty, source.type)
-        self._places[var.__chandle__()] = source._replace(translate=_unknown) if unknown else source
+        root = self._roots.get(source.parameter, source)
+        same = not declares or _same_layout(var.ty, root.type)
+        self._places[var.__chandle__()] = root if same else self._declared(root, var.ty)
         return True
+
+    def _declared(self, root: Place, kind: TypeNode) -> Place:
+        """A buffer with a layout of its own on the pointer of another."""
+        unknown = root._replace(translate=_unknown)
+        if type(root.type) is not BufferType or not len(root.type.shape) or not _is_compact(root.type):
+            return unknown
+        own, other = (type_.dtype.dtype.bits * type_.dtype.dtype.lanes for type_ in (kind, root.type))
+        extents, offset = _all(map(self._expr, elements(root.type.shape))), self._expr(kind.elem_offset)
+        strides = elements(kind.strides) or _row_major(elements(kind.shape))
+        steps = _all(map(self._expr, strides))
+        if not own or not other or own % 8 or other % 8 or max(own, other) % min(own, other):
+            return unknown
+        if extents is None or steps is None or offset is None:
+            return unknown
+        wide, parts = max(own // other, 1), max(other // own, 1)
+
+        def translate(indices: Indices) -> Indices:
+            known = _all(indices)
+            if known is None or len(known) != len(steps) + (wide > 1):
+                return ()
+            place = sum((i * s for i, s in zip(known, steps, strict=False)), offset)
+            place = place * wide + known[-1] if wide > 1 else place
+            found = [mod(place, parts)] if parts > 1 else []
+            place = floordiv(place, parts)
+            for extent in reversed(extents[1:]):
+                found.insert(0, mod(place, extent))
+                place = floordiv(place, extent)
+            return (place, *found)
+
+        return root._replace(type=kind, translate=translate, wide=wide, parts=parts)
 
     def match(self, buffer: Node, region: Node) -> None:
         """Note a buffer that stands for a region of another."""
@@ -146,14 +198,35 @@ class BufferPlaces:
         self._places[buffer.__chandle__()] = source._replace(translate=translate)
 
 
+def _all(found: Iterable[Expr | None]) -> list[Expr] | None:
+    """The expressions; None where one is not known."""
+    every = list(found)
+    known = [one for one in every if one is not None]
+    return known if len(known) == len(every) else None
+
+
+def _row_major(shape: Sequence[Node]) -> list[Node]:
+    """The strides of a row-major buffer, in elements."""
+    steps: list[Node] = [prim.IntImm("int64", 1)] if shape else []
+    for extent in reversed(shape[1:]):
+        steps.insert(0, steps[0] * extent)
+    return steps
+
+
 def _same_layout(one: TypeNode, other: TypeNode) -> bool:
     """Return whether the same indices reach the same bytes of two buffers at one pointer."""
     if type(other) is not BufferType or other.dtype != one.dtype or len(one.shape) != len(other.shape):
         return False
-    compact = all(not len(t.strides) and constant_extent(t.elem_offset) == 0 for t in (one, other))
-    return compact and all(map(same_extent, list(one.shape)[1:], list(other.shape)[1:]))
+    same = all(map(same_extent, list(one.shape)[1:], list(other.shape)[1:]))
+    return same and _is_compact(one) and _is_compact(other)
 
 
+def _is_compact(kind: TypeNode) -> bool:
+    """Return whether a buffer is row-major from its pointer on."""
+    return not len(kind.strides) and constant_extent(kind.elem_offset) == 0
+
+
+_ARITHMETIC = frozenset({"prim.if_then_else", "prim.likely", "tirx.pow"})
 _INTEGERS = frozenset({"int32", "int64"})
 _MOST_PARTS = 32  # of a number that is kept: sums of products of sums would grow from store to store
 _MOST_POWER = 4
@@ -181,6 +254,8 @@ class KernelValues:
 
     def __init__(self, symbols: Symbols, is_private: Callable[[int], bool]) -> None:
         self._symbols, self._is_private = symbols, is_private
+        self._ranges = NumberRanges(symbols.is_size)
+        self._by_data: set[int] = set()
         self._values: dict[int, Expr | None] = {}
         self._flags: dict[int, Condition | None] = {}
         self._scalars: dict[int, _Scalar] = {}
@@ -190,9 +265,23 @@ class KernelValues:
 
     def _form(self, load: Callable[[Node], Expr] | None) -> TirToExpr:
         """A form for what is known here: one that was kept would be garbage that only the collector finds."""
-        return TirToExpr(
-            self._value, lambda var: self._flags.get(var.__chandle__()), self._symbols.is_size, load
+        return TirToExpr(self._value, self._flag, self._symbols.is_size, load, self._ranges)
+
+    def counts(self, counter: str, passes: Expr | None) -> None:
+        """Note that a symbol counts passes from 0 on."""
+        if passes is not None:
+            self._ranges.greatest[counter] = max(self._ranges.of(passes)[1] - 1, 0)
+
+    def hangs_on_data(self, node: Node) -> bool:
+        """Return whether the value of an expression, which has no exact form, hangs on what tensors hold."""
+        found: list[bool] = []
+        visit(
+            node,
+            (ir.TensorLoad, lambda load: found.append(load.source.__chandle__() not in self._scalars)),
+            (ir.Var, lambda var: found.append(var.__chandle__() in self._by_data)),  # scalars, too
+            (ir.Call, lambda call: found.append(getattr(call.op, "name", None) not in _ARITHMETIC)),
         )
+        return any(found)
 
     def expr_or_none(self, node: Node) -> Expr | None:
         """The exact form of an integer expression; None where it has none."""
@@ -236,9 +325,14 @@ class KernelValues:
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def bind(self, var: VarNode, value: Expr | None) -> None:
-        """The variable `var` stands for `value` from here on; None for what is not known."""
+    def bind(self, var: VarNode, value: Expr | None, given: Node | None = None) -> None:
+        """The variable `var` stands for `value` from here on; None for what is not known of `given`."""
         self._values[var.__chandle__()] = value
+        self._note_data(var, value, given)
+
+    def _note_data(self, var: VarNode, value: Expr | None, given: Node | None) -> None:
+        if value is None and given is not None and self.hangs_on_data(given):
+            self._by_data.add(var.__chandle__())
 
     def let(self, var: VarNode, value: Node) -> None:
         """The variable `var`, a number or a truth value, stands for the expression `value`."""
@@ -246,7 +340,7 @@ class KernelValues:
             known, exact = self.guard(value, holds=True)
             self._flags[var.__chandle__()] = known[0] if exact and len(known) == 1 else None
         else:
-            self.bind(var, self.expr_or_none(value))
+            self.bind(var, self.expr_or_none(value), value)
 
     # -- buffers --------------------------------------------------------------------------------------------
 
@@ -267,6 +361,7 @@ class KernelValues:
         if scalar is None:
             return
         value = self.expr_or_none(node.value)
+        self._note_data(node.buffer, value, node.value)
         self._held.pop(key, None)
         alone = not any(loop.parallel for loop in scope.loops[scalar.loops if scalar.private else 0 :])
         fits = _is_plain(node) and str(node.value.ty.dtype) == scalar.dtype

@@ -51,12 +51,14 @@ def leaving(node: Node) -> Leaving | None:
 class KernelAccesses(NamedTuple):
     """The accesses of a kernel's parameters, those of the buffers that it allocates, and these buffers.
 
-    The buffers of its own are numbered behind the parameters.
+    The buffers of its own are numbered behind the parameters.  `unread` are words for what was not understood
+    although it hangs on no data.
     """
 
     of_parameters: tuple[KernelAccess, ...]
     of_own: tuple[KernelAccess, ...]
     own: tuple[KernelBuffer, ...]
+    unread: tuple[str, ...]
 
 
 def kernel_accesses(
@@ -77,6 +79,7 @@ def kernel_accesses(
         of_parameters=tuple(access for access in found if not places.is_own(access.parameter)),
         of_own=tuple(access for access in found if places.is_own(access.parameter)),
         own=tuple(places.own),
+        unread=tuple(dict.fromkeys(walk.unread)),
     )
 
 
@@ -93,6 +96,7 @@ class _KernelWalk:
         self.inside: KernelScope | None = None  # the innermost loop
         self.breaks: list[Condition | None] = []  # the conditions under which one of its passes goes on
         self.leavings = 0
+        self.unread: list[str] = []
 
     def statement(self, node: Node, scope: KernelScope) -> KernelScope:
         """Read a statement; return the scope of what follows it."""
@@ -119,15 +123,32 @@ class _KernelWalk:
         step = 1 if node.step is None else constant_extent(node.step) or 0
         first, extent = self.values.expr_or_none(node.min), self.values.expr_or_none(node.extent)
         passes = None if extent is None or step < 1 else ceildiv(extent, step)
-        loop = self._loop(scope, node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE)
+        loop = self._loop(scope, node.loop_var.name, passes, node.kind in _SIDE_BY_SIDE, _in_lanes(node))
         value = None if first is None or step < 1 else symbol(loop.symbol) * step + first
-        self.values.bind(node.loop_var, value)
-        self._passes(node.body, scope.inside(loop))
+        self.values.bind(node.loop_var, value, node.min)
+        unread = passes is None and self._is_unread(node.extent, f"the passes of `{node.loop_var.name}`")
+        self._passes(node.body, scope.inside(loop).where((), True, unread))
 
-    def _loop(self, scope: KernelScope, name: str, passes: Expr | None, parallel: bool = True) -> KernelLoop:
+    def _loop(
+        self, scope: KernelScope, name: str, passes: Expr | None, parallel: bool = True, lanes: bool = False
+    ) -> KernelLoop:
         if not scope.loops:
             self.outermost = len(self.found)
-        return KernelLoop(symbol=self.symbols.new(name, Origin.LOOP), passes=passes, parallel=parallel)
+        counter = self.symbols.new(name, Origin.LOOP)
+        self.values.counts(counter, passes)
+        return KernelLoop(symbol=counter, passes=passes, parallel=parallel, lanes=lanes)
+
+    def _is_unread(self, node: Node, what: str) -> bool:
+        """Note `what` if an expression without exact form hangs on no data."""
+        if self.values.hangs_on_data(node):
+            return False
+        self.unread.append(what)
+        return True
+
+    def _where(self, scope: KernelScope, test: Node, holds: bool) -> KernelScope:
+        """The scope where a test holds, or does not."""
+        known, exact = self.values.guard(test, holds)
+        return scope.where(known, exact, not exact and self._is_unread(test, "a condition on its counters"))
 
     def _passes(self, body: Node, scope: KernelScope) -> None:
         """The body of a loop; accesses are told which passes are executed."""
@@ -143,7 +164,8 @@ class _KernelWalk:
         inside = scope.inside(self._loop(scope, "while_", None, parallel=False))
         self.values.forget_stored(node.body)
         self.read(node.condition, inside)
-        self._passes(node.body, inside.where(*self.values.guard(node.condition, holds=True)))
+        inside = inside.where((), False, self._is_unread(node.condition, "the passes of a `while`"))
+        self._passes(node.body, self._where(inside, node.condition, True))
 
     def attribute(self, node: Node, scope: KernelScope) -> None:
         if node.attr_key in _THREADS:
@@ -171,8 +193,8 @@ class _KernelWalk:
         self.read(node.condition, scope)
         leavings = self.leavings
         with self.values.branch():
-            then = self.statement(node.then_case, scope.where(*self.values.guard(node.condition, holds=True)))
-        otherwise = scope.where(*self.values.guard(node.condition, holds=False))
+            then = self.statement(node.then_case, self._where(scope, node.condition, True))
+        otherwise = self._where(scope, node.condition, False)
         if node.else_case is not None:
             otherwise = self.statement(node.else_case, otherwise)
         self.values.forget_stored(node)
@@ -205,11 +227,11 @@ class _KernelWalk:
         self.values.forget_stored(block)  # TVM puts the values of axes and regions where they are used
         for axis, bound in zip(elements(block.iter_vars), elements(node.iter_values), strict=True):
             self.read(bound, scope)
-            values.append((axis, self.values.expr_or_none(bound)))
+            values.append((axis, self.values.expr_or_none(bound), bound))
         self.read(node.predicate, scope)
-        scope = scope.where(*self.values.guard(node.predicate, holds=True))
-        for axis, value in values:
-            self.values.bind(axis.var, value)
+        scope = self._where(scope, node.predicate, True)
+        for axis, value, bound in values:
+            self.values.bind(axis.var, value, bound)
         for buffer in elements(block.alloc_buffers):
             self._allocate(buffer, scope)
         for match in elements(block.match_buffers):
@@ -220,8 +242,10 @@ class _KernelWalk:
         with nullcontext() if constant_extent(node.predicate) else self.values.perhaps(block.body):
             self._within(block.body, scope)
 
-    def _at_first_step(self, axes: Sequence[tuple[Node, Expr | None]], scope: KernelScope) -> KernelScope:
-        for axis, value in axes:
+    def _at_first_step(
+        self, axes: Sequence[tuple[Node, Expr | None, Node]], scope: KernelScope
+    ) -> KernelScope:
+        for axis, value, _ in axes:
             if axis.iter_type == tirx.IterVar.CommReduce:
                 first = self.values.expr_or_none(axis.dom.min)
                 known = (eq(value, first),) if value is not None and first is not None else ()
@@ -331,7 +355,7 @@ class _KernelWalk:
 
     def _guarded(self, node: Node, test: Node, holds: bool, scope: KernelScope) -> None:
         if type(node) not in _LITERALS:
-            self.read(node, scope.where(*self.values.guard(test, holds)))
+            self.read(node, self._where(scope, test, holds))
 
     def both(self, node: Node, scope: KernelScope) -> None:
         """The right side of `and` and of `or` matters only where the left side leaves it open."""
@@ -364,7 +388,12 @@ class _KernelWalk:
             value = self.values.expr_or_none(index)
             if type(index) is prim.Ramp:
                 scope, value = self._lanes(index, scope)
+            if value is None and self._is_unread(index, f"an index of `{buffer.name}`"):
+                scope = scope._replace(unread=True)
             indices.append(value)
+        if place.wide > 1:
+            scope, lane = self._lane(scope, place.wide)
+            indices.append(lane)
         self.found.append(_accessed(kind, place, indices, scope, copies=copies))
 
     def _copied(self, value: Node, scope: KernelScope) -> Iterator[KernelAccess]:
@@ -372,7 +401,11 @@ class _KernelWalk:
         choice = choice_of(value)
         if type(value) is ir.TensorLoad:
             place = self.places.of(value.source)
-            if place is not None and getattr(value, "predicate", None) is None:
+            if (
+                place is not None
+                and place.wide == place.parts == 1
+                and getattr(value, "predicate", None) is None
+            ):
                 indices = [self.values.expr_or_none(index) for index in elements(value.indices)]
                 yield _accessed("load", place, indices, scope)
         elif choice is not None:
@@ -385,9 +418,12 @@ class _KernelWalk:
         """The lanes of a vector as a loop of their own."""
         lanes = ramp.lanes if isinstance(ramp.lanes, int) else getattr(ramp.lanes, "value", None)
         base, stride = self.values.expr_or_none(ramp.base), self.values.expr_or_none(ramp.stride)
-        loop = self._loop(scope, "lane", None if lanes is None else constant(lanes))
-        value = None if base is None or stride is None else base + stride * symbol(loop.symbol)
-        return scope.inside(loop), value
+        scope, lane = self._lane(scope, lanes)
+        return scope, None if base is None or stride is None else base + stride * lane
+
+    def _lane(self, scope: KernelScope, lanes: int | None) -> tuple[KernelScope, Expr]:
+        loop = self._loop(scope, "lane", None if lanes is None else constant(lanes), lanes=True)
+        return scope.inside(loop), symbol(loop.symbol)
 
 
 def _gone_on(access: KernelAccess, loop: KernelLoop, stays: Condition | None) -> KernelAccess:
@@ -400,7 +436,8 @@ def _gone_on(access: KernelAccess, loop: KernelLoop, stays: Condition | None) ->
         exact = exact and held is not None
         if held is not None:
             domain[domain.index(part)] = held
-    return replace(access, domain=tuple(domain), exact=exact)
+    unread = access.unread or (access.exact and stays is not None and not exact)
+    return replace(access, domain=tuple(domain), exact=exact, unread=unread)
 
 
 def _held_so_far(condition: Condition, loop: KernelLoop) -> Condition | None:
@@ -422,15 +459,26 @@ def _held_so_far(condition: Condition, loop: KernelLoop) -> Condition | None:
 def _accessed(
     kind: AccessKind, place: Place, indices: Sequence[Expr | None], scope: KernelScope, **more: Any
 ) -> KernelAccess:
+    found, part = place.at(tuple(indices))
     return KernelAccess(
         parameter=place.parameter,
         kind=kind,
-        indices=place.at(tuple(indices)),
+        indices=found,
         domain=scope.domain,
         exact=scope.exact,
         loops=scope.loops,
+        part=part,
+        unread=scope.unread,
         **more,
     )
+
+
+def _in_lanes(loop: Node) -> bool:
+    """Return whether TVM makes vectors of the statements of a loop, one by one: of none with a branch."""
+    branches: list[Node] = []
+    if loop.kind == tirx.ForKind.VECTORIZED:
+        visit(loop.body, *((kind, branches.append) for kind in (tirx.IfThenElse, tirx.While)))
+    return loop.kind == tirx.ForKind.VECTORIZED and not branches
 
 
 _LITERALS = frozenset({prim.IntImm, prim.FloatImm, ir.StringImm})

@@ -15,6 +15,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import Origin
 from symalloc.program.types import DType
+from symalloc.prover.bounds import Box, interval
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.relax.ir_types import Node, PrimNode, VarNode
 from symalloc.size.choice import maximum, minimum, select
@@ -40,6 +41,8 @@ from symalloc.size.sign import Signs
 Made = TypeVar("Made", Expr, Condition)
 _MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders
 _DTYPES: dict[str, DType] = {}
+_MOST_AMOUNTS = 32  # of a shift or a power, each of which is a case
+_ORDINARY = 2**22  # a size that narrow integers are taken to hold
 _SIZES = (Origin.DIMENSION, Origin.CAST, Origin.LOOP)
 
 
@@ -131,6 +134,19 @@ class Symbols:
         return name
 
 
+class NumberRanges:
+    """The values of a kernel's symbols: `greatest` of those that count passes; others are ordinary sizes."""
+
+    def __init__(self, is_size: Callable[[str], bool]) -> None:
+        self.is_size = is_size
+        self.greatest: dict[str, int] = {}
+
+    def of(self, value: Expr) -> tuple[int, int]:
+        """The least and the greatest number that an expression may be."""
+        upper = {name: self.greatest.get(name, _ORDINARY) for name in value.symbols}
+        return interval(value, Box({name: 0 if self.is_size(name) else -_ORDINARY for name in upper}, upper))
+
+
 def choice_of(node: Node) -> tuple[Node, Node, Node] | None:
     """The test and the two sides of a select or an if_then_else; None for any other expression."""
     if type(node) is prim.Select:
@@ -145,7 +161,7 @@ class TirToExpr:
 
     `resolve` gives the expression of a variable, `resolve_flag` the condition of a boolean one (or
     None), `nonnegative` whether a symbol is known to be >= 0 (truncation then rounds down), `load` the
-    expression of an element of a buffer.
+    expression of an element of a buffer.  With `ranges` narrow integers wrap, and amounts of shifts vary.
     """
 
     def __init__(
@@ -154,7 +170,9 @@ class TirToExpr:
         resolve_flag: Callable[[PrimNode], Condition | None] = lambda _: None,
         nonnegative: Callable[[str], bool] = lambda _: False,
         load: Callable[[PrimNode], Expr] | None = None,
+        ranges: NumberRanges | None = None,
     ) -> None:
+        self.ranges = ranges
         self._resolve, self._resolve_flag, self._load = resolve, resolve_flag, load
         self._nonnegative = nonnegative
         self._local: dict[int, Expr] = {}
@@ -219,6 +237,26 @@ class TirToExpr:
     def is_nonnegative(self, expr: Expr) -> bool:
         """Return whether every value of `expr` is >= 0, seen from its form; False where that is not plain."""
         return Signs(self._nonnegative).expr(expr)
+
+    def wrapped(self, value: Expr, dtype: PrimNode) -> Expr:
+        """The number that an integer of type `dtype` holds of a value."""
+        signed = not str(dtype).startswith("u")
+        low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if signed else (0, 1 << dtype.bits)
+        if self.ranges is None:
+            raise NotASizeError(f"a cast to {dtype}, which may change the value")
+        least, greatest = self.ranges.of(value)
+        return value if low <= least and greatest < high else mod(value - low, high - low) + low
+
+    def by_amount(self, amount: Expr, most: int, of: Callable[[int], Expr]) -> Expr:
+        """The expression that `of` gives for the value of `amount`, which is from 0 to `most`."""
+        number = amount.as_constant
+        least, greatest = self.ranges.of(amount) if self.ranges and number is None else (number or 0, number)
+        if greatest is None or least < 0 or greatest > most or greatest - least > _MOST_AMOUNTS:
+            raise NotASizeError(f"a shift by other than a constant from 0 to {most}")
+        found = of(greatest)
+        for value in range(greatest - 1, least - 1, -1):
+            found = select(eq(amount, value), of(value), found)
+        return found
 
     # -- truncating division --------------------------------------------------------------------------------
 
@@ -291,24 +329,22 @@ def _remainder(form: TirToExpr, node: PrimNode) -> Expr:
     return numerator - denominator * form.truncated_quotient(numerator, denominator)
 
 
-def _shift_amount(form: TirToExpr, node: PrimNode, most: int) -> int:
-    amount = form.expr(node.b).as_constant
-    if amount is None or not 0 <= amount <= min(most, node.a.ty.dtype.bits - 1):
-        raise NotASizeError(f"a shift by other than a constant from 0 to {most}")
-    return amount
-
-
 def _shift_left(form: TirToExpr, node: PrimNode) -> Expr:
-    return form.expr(node.a) * (1 << _shift_amount(form, node, 62))
+    value, most = form.expr(node.a), min(62, node.a.ty.dtype.bits - 1)
+    found = form.by_amount(form.expr(node.b), most, lambda amount: value * (1 << amount))
+    return found if form.ranges is None else form.wrapped(found, node.ty.dtype)
 
 
 def _shift_right(form: TirToExpr, node: PrimNode) -> Expr:
     """Rounds down, whatever the sign: by 63 nothing but the sign is left."""
-    signed = not str(node.a.ty.dtype).startswith("u")
-    value, amount = form.expr(node.a), _shift_amount(form, node, 63 if signed else 62)
-    if amount < 63:
-        return floordiv(value, 1 << amount)
-    return ZERO if form.is_nonnegative(value) else select(ge(value, 0), ZERO, constant(-1))
+    signed, value = not str(node.a.ty.dtype).startswith("u"), form.expr(node.a)
+
+    def shifted(amount: int) -> Expr:
+        if amount < 63:
+            return floordiv(value, 1 << amount)
+        return ZERO if form.is_nonnegative(value) else select(ge(value, 0), ZERO, constant(-1))
+
+    return form.by_amount(form.expr(node.b), min(63 if signed else 62, node.a.ty.dtype.bits - 1), shifted)
 
 
 def _clamp(choose: Callable[[Expr, Expr], Expr], end: int) -> Callable[[TirToExpr, PrimNode], Expr]:
@@ -355,6 +391,10 @@ def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirToExpr,
 def _chosen(form: TirToExpr, node: PrimNode) -> Expr:
     """A choice, with the divisions of the whole test: compiled code evaluates both sides of an `and`."""
     choice = choice_of(node)
+    if choice is None and form.ranges is not None and getattr(node.op, "name", None) == "tirx.pow":
+        base = form.expr(node.args[0])
+        found = form.by_amount(form.expr(node.args[1]), node.ty.dtype.bits - 1, lambda power: base**power)
+        return form.wrapped(found, node.ty.dtype)
     if choice is None:
         return form.expr(_likely(node, "size"))
     condition = form.condition(choice[0])
@@ -376,9 +416,7 @@ def _cast(form: TirToExpr, node: PrimNode) -> Expr:
     if not (_is_integer(source) and _is_integer(target)):
         raise NotASizeError(f"a cast from {source} to {target}")
     value = form.expr(node.value)
-    if not _keeps_value(form, value, source, target):
-        raise NotASizeError(f"a cast from {source} to {target}, which may change the value")
-    return value
+    return value if _keeps_value(form, value, source, target) else form.wrapped(value, target)
 
 
 def _keeps_value(form: TirToExpr, value: Expr, source: PrimNode, target: PrimNode) -> bool:

@@ -1,0 +1,186 @@
+"""The counters of the loops around an access, told by the elements that it is at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from math import gcd
+
+from symalloc.analysis.kernels.index_bounds import Extremes, divided, extremes, factor_of, is_below
+from symalloc.program.ir import KernelAccess
+from symalloc.size.condition import Condition, eq, ge, le, lt
+from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, floordiv, mod, symbol
+from symalloc.size.sign import is_nonnegative
+
+_MOST_STEPS = 32
+"""Equations that are solved for one access."""
+
+
+class Solution:
+    """Loop counters as expressions over what is known, as far as `equations` tell.
+
+    The left side of each is over the counters.  Symbols of `scalars` may be negative.
+    """
+
+    def __init__(
+        self, access: KernelAccess, equations: Iterable[tuple[Expr, Expr]], scalars: frozenset[str]
+    ) -> None:
+        self.access, self.scalars = access, scalars
+        self.passes = {loop.symbol: loop.passes for loop in access.loops}
+        self.solved: dict[str, Expr] = {}
+        self.conditions: list[Condition] = []
+        self.equations = list(equations)
+
+    def unsolved(self, told: Expr | Condition) -> list[str]:
+        return [name for name in self.passes if name in told.symbols and name not in self.solved]
+
+    def solve(self) -> None:
+        for _ in range(_MOST_STEPS):
+            number = next((n for n, equation in enumerate(self.equations) if self.step(*equation)), None)
+            if number is not None:
+                del self.equations[number]
+            elif not self.paired():
+                return
+
+    # -- one equation --------------------------------------------------------------------------------------
+
+    def step(self, index: Expr, value: Expr) -> bool:
+        """Solve an equation for one of its counters; False where that is not plain."""
+        index = index.substitute(self.solved)
+        names = self.unsolved(index)
+        if not names:
+            self.conditions.append(eq(index, value))
+            return True
+        factors = {name: factor_of(index, name) for name in names}
+        known = {name: factor for name, factor in factors.items() if factor is not None}
+        if len(known) < len(names):
+            return False
+        rest = index.substitute(dict.fromkeys(names, ZERO))
+        if len(names) == 1:
+            return self.alone(names[0], known[names[0]], value - rest)
+        return self.innermost(known, value - rest)
+
+    def alone(self, name: str, factor: Expr, value: Expr) -> bool:
+        """`factor * name == value`."""
+        number = factor.as_constant
+        if not number:
+            return False
+        value = value if number > 0 else -value
+        if abs(number) > 1:
+            self.conditions.append(eq(mod(value, abs(number)), 0))
+        self.solved[name] = floordiv(value, abs(number))
+        return True
+
+    def innermost(self, factors: dict[str, Expr], value: Expr) -> bool:
+        """`sum(factor * name) == value`, where one counter stays below what divides all other factors."""
+        numbers = [factor.as_constant or 0 for factor in factors.values()]
+        step = gcd(*numbers) if all(numbers) else 1
+        for name, factor in factors.items():
+            passes, others = self.passes[name], [f for n, f in factors.items() if n != name]
+            if passes is None or factor != step:
+                continue
+            width = _common(others, step)
+            if width is None or not is_below(passes - 1, width, (), self.scalars):
+                continue
+            if step > 1:
+                self.conditions.append(eq(mod(value, step), 0))
+            whole = floordiv(value, step)
+            self.solved[name] = mod(whole, width)
+            left = [(symbol(n), divided(f, width * step)) for n, f in factors.items() if n != name]
+            index = sum((counter * rate for counter, rate in left if rate is not None), ZERO)
+            self.equations.append((index, floordiv(whole, width)))
+            return True
+        return False
+
+    # -- two equations -------------------------------------------------------------------------------------
+
+    def paired(self) -> bool:
+        """Put a quotient and its remainder together; False where there is no such pair left."""
+        for one in self.equations:
+            for other in self.equations:
+                row, column = one[0].as_atom, other[0].as_atom
+                if isinstance(row, FloorDiv) and isinstance(column, Mod):
+                    whole = _put_together(row, column)
+                    if whole is None:
+                        continue
+                    self.equations = [e for e in self.equations if e is not one and e is not other]
+                    width = column.denominator
+                    self.conditions += (ge(other[1], 0), lt(other[1], width))
+                    self.equations.append((whole, one[1] * width + other[1]))
+                    return True
+        return False
+
+    # -- what is known in the end --------------------------------------------------------------------------
+
+    def held(self) -> tuple[list[Condition], list[Condition], bool]:
+        """The conditions at which elements are reached, those at which loops that count no elements are run
+        at all, and whether they say all.
+        """
+        self.solve()
+        held = list(self.conditions)
+        for index, value in self.equations:
+            held += self.between(index.substitute(self.solved), value)
+        domain = [condition.substitute(self.solved) for condition in self.access.domain]
+        held += (part for one in domain if not self.unsolved(one) for part in one.conjuncts)
+        bound = [condition for condition in domain if self.unsolved(condition)]
+        where = self.over_loops(ZERO, bound).where
+        runs = [condition for condition in where if not self.unsolved(condition)]
+        return held, runs, self.access.exact and not self.equations and len(runs) == len(where)
+
+    def over_loops(self, index: Expr, domain: Sequence[Condition]) -> Extremes:
+        """The extremes of an expression over the loops whose counters are not solved."""
+        names = [name for name in self.passes if name not in self.solved]
+        return extremes(index, domain, names, partial(is_nonnegative, signed=self.scalars))
+
+    def between(self, index: Expr, value: Expr) -> Iterator[Condition]:
+        """The bounds of an index that is not solved, and the step in which it goes."""
+        factors = [factor_of(index, name) for name in self.unsolved(index)]
+        rates = [0 if factor is None else factor.as_constant or 0 for factor in factors]
+        step = gcd(*rates)
+        if step > 1 and 0 not in rates:
+            first = index.substitute(dict.fromkeys(self.unsolved(index), ZERO))
+            yield eq(mod(value - first, step), 0)
+        atom = index.as_atom
+        if isinstance(atom, FloorDiv):
+            low, high = value * atom.denominator, value * atom.denominator + atom.denominator - 1
+            yield from self.bounds(atom.numerator, low, high)
+        elif isinstance(atom, Mod) and not self.unsolved(atom.denominator):
+            yield lt(value, atom.denominator)
+        else:
+            yield from self.bounds(index, value, value)
+
+    def bounds(self, index: Expr, low: Expr, high: Expr) -> Iterator[Condition]:
+        """That the values of `index` over the loops reach into `low` to `high`."""
+        domain = [condition.substitute(self.solved) for condition in self.access.domain]
+        found = self.over_loops(index, domain)
+        if not self.unsolved(found.least):
+            yield le(found.least, high)
+        if not self.unsolved(found.greatest):
+            yield le(low, found.greatest)
+
+
+def _common(factors: Sequence[Expr], step: int) -> Expr | None:
+    """A divisor of all `factors`, in units of `step`."""
+    numbers = [factor.as_constant for factor in factors]
+    if all(number is not None and number > 0 for number in numbers):
+        return ZERO + gcd(*(number // step for number in numbers if number))
+    for factor in factors if step == 1 else ():
+        if len(factor.terms) == 1 and all(divided(other, factor) is not None for other in factors):
+            return factor
+    return None
+
+
+def _put_together(row: FloorDiv, column: Mod) -> Expr | None:
+    """The expression of which `row` is the quotient and `column` the remainder, or both of its quotient."""
+    width = column.denominator
+    if row.denominator == width:
+        outer = row.numerator.as_atom
+        same = row.numerator == column.numerator
+        inside = isinstance(outer, Mod) and outer.numerator == column.numerator
+        if same or (isinstance(outer, Mod) and inside and divided(outer.denominator, width) is not None):
+            return row.numerator
+        return None
+    inner = column.numerator.as_atom
+    if isinstance(inner, FloorDiv) and inner.numerator == row.numerator:
+        return column.numerator if row.denominator == inner.denominator * width else None
+    return None
