@@ -166,7 +166,7 @@ def main() -> None:
         module,
         device="1GiB",
         state={"create_cache": SIZES},
-        with_={"seq_len": "prefill_chunk_size", "batch_size": "max_batch_size"},
+        bind={"seq_len": "prefill_chunk_size", "batch_size": "max_batch_size"},
     )
     click.echo(budget)
     assert budget.total is not None and not budget.unknown

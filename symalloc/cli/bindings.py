@@ -26,6 +26,21 @@ def parse_binding(texts: Iterable[str], option: str) -> dict[str, int]:
     return found
 
 
+def parse_bindings(texts: Iterable[str], option: str) -> list[dict[str, int]]:
+    """The sets of values in such texts: a symbol that has one already begins a further set.
+
+    Raises UsageError.
+    """
+    found: list[dict[str, int]] = []
+    for text in texts:
+        given = parse_binding([text], option)
+        if found and found[-1].keys().isdisjoint(given):
+            found[-1].update(given)
+        else:
+            found.append(given)
+    return found
+
+
 def parse_sweeps(texts: Iterable[str]) -> dict[str, list[int]]:
     """The values of each symbol, in the order in which they are written; raises UsageError."""
     found: dict[str, list[int]] = {}

@@ -15,7 +15,7 @@ from symalloc.cli.click_options import (
     planner_options,
     request_of,
 )
-from symalloc.cli.output import show
+from symalloc.cli.output import progress, show
 from symalloc.options import options_of
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.session.config import plan_options
@@ -45,7 +45,9 @@ def budget_command(file: Path, form: str, **options: Any) -> int:
     from symalloc.session.planning import budget_file
 
     wanted = BudgetOptions(**{name: options.pop(name) for name in options_of(BudgetOptions)})
-    found = budget_file(request_of(file, options), options=plan_options(file, options), budget=wanted)
-    show(as_json(found) if form == "json" else budget_text(found), None)
+    request = request_of(file, options)
+    with progress("planning"):
+        found = budget_file(request, options=plan_options(file, options), budget=wanted)
+    show(as_json(found) if form == "json" else budget_text(found), plain=form == "json")
     conditional = found.total is None and found.condition is not None
     return int(not (found.fits or conditional))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from symalloc.arguments import require_path
 from symalloc.cli.output import Command
@@ -46,6 +47,15 @@ class Word(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
             return self._kind.read(_flag(param), self._kind.parse(value) if isinstance(value, str) else value)
         except UsageError as error:
             raise click.UsageError(str(error), ctx) from None
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the words that a shell completes to; the shell itself knows names of files."""
+        if self.name in ("PATH", "FILE"):
+            return [CompletionItem(incomplete, type="file")]
+        words = self.name.strip("[]").split("|") if "|" in self.name else []
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 def written(*endings: str) -> Kind:
@@ -112,6 +122,11 @@ _module_option = given_as("--module", kind=TEXT, help="The module to use, if the
 def module_options(command: Command) -> Command:
     """--module, --target, --pipeline and --trust."""
     return _module_option(_lowering_options(command))
+
+
+def bind_option(help: str, *older: str) -> Callable[[Command], Command]:  # noqa: A002 - as click has it
+    """--bind: sizes, in all verbs; `older` are further names of it."""
+    return click.option("--bind", *older, "bind", multiple=True, metavar="NAME=N,…", help=help)
 
 
 def format_option(of: str) -> Callable[[Command], Command]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from symalloc.cli.bindings import parse_binding
+from symalloc.cli.bindings import parse_bindings
 from symalloc.cli.click_options import (
+    bind_option,
     format_option,
     given_as,
     module_options,
@@ -17,7 +18,7 @@ from symalloc.cli.click_options import (
     request_of,
     written,
 )
-from symalloc.cli.output import keep_apart, show
+from symalloc.cli.output import keep_apart, progress, show
 from symalloc.errors import UsageError
 from symalloc.session.config import plan_options
 
@@ -38,17 +39,11 @@ module that cannot be planned.
 @path_argument("after", metavar="B")
 @format_option("the difference")
 @given_as("-o", "--output", kind=written(), help="Write to this file.")
-@click.option(
-    "--bind",
-    "bindings",
-    multiple=True,
-    metavar="NAME=N,…",
-    help='Compare at these sizes, such as "n=128,b=2"; may be repeated.',
-)
+@bind_option('Compare at these sizes, such as "n=128,b=2"; may be repeated.')
 @planner_options
 @module_options
 def diff_command(
-    before: Path, after: Path, form: str, output: Path | None, bindings: tuple[str, ...], **options: Any
+    before: Path, after: Path, form: str, output: Path | None, bind: tuple[str, ...], **options: Any
 ) -> int:
     """Compare what two plans of a model take: A before, B after.
 
@@ -62,10 +57,11 @@ def diff_command(
     if str(before) == str(after) == "-":
         raise UsageError("standard input can be one of the two, not both")
     keep_apart("-o", output, (before, after))
-    wanted = [parse_binding([text], "--bind") for text in bindings]
+    wanted = parse_bindings(bind, "--bind")
     requests = [request_of(before, dict(options)), request_of(after, options)]
     chosen = plan_options(after, options)
-    old, new = (plans_in(request, chosen) for request in requests)
+    with progress("planning"):
+        old, new = (plans_in(request, chosen) for request in requests)
     diff = diff_plans(old, new, wanted)
-    show(as_json(diff) if form == "json" else plan_diff_text(diff), output)
+    show(as_json(diff) if form == "json" else plan_diff_text(diff), output, plain=form == "json")
     return int(diff.grew)

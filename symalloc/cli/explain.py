@@ -20,7 +20,7 @@ def explain_command(rule: str | None, every: bool, rules: tuple[Path, ...]) -> N
     from symalloc.report.rule_page import render_rule_page, render_rule_table
     from symalloc.rulebook.book import load_rules
 
-    colour, width = colour_wanted("auto", sys.stdout), terminal_width(sys.stdout)
+    colour, width = colour_wanted(sys.stdout), terminal_width(sys.stdout)
     book = load_rules(rules)
     if rule is None:
         text = render_rule_table(book, colour=colour, width=width)

@@ -3,55 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from symalloc.cli.click_options import from_table, given_as, written
-from symalloc.cli.output import colour_wanted, keep_apart, show, terminal_width, wrote
+from symalloc.cli.output import (
+    colour_wanted,
+    is_quiet,
+    keep_apart,
+    progress,
+    remark,
+    show,
+    terminal_width,
+    wrote,
+)
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import FLAG, PATH, TEXT, choice, option
 from symalloc.relax.read.find_files import STDIN_ARGUMENT, FoundFiles
-from symalloc.relax.workers.worker_pool import Watch, WorkerPool
+from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.report.formats import FORMATS, render
 from symalloc.session.config import find_config, found_files, load_config
 from symalloc.session.files import write_source
 from symalloc.session.lint_cache import LintCache, default_folder
 from symalloc.shown import counted
-
-PATIENCE = 1.0  # seconds before a bar appears
-
-
-@contextmanager
-def progress(title: str, *, shown: bool) -> Iterator[Watch]:
-    """A bar on a terminal, after a moment: `with progress("linting", shown=True) as step: step(1, 3, "")`."""
-    if not shown or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, total, what: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    what = TextColumn("{task.fields[what]}", markup=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), what)
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task, started = bar.add_task(title, what=""), monotonic()
-
-    def step(done: int, total: int, what: str) -> None:
-        if monotonic() - started > PATIENCE:
-            bar.start()
-        bar.update(task, completed=done, total=total, what=what)
-
-    try:
-        yield step
-    finally:
-        bar.stop()
-
 
 if TYPE_CHECKING:
     from symalloc.linter.diagnostic import Report
@@ -83,8 +62,6 @@ class _LintRun:
         False, FLAG, "Exit with 0 despite findings (still 2 for input that cannot be read)."
     )
     write_baseline: Path | None = option(None, written(), "Write the findings to this file, for --baseline.")
-    color: str = option("auto", choice(("auto", "always", "never")), "When to use colours.")
-    quiet: bool = option(False, FLAG, "Print no summary line and no progress bar.", short=("-q",))
     statistics: bool = option(
         False, FLAG, "Count findings by rule, and constraints by the layer of the prover that decided them."
     )
@@ -125,7 +102,7 @@ class _LintRun:
 @from_table(LintOptions, "strict")
 @from_table(_LintRun, "exit_zero")
 @from_table(LintOptions, "baseline")
-@from_table(_LintRun, "write_baseline", "color", "quiet", "statistics")
+@from_table(_LintRun, "write_baseline", "statistics")
 @given_as(
     "--cache",
     "cache_folder",
@@ -164,7 +141,7 @@ def lint_command(paths: tuple[str, ...], **given: Any) -> int:
 
 
 def _lint(session: LintSession, found: FoundFiles, run: _LintRun) -> int:
-    with progress("linting", shown=not run.quiet) as step:
+    with progress("linting") as step:
         report = session.lint_files(found, step, fixes=run.needs_fixes)
     if run.diff:
         return _diff(session, report, run)
@@ -185,7 +162,7 @@ def _diff(session: LintSession, report: Report, run: _LintRun) -> int:
     changes = "".join(r.diff() for r in session.rewrites(report, unsafe=run.unsafe_fixes))
     show(changes, run.output)
     if not changes:
-        click.echo("nothing to fix", err=True)
+        remark("nothing to fix")
     return _status(session, session.without_known(report), run)
 
 
@@ -199,9 +176,8 @@ def _apply(session: LintSession, report: Report, found: FoundFiles, run: _LintRu
             raise UsageError(f"cannot write {change.file}: {error}") from None
     if not rewrites:
         return report
-    if not run.quiet:
-        fixed = counted(sum(change.fixes for change in rewrites), "finding")
-        click.echo(f"fixed {fixed} in {len(rewrites)} file(s)", err=True)
+    fixed = counted(sum(change.fixes for change in rewrites), "finding")
+    remark(f"fixed {fixed} in {len(rewrites)} file(s)")
     return session.lint_files(found)
 
 
@@ -211,12 +187,12 @@ def _show(session: LintSession, report: Report, run: _LintRun) -> None:
         run.format,
         rules=session.linter.rulebook.rules,
         width=terminal_width(sys.stdout) if run.output is None else None,
-        colour=run.output is None and colour_wanted(run.color, sys.stdout),
-        quiet=run.quiet,
+        colour=run.output is None and colour_wanted(sys.stdout),
+        quiet=is_quiet(),
         statistics=run.statistics,
     )
     show(text, run.output)
-    if run.output is not None and not run.quiet:
+    if run.output is not None:
         wrote(run.output, counted(len(report), "finding"))
 
 

@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib import import_module, metadata
 from time import monotonic
 from types import FrameType
@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 
 import click
 
-from symalloc.cli.output import printing_option
+from symalloc.cli.output import output_options, printing_option
 from symalloc.errors import SymallocError, nearest
-from symalloc.native.library import cmake_dir
+from symalloc.native.library import cmake_dir, leave_torch_out
 
 _NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 _GRACE = 1.0  # seconds: whoever passes a signal on may send it twice
@@ -79,6 +79,7 @@ VERBS = {
     "rules": "List the rules.",
     "explain": "Explain one rule, with examples.",
     "schema": "Print the JSON Schema of a document.",
+    "help": "Show the help of a verb.",
 }
 
 
@@ -94,13 +95,33 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             close = nearest(cmd_name, list(VERBS))
             ctx.fail(f"no such command: `{cmd_name}`" + (f"; did you mean `{close}`?" if close else ""))
-        command: click.Command = getattr(import_module(f"symalloc.cli.{cmd_name}"), f"{cmd_name}_command")
-        return command
+        return _verb(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs and their one-line helps without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+@cache
+def _verb(name: str) -> click.Command:
+    if name == "help":
+        return output_options(help_command)
+    command: click.Command = getattr(import_module(f"symalloc.cli.{name}"), f"{name}_command")
+    return output_options(command)
+
+
+@click.command("help")
+@click.argument("verb", required=False)
+@click.pass_context
+def help_command(context: click.Context, verb: str | None) -> None:
+    """Show the help of VERB, or what verbs there are."""
+    above = context.find_root()
+    if verb is None:
+        click.echo(above.get_help())
+    else:
+        command = cli.get_command(above, verb)
+        click.echo(command.get_help(click.Context(command, parent=above, info_name=verb)))
 
 
 def _versions() -> str:
@@ -115,13 +136,14 @@ def _versions() -> str:
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 for success, 1 for findings or a negative answer, 2 for wrong usage, unreadable "
-    "input, or an internal error, 128 and its number for a signal (130 after Ctrl-C).  `symalloc VERB "
-    "--help` describes each verb.",
+    "input, or an internal error, 128 and its number for a signal (130 after Ctrl-C).  `symalloc help VERB` "
+    "describes each verb.",
 )
-@printing_option("--version", _versions, help="Show the versions of symalloc and TVM.")
+@output_options
+@printing_option("--version", "-V", text=_versions, help="Show the versions of symalloc and TVM.")
 @printing_option(
     "--cmake-dir",
-    lambda: f"{cmake_dir()}\n",
+    text=lambda: f"{cmake_dir()}\n",
     help="Show the folder of the CMake package of the pool, for find_package(symalloc).",
 )
 @click.option(
@@ -144,6 +166,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    leave_torch_out()
     with Interruption() as interruption:
         try:
             status = _run(given, interruption)

@@ -1,24 +1,34 @@
-"""Output to a terminal, a pipe or a file."""
+"""Output to a terminal, a pipe or a file: colours, progress, what --color and -q say of them."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
 from symalloc.errors import UsageError
 from symalloc.session.files import write_file
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from symalloc.relax.workers.worker_pool import Watch
+
+Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
+PATIENCE = 1.0  # seconds before a bar appears
+_QUIET = "symalloc.quiet"
+_COLOURS = {"auto": None, "always": True, "never": False}
+_LOGGER = logging.getLogger("symalloc")
 
 
 def printing_option(
-    name: str,
+    *names: str,
     text: Callable[[], str],
     help: str,  # noqa: A002
 ) -> Callable[[Command], Command]:
@@ -29,16 +39,49 @@ def printing_option(
             click.echo(text(), nl=False)
             context.exit()
 
-    return click.option(name, is_flag=True, expose_value=False, is_eager=True, callback=show_text, help=help)
+    return click.option(
+        *names, is_flag=True, expose_value=False, is_eager=True, callback=show_text, help=help
+    )
 
 
-def colour_wanted(choice: str, stream: TextIO | None) -> bool:
-    """True where output on `stream` (None: closed) is coloured; `choice` is auto, always or never.
+def output_options(command: Command) -> Command:
+    """--color and -q, which all verbs take, and which may stand in front of the verb."""
 
-    Auto respects NO_COLOR.
-    """
-    if choice != "auto":
-        return choice == "always"
+    def set_colour(context: click.Context, _: click.Parameter, choice: str | None) -> None:
+        if choice is not None:
+            context.color = _COLOURS[choice]
+
+    def set_quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
+        context.meta[_QUIET] = quiet or context.meta.get(_QUIET, False)
+
+    colour = click.option(
+        "--color",
+        type=click.Choice([*_COLOURS]),
+        expose_value=False,
+        callback=set_colour,
+        help="When to use colours: auto is on a terminal, unless NO_COLOR is set.",
+    )
+    quiet = click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=set_quiet,
+        help="Print the answer only: no progress, no summary, no remarks.",
+    )
+    return quiet(colour(command))
+
+
+def is_quiet() -> bool:
+    """True where -q was given."""
+    return bool(click.get_current_context().meta.get(_QUIET))
+
+
+def colour_wanted(stream: TextIO | None) -> bool:
+    """True where output on `stream` (None: closed) is coloured.  Without --color NO_COLOR is respected."""
+    chosen = click.get_current_context().color
+    if chosen is not None:
+        return chosen
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -47,12 +90,18 @@ def terminal_width(stream: TextIO | None) -> int | None:
     return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
 
 
-def show(text: str, file: Path | None) -> None:
-    """Write `text` to `file`, or to standard output; raises UsageError where the file cannot be written."""
-    if file is None:
-        click.echo(text, nl=False, color=True)
-    else:
+def show(text: str, file: Path | None = None, *, plain: bool = True) -> None:
+    """Write `text` to `file`, or to standard output, where it may have colours of its own, or is given some
+    unless `plain`.  Raises UsageError where the file cannot be written.
+    """
+    if file is not None:
         write_file(file, text.encode())
+        return
+    if not plain and colour_wanted(sys.stdout):
+        from symalloc.report.text import highlighted
+
+        text = highlighted(text)
+    click.echo(text, nl=False, color=True)
 
 
 def keep_apart(option: str, written: Path | None, others: Iterable[Path | None]) -> None:
@@ -67,6 +116,61 @@ def keep_apart(option: str, written: Path | None, others: Iterable[Path | None])
             raise UsageError(f"{option} {written}: it would overwrite {other}, which this run needs")
 
 
+def remark(text: str) -> None:
+    """Say something beside the answer, on standard error, unless -q was given."""
+    if not is_quiet():
+        click.echo(text, err=True)
+
+
 def wrote(file: Path, what: str) -> None:
-    """Say on standard error that `what` is in `file`."""
-    click.echo(f"wrote {file}: {what}", err=True)
+    """Say that `what` is in `file`."""
+    remark(f"wrote {file}: {what}")
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Watch]:
+    """A bar on a terminal, after a moment: `with progress("linting") as step: step(1, 3, "")`.
+
+    What is logged within, here or by a child process, is a step, too.
+    """
+    silent = is_quiet() or _LOGGER.isEnabledFor(logging.INFO)
+    if silent or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    told = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("count", "what"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), *told)
+    console = Console(stderr=True, no_color=not colour_wanted(sys.stderr))
+    bar = Progress(*columns, console=console, transient=True)
+    task, started = bar.add_task(title, total=None, count="", what=""), monotonic()
+
+    def step(done: int, total: int | None, what: str) -> None:
+        if monotonic() - started > PATIENCE:
+            bar.start()
+        bar.update(task, completed=done, total=total, count=f"{done}/{total}" if total else "", what=what)
+
+    handler, level = _Steps(step), _LOGGER.level
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(logging.INFO)
+    try:
+        yield step
+    finally:
+        _LOGGER.setLevel(level)
+        _LOGGER.removeHandler(handler)
+        bar.stop()
+
+
+class _Steps(logging.Handler):
+    """Hands what is logged to a function as a step, of so many where the record says that."""
+
+    def __init__(self, step: Callable[[int, int | None, str], None]) -> None:
+        super().__init__()
+        self._step = step
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            click.echo(record.getMessage(), err=True)
+        else:
+            self._step(getattr(record, "done", 0), getattr(record, "total", None), record.getMessage())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from symalloc.cli.click_options import from_table, given_as, path_argument
-from symalloc.cli.output import show, wrote
+from symalloc.cli.output import progress, show, wrote
 from symalloc.errors import UsageError
 from symalloc.options import PATH, choice
 from symalloc.planner.planner_options import EffortName, PackOptions
@@ -62,10 +62,11 @@ def pack_command(
     problems = [read_problem(file) for file in files]
     outputs = _outputs(files, problems, form, output)
     folders = [certificate / file.stem if certificate and len(files) > 1 else certificate for file in files]
-    packings = [
-        pack(problem, capacity=capacity, effort=effort, seed=seed, certificate=folder)
-        for folder, problem in zip(folders, problems, strict=True)
-    ]
+    packings: list[Packing] = []
+    with progress("packing") as step:
+        for folder, problem in zip(folders, problems, strict=True):
+            step(len(packings), len(problems), problem.source)
+            packings.append(pack(problem, capacity=capacity, effort=effort, seed=seed, certificate=folder))
     _show(packings, capacity, form, outputs)
     return int(any(p.overrun is not None for p in packings))
 
@@ -109,7 +110,7 @@ def _show(
         show(packing_as_csv(packing) if kind == "csv" else packings_as_json([packing]), path)
         wrote(path, f"{len(packing.offsets)} offsets, proved")
     if outputs or form in (None, "text"):
-        show(packings_as_text(packings), None)
+        show(packings_as_text(packings), plain=False)
     else:
         show(packing_as_csv(packings[0]) if form == "csv" else packings_as_json(packings), None)
     for packing in packings:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from symalloc.cli.bindings import parse_binding
+from symalloc.cli.bindings import parse_bindings
 from symalloc.cli.click_options import (
+    bind_option,
     format_option,
     from_table,
     given_as,
@@ -20,7 +21,7 @@ from symalloc.cli.click_options import (
     request_of,
     written,
 )
-from symalloc.cli.output import keep_apart, terminal_width
+from symalloc.cli.output import colour_wanted, keep_apart, progress, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import amount, choice
@@ -50,13 +51,7 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     help="Write the planned module here: TVMScript (.py) or JSON (.json).",
 )
 @format_option("the plans")
-@click.option(
-    "--sample",
-    "samples",
-    multiple=True,
-    metavar="NAME=N,…",
-    help='Show the plan at these sizes, such as "n=128,b=2"; may be repeated.',
-)
+@bind_option('Show the plan at these sizes, such as "n=128,b=2"; may be repeated.', "--sample")
 @given_as("--compare", kind=choice(("tvm",)), help="Also show what TVM's own planner reserves.")
 @given_as(
     "--fits", kind=amount(), help="Show for which shapes the arenas and the whole call fit, such as 512MiB."
@@ -69,7 +64,7 @@ def plan_command(
     file: Path,
     output: Path | None,
     form: str,
-    samples: tuple[str, ...],
+    bind: tuple[str, ...],
     compare: str | None,
     fits: int | None,
     max_arena: int | None,
@@ -92,24 +87,33 @@ def plan_command(
     if output is not None and output == chosen.certificate:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])
-    planned = planned_file(
-        request,
-        options=chosen,
-        form=None if output is None else FORMS[output.suffix],
-        samples=[parse_binding([text], "--sample") for text in samples],
-        compare=compare is not None,
-    )
+    samples = parse_bindings(bind, "--bind")
+    with progress("planning"):
+        planned = planned_file(
+            request,
+            options=chosen,
+            form=None if output is None else FORMS[output.suffix],
+            samples=samples,
+            compare=compare is not None,
+        )
     reports, prover = planned.reports, Prover()
     fitting = [] if fits is None else [fit_function(report, fits, prover) for report in reports]
     if form == "json":
-        click.echo(plans_as_json(reports, fitting), nl=False)
+        show(plans_as_json(reports, fitting))
     else:
-        click.echo(plans_as_text(reports, width=terminal_width(sys.stdout)), nl=False)
-        for line in (line for fit in fitting for line in fit_lines(fit)):
-            click.echo(line)
+        fitted = "".join(f"{line}\n" for fit in fitting for line in fit_lines(fit))
+        show(plans_as_text(reports, width=terminal_width(sys.stdout)) + fitted, plain=False)
     if not planned.report.ok:
         click.echo(
-            render_text(planned.report, width=terminal_width(sys.stderr), quiet=True), err=True, nl=False
+            render_text(
+                planned.report,
+                width=terminal_width(sys.stderr),
+                colour=colour_wanted(sys.stderr),
+                quiet=True,
+            ),
+            err=True,
+            nl=False,
+            color=True,
         )
     reasons = list(_reasons(planned, file))
     if max_arena is not None and not reasons:
@@ -122,12 +126,10 @@ def plan_command(
         click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
         return 1
     planned.write(output, chosen.certificate)
-    if form == "text" and (output or chosen.certificate):
-        click.echo()
-        if output is not None:
-            click.echo(f"wrote {output}: linted, {planned.report.summary.always_valid} constraints proved")
-        if chosen.certificate is not None:
-            click.echo(f"wrote the proofs to {chosen.certificate}")
+    if output is not None:
+        wrote(output, f"linted, {planned.report.summary.always_valid} constraints proved")
+    if chosen.certificate is not None:
+        wrote(chosen.certificate, "the proofs")
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from symalloc.cli.click_options import format_option, from_table, given_as, written
-from symalloc.cli.output import show
+from symalloc.cli.output import remark, show
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
 from symalloc.options import PATH
@@ -81,7 +81,8 @@ def _single(
     _mention_unused(text, assume)
     if certificate is not None:
         write_proofs(certificate, {"constraint.smt2": smtlib.certificate(constraint, domain, proof)})
-    show(_as_json(text, assume, proof) if form == "json" else _as_text(text, proof), output)
+    shown = _as_json(text, assume, proof) if form == "json" else _as_text(text, proof)
+    show(shown, output, plain=form == "json")
     return 0 if proof.verdict is Verdict.ALWAYS_VALID else 1
 
 
@@ -113,7 +114,7 @@ def _mention_unused(text: str, assume: Sequence[str]) -> None:
             if not known.isdisjoint(group):
                 known |= group
     for name in sorted(frozenset().union(*groups) - known):
-        click.echo(f"note: `{name}` of --assume has nothing to do with the constraint", err=True)
+        remark(f"note: `{name}` of --assume has nothing to do with the constraint")
 
 
 def _as_text(text: str, proof: Proof) -> str:
@@ -157,5 +158,5 @@ def _batch(file: Path, output: Path | None, certificate: Path | None) -> int:
         write_proofs(certificate, proofs)
     text = "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
     show(text, output)
-    click.echo(summary(questions, rows, asked), err=True)
+    remark(summary(questions, rows, asked))
     return 0

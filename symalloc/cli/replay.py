@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from symalloc.cli.click_options import format_option, path_argument, pool_options_of, replay_options
+from symalloc.cli.output import progress, show
 from symalloc.errors import UsageError
 from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
     from symalloc.pool.exports import Exporter
+    from symalloc.pool.replaying import Replayed
 
 EPILOG = """\
 Reserved counts the bytes of pages that hold memory; live counts the bytes that the program asked for.
@@ -62,12 +65,16 @@ def replay_command(
     if exports and len(traces) != 1:
         raise UsageError(f"--export takes one trace, not {len(traces)}")
     read = [read_trace(path) for path in traces]
-    results = [replay(trace, name, options) for trace in read for name in names]
+    results: list[Replayed] = []
+    with progress("replaying") as step:
+        for trace, name in product(read, names):
+            step(len(results), len(read) * len(names), name)
+            results.append(replay(trace, name, options))
     if files:
         timeline = timeline_of(read[0], options)
         for make, file in files:
             write_file(file, make(timeline))
-    click.echo((replays_as_json if form == "json" else replays_as_text)(results), nl=False)
+    show((replays_as_json if form == "json" else replays_as_text)(results), plain=form == "json")
     return int(any(r.out_of_memory for r in results))
 
 

@@ -12,6 +12,7 @@ from symalloc.cli.click_options import (
     MODULE_OPTIONS,
     PLANNER_OPTIONS,
     REPLAY_OPTIONS,
+    bind_option,
     given_as,
     module_options,
     path_argument,
@@ -22,12 +23,13 @@ from symalloc.cli.click_options import (
     request_of,
     written,
 )
-from symalloc.cli.output import keep_apart
+from symalloc.cli.output import keep_apart, progress, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import choice
 from symalloc.session.config import plan_options
 from symalloc.session.files import write_file
+from symalloc.shown import counted
 
 if TYPE_CHECKING:
     from symalloc.session.planning import Planned
@@ -56,12 +58,7 @@ _MODULES_ONLY = ("bind", "function", "compare", *PLANNER_OPTIONS, *MODULE_OPTION
     required=True,
     help="The file to write: a page (.html) or a picture (.svg, .png).",
 )
-@click.option(
-    "--bind",
-    multiple=True,
-    metavar="NAME=N,…",
-    help="The sizes that a picture shows, and at which a page begins.",
-)
+@bind_option("The sizes that a picture shows, and at which a page begins.")
 @click.option("--function", help="The function that a picture shows, if the module has several.")
 @given_as(
     "--compare",
@@ -94,20 +91,26 @@ def report_command(
         timeline = timeline_of(read_trace(file), pool)
         data = trace_data(timeline, title=file.name)
         write_file(output, map_page(data).encode())
+        wrote(output, "the trace as a page")
         return int(timeline.failed is not None)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
     if output.suffix == ".html":
         refuse_given(["function"], "a page shows every function")
     else:
         refuse_given(["compare"], "a picture shows one plan")
-    planned = planned_file(
-        request,
-        options=plan_options(file, options),
-        samples=[binding] if binding else [],
-        compare=compare == "tvm" and output.suffix == ".html",
-    )
-    write_file(output, _module(planned, file, function, output.suffix))
-    return int(any(d.severity is Severity.ERROR for d in planned.plan_report))
+    with progress("planning"):
+        planned = planned_file(
+            request,
+            options=plan_options(file, options),
+            samples=[binding] if binding else [],
+            compare=compare == "tvm" and output.suffix == ".html",
+        )
+        drawn = _module(planned, file, function, output.suffix)
+    write_file(output, drawn)
+    errors = sum(d.severity is Severity.ERROR for d in planned.plan_report)
+    found = f", {counted(errors, 'error')} found" if errors else ""
+    wrote(output, f"the memory of {counted(len(planned.reports), 'function')}{found}")
+    return int(errors > 0)
 
 
 def _module(planned: Planned, file: Path, function: str | None, form: str) -> bytes:

@@ -27,5 +27,5 @@ def rules_command(form: str, rules: tuple[Path, ...]) -> None:
     if form == "json":
         show(render_rule_json(book), None)
         return
-    colour = colour_wanted("auto", sys.stdout)
+    colour = colour_wanted(sys.stdout)
     show(render_rule_table(book, colour=colour, width=terminal_width(sys.stdout)), None)

@@ -10,6 +10,7 @@ import click
 from symalloc.cli.bindings import bindings, parse_binding, parse_sweeps
 from symalloc.cli.click_options import (
     PLANNER_OPTIONS,
+    bind_option,
     format_option,
     from_table,
     given_as,
@@ -20,7 +21,7 @@ from symalloc.cli.click_options import (
     request_of,
     written,
 )
-from symalloc.cli.output import keep_apart, show
+from symalloc.cli.output import keep_apart, progress, show
 from symalloc.options import amount, choice
 from symalloc.planner.memory_report.runs import RunOptions
 from symalloc.session.config import plan_options
@@ -37,9 +38,7 @@ read, planned, built or run.
 
 @click.command(epilog=EPILOG)
 @path_argument("file")
-@click.option(
-    "--bind", multiple=True, metavar="NAME=N", help="The value of a symbol, such as n=128; may be repeated."
-)
+@bind_option("The values of symbols, such as n=128,b=2; may be repeated.")
 @click.option(
     "--sweep",
     multiple=True,
@@ -94,8 +93,9 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     chosen = plan_options(file, {name: options.pop(name) for name in PLANNER_OPTIONS})
     compare = options.pop("compare") is not None
     how = RunOptions(**options)
-    report = run_file(request, at, how=how, options=chosen, pool=pool, compare=compare)
+    with progress("running"):
+        report = run_file(request, at, how=how, options=chosen, pool=pool, compare=compare)
     if trace is not None and report.trace is not None:
         show(report.trace.decode(), trace)
-    click.echo((run_as_json if form == "json" else run_as_text)(report), nl=False)
+    show((run_as_json if form == "json" else run_as_text)(report), plain=form == "json")
     return 0 if report.ok else 1

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
+from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 from symalloc.errors import SymallocError
 
 LIBRARY = "libsymalloc.so"
+_TVM = ("tvm_ffi", "tvm")
 CMAKE_FILES = Path("share", "cmake", "symalloc")  # beside the library
 
 
 class NativeMissingError(SymallocError, ImportError):
     """The native library is not installed, or cannot be loaded."""
+
+
+class _NoTorchForTVM(MetaPathFinder):
+    """Hides torch from TVM, while that is imported."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Return None: others find what is not hidden."""
+        begun = (getattr(sys.modules.get(each), "__spec__", None) for each in _TVM)
+        if name == "torch" and any(getattr(spec, "_initializing", False) for spec in begun):
+            raise ModuleNotFoundError("TVM needs no torch", name=name)
+
+
+@cache
+def leave_torch_out() -> None:
+    """In this process TVM does not import torch from now on, as it does first where there is one.
+
+    It takes longer than all of TVM; who reads a model of torch imports it then.
+    """
+    sys.meta_path.insert(0, _NoTorchForTVM())
 
 
 def installed_library() -> Path:

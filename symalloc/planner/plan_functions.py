@@ -364,6 +364,7 @@ def plan_program(
     shared = _Shared()
     functions = dict(program.functions)
     for name, analysis in analyses.items():
+        _LOG.info("planning `%s`", name, extra={"done": len(plans), "total": len(analyses)})
         judged = replace(program, functions=functions)
         plans[name] = _plan_function(name, judged, analyses, prover, options, grounded, shared)
         if analysis.called:

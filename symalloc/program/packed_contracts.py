@@ -9,13 +9,17 @@ tuple, a storage) is translated in `symalloc.relax.extract.calls`, whatever stan
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 from symalloc.arguments import require_choice, require_text, require_whole, shown
-from symalloc.errors import UsageError, meant
+from symalloc.errors import UsageError, meant, nearest
+
+_LOG = logging.getLogger("symalloc")
 
 Returned: TypeAlias = Literal["new", "any"] | tuple[int, ...]
 Taken: TypeAlias = Literal["nothing", "result", "state", "unknown"]
@@ -80,12 +84,29 @@ def packed_contract(name: str) -> PackedContract:
     found = _STATED.get(name) or _OF_TVM.get(name)
     if found is None:
         found = next((row for prefix, row in _FAMILIES.items() if name.startswith(prefix)), UNKNOWN)
+        if _STATED:
+            _ask_for_contract(name, frozenset(_STATED))
     return found
 
 
 # -- contracts that users state ------------------------------------------------------------------------------
 
 _STATED: dict[str, PackedContract] = {}
+OPERATIONS = frozenset(
+    {
+        "relax.run.assert_op",
+        "runtime.TVMTensorCreateView",
+        *(
+            f"vm.builtin.{name}"
+            for name in (
+                *("alloc_shape_heap", "alloc_storage", "alloc_tensor", "copy", "cuda_graph.get_cached_alloc"),
+                *("cuda_graph.run_or_capture", "ensure_zero_offset", "invoke_closure", "make_closure"),
+                *("make_shape", "make_tuple", "match_prim_value", "match_shape", "reshape", "tuple_getitem"),
+            )
+        ),
+    }
+)
+"""The packed functions that are operations of a program: whatever a contract says, these are followed."""
 
 
 def packed_function(name: str, **contract: Any) -> None:
@@ -98,7 +119,7 @@ def packed_function(name: str, **contract: Any) -> None:
     but those that it defines), `takes` ("nothing", "result", "state", "unknown"; its result), `byte_offset`
     ("respected", "ignored", "unknown") and `source`.  Raises UsageError for a value that makes no sense.
     """
-    state({require_text("name", name): contract_of(f"the contract of `{name}`", contract)})
+    state(stated_contracts("the contract", {require_text("name", name): contract}))
 
 
 def state(stated: Mapping[str, PackedContract]) -> None:
@@ -117,11 +138,22 @@ def stated_contracts(place: str = "", value: object = {}) -> Mapping[str, Packed
     """
     if not isinstance(value, Mapping):
         raise UsageError(f"{place} is {shown(value)}; it must be a table of tables, by names of functions")
+    for name in OPERATIONS & value.keys():
+        raise UsageError(f"{place} of `{name}` would have no effect: symalloc follows that operation itself")
     made = {
         name: one if isinstance(one, PackedContract) else contract_of(f"{place} of `{name}`", one)
         for name, one in value.items()
     }
     return _STATED | made
+
+
+@cache
+def _ask_for_contract(name: str, stated: frozenset[str]) -> None:
+    """Say, once, that a contract may be meant for `name` that is stated for a function called nearly so."""
+    last = name.rpartition(".")[2]
+    meant_for = nearest(name, [*stated]) or next((n for n in stated if n.rpartition(".")[2] == last), None)
+    if meant_for is not None:
+        _LOG.warning("note: `%s` has no contract; is that of `%s` meant for it?", name, meant_for)
 
 
 @contextmanager

@@ -265,6 +265,12 @@ def _filled(stretches: Sequence[_Stretch]) -> Text:
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 FRAME = "bold blue"
 SECONDARY = "bold blue"
+_HIGHLIGHTS = {
+    r"(?m)^[^\s:]+:": "bold",
+    r"\(proved[^)]*\)|\bpasses\b|always-valid|(?m:^(nothing grew|the same as the unplanned).*)": "green",
+    r"at no shape|always-invalid|\brefuses\b|\bmore: |(?m:^(DIFFERENT|REFUSED).*)": STYLES[Severity.ERROR],
+    r"not proved|undecided|unknown|runtime-check|falls back|UNDETERMINED": STYLES[Severity.WARNING],
+}
 NARROWEST = 40
 WIDEST = 240  # cells of a source line where there is no terminal
 NO_BREAK = "\xa0"
@@ -283,20 +289,31 @@ def render_text(
     if not quiet:
         summary = render_summary(report)
         parts.append(Text(summary if width is None else broken(summary, width)).append("\n"))
-    text = "".join(p.plain for p in parts)
-    if colour:  # whatever standard output is
-        console = Console(
-            file=io.StringIO(),
-            force_terminal=True,
-            color_system="standard",
-            no_color=False,
-            legacy_windows=False,
-        )
-        with console.capture() as captured:
-            for part in parts:
-                console.print(part, soft_wrap=True, end="", highlight=False, markup=False)
-        text = captured.get()
+    text = _coloured(parts) if colour else "".join(p.plain for p in parts)
     return text + render_statistics(report) if statistics else text
+
+
+def highlighted(text: str) -> str:
+    """An answer of a verb in colours: what a section is about, what is proved, what fails, what is open."""
+    styled = Text(text)
+    for pattern, style in _HIGHLIGHTS.items():
+        styled.highlight_regex(pattern, style)
+    return _coloured([styled])
+
+
+def _coloured(parts: Sequence[Text]) -> str:
+    """The text with its colours, whatever standard output is."""
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="standard",
+        no_color=False,
+        legacy_windows=False,
+    )
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, soft_wrap=True, end="", highlight=False, markup=False)
+    return captured.get()
 
 
 def text_of(diagnostic: Diagnostic, report: Report, *, width: int | None = None) -> Text:
@@ -373,10 +390,7 @@ class _DiagnosticText:
     def body(self) -> Iterator[Text]:
         d = self.diagnostic
         if d.span is None:
-            inside = f" of `{d.module}`" if d.module and d.file else ""
-            function = f", function `{d.function}`{inside}" if d.function else ""
-            where = f"{d.file or d.module or 'module'}{function}"
-            yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(where))
+            yield Text().append(f"{' ' * self.gutter}--> ", FRAME).append(visible(self.outside()))
             return
         for file in dict.fromkeys([d.span.file, *(m.span.file for m in self.marks)]):
             marks = [m for m in self.marks if m.span.file == file]

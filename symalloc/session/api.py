@@ -21,6 +21,7 @@ from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableErro
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof
+from symalloc.relax.read.find_files import is_no_model
 from symalloc.session.config import found_files
 from symalloc.session.lint_cache import LintCache
 from symalloc.session.linting import LintSession
@@ -99,10 +100,14 @@ def assert_memory_safe(target: Model | Sequence[Model], **options: Unpack[FileKe
 
         symalloc.assert_memory_safe(module, assume=["n <= 2048"])
 
-    Return the report.  Raises AssertionError for findings, UsageError for what `lint` refuses.
+    Return the report.  Raises AssertionError for findings, and where there is nothing to verify, as in a file
+    without a Relax module; UsageError for what `lint` refuses.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     report = lint(target, **options)
+    empty = [path for path in _sorted_out(target)[0] if Path(path).is_file() and is_no_model(Path(path))]
+    if empty or (report.ok and not report.summary.functions):
+        raise AssertionError(f"nothing to verify: no Relax function in {', '.join(empty) or shown(target)}")
     if not report.ok:
         from symalloc.report.text import render_text
 
@@ -155,7 +160,7 @@ def budget(
     *,
     device: str | int,
     state: str | Sequence[str] | Mapping[str, Mapping[str, Size]] = (),
-    with_: str | Sequence[str] | Mapping[str, Any] = (),
+    bind: str | Sequence[str] | Mapping[str, Any] = (),
     free: str | Sequence[str] = (),
     skip: str | Sequence[str] = (),
     extra: str | int = 0,
@@ -165,17 +170,17 @@ def budget(
 ) -> DeviceBudget:
     """Say whether weights, states and calls of `module`, planned, fit a device, and how much of what does.
 
-        symalloc.budget(model, device="24GiB", with_={"seq_len": 2048}, free="batch_size")
+        symalloc.budget(model, device="24GiB", bind={"seq_len": 2048}, free="batch_size")
 
     `module` is a model as `plan` takes it.  The arguments are those of `symalloc budget` (docs/options.md):
-    `state` names the functions whose result a server keeps, each with its sizes, `with_` gives sizes, or what
+    `state` names the functions whose result a server keeps, each with its sizes, `bind` gives sizes, or what
     they are in terms of others, for all functions, or for one by its name; `free` are the symbols whose
     largest values are wanted, `skip` functions that are never called, `extra` bytes that something else
     takes, `margin` bytes, or a share such as "5%", that stay free.  Raises SymallocError.
     """
     from symalloc.relax.files.plan_file import deployment_in
 
-    sizes: dict[str, Any] = {"state": state, "with_": with_, "free": free, "skip": skip}
+    sizes: dict[str, Any] = {"state": state, "bind": bind, "free": free, "skip": skip}
     given: dict[str, Any] = {"device": device, "extra": extra, "margin": margin}
     wanted = BudgetOptions(**sizes, **given)
     lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)

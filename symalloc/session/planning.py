@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -116,6 +117,7 @@ def planned_file(
         samples=tuple(samples),
         comparison=comparison,
     )
+    logging.getLogger("symalloc").info("linting the plan")
     linter = Linter(LintOptions(stage="as-is"))
 
     def linted(*programs: Program) -> Report:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from symalloc.cli.bindings import MOST_BINDINGS, bindings, parse_sweeps
+from symalloc.cli.bindings import MOST_BINDINGS, bindings, parse_bindings, parse_sweeps
 from symalloc.errors import UsageError
 
 
@@ -59,3 +59,18 @@ def test_too_many_combinations_and_two_values_are_refused() -> None:
         bindings({}, parse_sweeps(["n=1..1000", "b=1..1000"]))
     with pytest.raises(UsageError, match="`n` has a value by --bind"):
         bindings({"n": 1}, {"n": [2]})
+
+
+@pytest.mark.parametrize(
+    ("texts", "sets"),
+    [
+        ([], []),
+        (["n=1", "b=2"], [{"n": 1, "b": 2}]),
+        (["n=1", "n=2"], [{"n": 1}, {"n": 2}]),
+        (["n=1,b=2", "b=3", "n=4"], [{"n": 1, "b": 2}, {"b": 3, "n": 4}]),
+    ],
+)
+def test_a_symbol_that_is_given_again_begins_a_further_sample(
+    texts: list[str], sets: list[dict[str, int]]
+) -> None:
+    assert parse_bindings(texts, "--bind") == sets

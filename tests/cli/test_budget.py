@@ -38,23 +38,23 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def test_a_server_and_its_settings(run: Run) -> None:
-    status, out, err = run("budget", str(CHAT), "--device", "1GiB", "--state", CACHE, "--with", SIZES)
+    status, out, err = run("budget", str(CHAT), "--device", "1GiB", "--state", CACHE, "--bind", SIZES)
     assert (status, err) == (0, "")
     assert out.startswith("365.9 MiB of 1.0 GiB: fits, 658.1 MiB left\n")
     assert f"  {PAGES:,} B  paged_kv_cache.cc:469, 3307; attn_utils.h:74" in out
-    shown = ("--state", CACHE, "--with", SIZES, "--margin", "10%", "--extra", "1MB")
+    shown = ("--state", CACHE, "--bind", SIZES, "--margin", "10%", "--extra", "1MB")
     status, out, _ = run("budget", str(CHAT), "--device", "400MiB", *shown)
     assert status == 1 and "fits with max_total_seq_len = " in out and "calls where one was" in out
 
 
 def test_the_json_is_described(run: Run) -> None:
-    given = ("--device", "1GiB", "--state", CACHE, "--with", SIZES)
+    given = ("--device", "1GiB", "--state", CACHE, "--bind", SIZES)
     free = ("--free", "max_total_seq_len", "--free", "max_batch_size")
     status, text, _ = run("budget", str(CHAT), *given, *free, "--format", "json")
     document = json.loads(text)
     jsonschema.Draft202012Validator(json.loads(schema_text("budget"))).validate(document)
     assert status == 0 and document["fits"] is True and document["unknown"] == []
-    found = symalloc.budget(CHAT, device="1GiB", state=CACHE, with_=SIZES, free=[free[1], free[3]])
+    found = symalloc.budget(CHAT, device="1GiB", state=CACHE, bind=SIZES, free=[free[1], free[3]])
     assert found.total == document["total"]
     assert [one.value for one in found.largest] == [one["value"] for one in document["largest"]]
 
@@ -64,8 +64,8 @@ def test_an_ordinary_model(run: Run, tmp_path: Path) -> None:
     file.write_text(CHAIN)
     status, out, _ = run("budget", str(file), "--device", "1MiB")
     assert status == 0 and "fits exactly when n <= " in out
-    assert run("budget", str(file), "--device", "1MiB", "--with", "n=1000000")[0] == 1
-    assert run("budget", str(file), "--device", "1MiB", "--with", "m=1")[0] == 2
+    assert run("budget", str(file), "--device", "1MiB", "--bind", "n=1000000")[0] == 1
+    assert run("budget", str(file), "--device", "1MiB", "--bind", "m=1")[0] == 2
     assert run("budget", str(file))[0] == 2
 
 
@@ -82,11 +82,11 @@ def test_nothing_is_proved_where_a_packed_function_takes_who_knows(name: str) ->
     module = tvm.script.from_source(
         f"# script\n@I.ir_module\nclass Module:{UNKNOWN.format(name=name)}".replace("(x,)", "(x,)")
     )
-    found = symalloc.budget(module, device="1TiB", with_={"n": 4})
+    found = symalloc.budget(module, device="1TiB", bind={"n": 4})
     assert found.fits is None and found.total is not None and name in found.unknown[0]
     open_ = symalloc.budget(module, device="1TiB")
     assert open_.verdict == "runtime-check" and open_.condition is None
-    assert symalloc.budget(module, device=100, with_={"n": 4}).fits is False
+    assert symalloc.budget(module, device=100, bind={"n": 4}).fits is False
 
 
 @pytest.mark.parametrize(

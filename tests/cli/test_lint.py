@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import click
 import jsonschema
 import pytest
 
 from symalloc.cli.main import main
-from symalloc.cli.output import colour_wanted
+from symalloc.cli.output import colour_wanted, output_options
 from symalloc.report.document import schema_text
 from tests.modules import FAULTY
 
@@ -225,4 +226,5 @@ def test_colours(
     choice: str, terminal: bool, no_color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
-    assert colour_wanted(choice, _Stream(terminal)) is coloured  # type: ignore[arg-type]
+    command = output_options(click.command()(lambda: colour_wanted(_Stream(terminal))))  # type: ignore[arg-type]
+    assert command.main(["--color", choice], standalone_mode=False) is coloured

@@ -1,19 +1,39 @@
 from __future__ import annotations
 
+import logging
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
+from time import sleep
 
 import click
 import pytest
 
 import symalloc.cli.main as main_module
 from symalloc import __main__ as entry
+from symalloc.cli import output
 from symalloc.cli.main import VERBS, cli
 from symalloc.native.library import installed_library
 
 Run = Callable[..., tuple[int, str, str]]
+SIMPLE = """\
+from tvm.script import ir as I, relax as R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        with R.dataflow():
+            y = R.exp(x)
+            z = R.add(y, y)
+            R.output(z)
+        return z
+"""
 HEAVY = ("tvm", "tvm_ffi", "sympy", "z3", "numpy")
 
 
@@ -50,6 +70,111 @@ def test_version_names_tvm(run: Run) -> None:
     status, out, _ = run("--version")
     assert status == 0
     assert out.startswith("symalloc 0") and "apache-tvm 0.27" in out
+    assert run("-V") == (0, out, "")
+
+
+def test_help_of_a_verb_is_that_of_its_option(run: Run) -> None:
+    assert run("help") == run("--help")
+    for verb in VERBS:
+        assert run("help", verb) == run(verb, "--help")
+    status, out, err = run("help", "pln")
+    assert (status, out) == (2, "") and "did you mean `plan`?" in err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_can_be_quiet_and_coloured(verb: str) -> None:
+    options = {o for p in cli.get_command(None, verb).params for o in p.opts}  # type: ignore[arg-type]
+    assert options >= {"-q", "--quiet", "--color"}
+
+
+def test_colours_are_as_asked_in_front_of_the_verb_or_behind(run: Run) -> None:
+    asked = ("prove", "n <= 2*n")
+    plain = run(*asked)[1].partition("decided")[0]
+    for arguments in (("--color", "always", *asked), (*asked, "--color", "always")):
+        _, out, _ = run(*arguments)
+        assert "always-valid\x1b" in out
+        assert re.sub(r"\x1b\[[\d;]*m", "", out).partition("decided")[0] == plain
+    assert "\x1b" not in run("--color", "always", *asked, "--color", "never")[1]
+    assert "\x1b" not in run(*asked, "--color", "always", "--format", "json")[1]
+
+
+def test_quiet_leaves_remarks_out(run: Run) -> None:
+    asked = ("prove", "n <= 2*n", "--assume", "k >= 1")
+    assert "`k` of --assume" in run(*asked)[2]
+    for arguments in (("-q", *asked), (*asked, "--quiet")):
+        assert run(*arguments)[2] == ""
+
+
+class _Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_shows_what_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("symalloc")
+
+    def work() -> None:
+        with output.progress("planning"):
+            logger.info("planning `main`", extra={"done": 1, "total": 3})
+            sleep(0.3)
+            logger.warning("a warning is kept")
+
+    def shown(*arguments: str) -> str:
+        terminal = _Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        output.output_options(click.command()(work)).main(list(arguments), standalone_mode=False)
+        return terminal.getvalue()
+
+    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    before = list(logger.handlers), logger.level
+    text = shown()
+    assert all(part in text for part in ("planning `main`", "1/3", "a warning is kept"))
+    assert "planning" not in shown("-q")
+    assert (list(logger.handlers), logger.level) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("symalloc pl", "plain,plan"),
+        ("symalloc plan --bi", "plain,--bind"),
+        ("symalloc plan --guards fa", "plain,fallback"),
+        ("symalloc run x.py --color al", "plain,always"),
+        ("symalloc diff examp", "file,examp"),
+    ],
+)
+def test_a_shell_completes(words: str, completed: str) -> None:
+    count = str(len(words.split()) - 1)
+    asked = {"_SYMALLOC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
+    done = subprocess.run(
+        [sys.executable, "-m", "symalloc"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed in done.stdout.splitlines()
+
+
+@pytest.mark.real_process
+@pytest.mark.parametrize("verb", ["lint", "plan", "run", "report"])
+def test_torch_is_not_imported_for_a_model_of_another_kind(verb: str, tmp_path: Path) -> None:
+    """Importing TVM imports torch where there is one: here one that says so."""
+    for name in ("torch", "torch_c_dlpack_ext"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
+    model = tmp_path / "model.py"
+    model.write_text(SIMPLE)
+    more = {"run": ("--bind", "n=3"), "report": ("-o", str(tmp_path / "map.svg"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "symalloc", verb, str(model), *more.get(verb, ())],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(main_module.__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "imported").exists()
 
 
 def test_the_cmake_package_lies_beside_the_library(run: Run) -> None:

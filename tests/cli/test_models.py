@@ -84,7 +84,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_model_of_onnx_goes_through_the_verbs(run: Run) -> None:
     status, out, err = run("lint", "m.onnx", "--assume", "batch_size <= 8")
     assert (status, err) == (0, "") and " 0 unknown." in out
-    status, out, err = run("plan", "m.onnx", "-o", "planned.json")
+    status, out, err = run("plan", "m.onnx", "-o", "planned.json", "-q")
     assert (status, err) == (0, "") and "128*batch_size*n B" in out
     status, out, err = run("run", "m.onnx", "--bind", "batch_size=3", "--bind", "n=5", "--check")
     assert (status, err) == (0, "")

@@ -69,7 +69,8 @@ def test_a_page_of_a_module_holds_every_function_tvms_plan_and_findings(
     run: Run, module: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "map.html"
-    assert run("report", str(module), "-o", str(page)) == (1, "", "")  # `other` reads what is not written
+    said = f"wrote {page}: the memory of 2 functions, 1 error found\n"
+    assert run("report", str(module), "-o", str(page)) == (1, "", said)  # `other` reads what is not written
     data = _data(page)
     functions = data["functions"]
     assert isinstance(functions, list)
@@ -86,7 +87,8 @@ def test_a_page_of_a_module_holds_every_function_tvms_plan_and_findings(
 
 def test_a_picture_shows_the_function_at_the_sizes_asked_for(run: Run, module: Path, tmp_path: Path) -> None:
     file = tmp_path / "map.svg"
-    status, out, err = run("report", str(module), "-o", str(file), "--bind", "m=100", "--function", "other")
+    wanted = ("report", str(module), "-o", str(file), "--bind", "m=100", "--function", "other")
+    status, out, err = run(*wanted, "-q")
     assert (status, out, err) == (1, "", "")
     texts = [element.text or "" for element in ElementTree.parse(file).iter()]
     assert "other" in texts and any("m = 100" in text for text in texts)
@@ -94,7 +96,7 @@ def test_a_picture_shows_the_function_at_the_sizes_asked_for(run: Run, module: P
 
 def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path) -> None:
     page = tmp_path / "trace.html"
-    assert run("report", str(trace), "-o", str(page)) == (0, "", "")
+    assert run("report", str(trace), "-o", str(page)) == (0, "", f"wrote {page}: the trace as a page\n")
     data = _data(page)
     assert data["kind"] == "trace"
     assert data["all_blocks"] == len(data["blocks"])  # type: ignore[arg-type]
@@ -102,5 +104,5 @@ def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path) -> None:
 
 def test_a_trace_ends_where_an_allocation_does_not_fit(run: Run, trace: Path, tmp_path: Path) -> None:
     page = tmp_path / "trace.html"
-    assert run("report", str(trace), "-o", str(page), "--limit", "4MiB") == (1, "", "")
+    assert run("report", str(trace), "-o", str(page), "--limit", "4MiB", "-q") == (1, "", "")
     assert "4194304" in str(_data(page)["failed"])

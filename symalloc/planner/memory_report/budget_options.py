@@ -116,11 +116,12 @@ class BudgetOptions:
         "A function that is called once and whose result is kept, such as a KV cache, and its sizes; may be "
         "repeated. Without it: all functions that take no tensor.",
     )
-    with_: tuple[Setting, ...] = option(
+    bind: tuple[Setting, ...] = option(
         (),
         Kind(read=_sizes, metavar="[FUNCTION:]NAME=SIZE,…", several=True),
         "Sizes, or what they are in terms of others (seq_len=prefill_chunk_size), in all functions or one; "
         "may be repeated. Without one: the upper bound that functions declare.",
+        short=("--with",),
     )
     free: tuple[str, ...] = option(
         (),

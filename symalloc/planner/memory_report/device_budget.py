@@ -120,11 +120,11 @@ def device_budget(deployment: Deployment, options: BudgetOptions) -> DeviceBudge
 def _check(deployment: Deployment, options: BudgetOptions) -> None:
     """Raise UsageError for a function or a symbol that there is not."""
     functions = {function.name: function for function in deployment.functions}
-    named = [setting.function for setting in (*options.state, *options.with_) if setting.function is not None]
+    named = [setting.function for setting in (*options.state, *options.bind) if setting.function is not None]
     for name in (*named, *options.skip):
         if name not in functions:
             raise UsageError(f"the module has no function `{name}`{meant(name, list(functions))}")
-    values = [value for one in (*options.state, *options.with_) for value in one.values.items()]
+    values = [value for one in (*options.state, *options.bind) for value in one.values.items()]
     known = frozenset().union(
         *(function.symbols for function in functions.values()), *(value.symbols for _, value in values)
     )
@@ -133,14 +133,14 @@ def _check(deployment: Deployment, options: BudgetOptions) -> None:
             hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
             raise UsageError(f"`{name}` is no symbol of the module's functions{hint}")
     named_in_values = frozenset().union(*(value.symbols for _, value in values))
-    for setting in (*options.state, *options.with_):
+    for setting in (*options.state, *options.bind):
         if setting.function is not None:
             own = functions[setting.function].symbols
             for name in sorted(setting.values.keys() - own - named_in_values):
                 hint = meant(name, sorted(own)) or f"; there are {', '.join(sorted(own)) or 'none'}"
                 raise UsageError(f"`{name}` is no symbol of `{setting.function}`{hint}")
     _check_once(options.state)
-    _check_once(options.with_)
+    _check_once(options.bind)
 
 
 def _check_once(settings: Iterable[Setting]) -> None:
@@ -216,11 +216,11 @@ class _Reckoning:
     def common(self) -> dict[str, Expr]:
         """The sizes of all functions; those of a state are sizes of all where nothing else is said."""
         states = {k: v for one in self.options.state for k, v in one.values.items()}
-        return {**states, **_given(self.options.with_, None)}
+        return {**states, **_given(self.options.bind, None)}
 
     def sizes(self, function: FunctionMemory, free: Collection[str]) -> Sizes:
         """The values of the symbols of one function, but for those that are free."""
-        own = _given(self.options.with_, function.name)
+        own = _given(self.options.bind, function.name)
         declared = {n: constant(bound) for n, bound in {**self.declared(), **function.declared}.items()}
         known = {**declared, **self.common(), **_given(self.options.state, function.name)}
         return _settled({**{name: size for name, size in known.items() if name not in free}, **own})
@@ -317,7 +317,7 @@ class _Reckoning:
         """The upper bounds that stand for values, the largest of several functions."""
         found: dict[str, int] = {}
         for function in self.called:
-            given = {**self.common(), **_given(self.options.with_, function.name)}
+            given = {**self.common(), **_given(self.options.bind, function.name)}
             for name, bound in function.declared.items():
                 if name not in given and name in function.symbols:
                     found[name] = max(bound, found.get(name, 0))
@@ -339,7 +339,7 @@ class _Reckoning:
 
     def apart(self) -> Sizes:
         """The sizes that one function has for itself, other than those of all."""
-        shown, settings = self.shown(), (*self.options.state, *self.options.with_)
+        shown, settings = self.shown(), (*self.options.state, *self.options.bind)
         return {
             f"{setting.function}:{name}": size
             for setting in settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.relax.read.open_model import ModelFile, ModuleEntry, open_model
 from symalloc.relax.source_spans import map_places, place_span
 from symalloc.relax.tvm_error import run_error
+
+_LOG = logging.getLogger("symalloc")
 
 
 def target_report(planned: PlannedModule, function: str, target: str | Target) -> TargetReport | None:
@@ -89,6 +92,7 @@ def generates_code(target: Target) -> bool:
 def load_requested(request: PlanRequest) -> Node:
     """The IRModule that is asked for, whose contracts hold as long as this process.  Raises RunError."""
     state(request.packed)
+    _LOG.info("reading %s", request.path)
     return load_one(request.path, trust=request.trust, module=request.module, data=request.data)
 
 
@@ -176,6 +180,7 @@ def _hint(text: str | None) -> str:
 
 def lower_or_refuse(module: tvm.IRModule, target: str, pipeline: PipelineName) -> tvm.IRModule:
     """`module` behind CallTIRRewrite; raises RunError."""
+    _LOG.info("lowering for %s", target)
     with run_error(f"TVM cannot lower the module for the target {target!r}"):
         return lower(module, target, pipeline=pipeline)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,6 +71,7 @@ STRUCT_GET = "tirx.tvm_struct_get"
 SHAPE, VALUE, ELEMENT = 2, 15, 17
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
+_LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
 Form: TypeAlias = Literal["json", "script"]
 
@@ -211,6 +213,7 @@ def memory_reports(
 
     Raises RunError for a sample that does not fit.
     """
+    _LOG.info("measuring the plan")
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
     around = {name: non_arena_memory(program, planned.analyses[name], scratch) for name in planned.plans}

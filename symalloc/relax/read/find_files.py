@@ -8,9 +8,11 @@ from __future__ import annotations
 import ast
 import glob
 import gzip
+import json
 import os
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,11 +118,12 @@ def is_no_model(path: Path) -> bool:
     if may_hold_modules(path):
         return False
     data = path.read_bytes()
-    if path.name.endswith(".json"):
-        return bool(data.strip()) and b"\0" not in data
     try:
+        if path.name.endswith((".json", ".json.gz")):
+            found = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+            return not isinstance(found, dict) or "root_index" not in found
         return not path.name.endswith(".py") or ast.parse(data) is not None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, OSError, EOFError, zlib.error, RecursionError, MemoryError):
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ def machine(
     """
     given: str | dict[object, int] = memory if isinstance(memory, str) else memory_cfg(memory)
     finishing = finishing_pipeline(target, pipeline=pipeline, names=memory is not given)
+    logging.getLogger("symalloc").info("building")
     with run_error("TVM cannot build the module"):
         built = relax.build(lowered, target, relax_pipeline=finishing)
         return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given)

@@ -7,6 +7,7 @@ caller's.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,8 @@ from symalloc.relax.run.machine import (
 )
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.size.evaluation import highest
+
+_LOG = logging.getLogger("symalloc")
 
 
 class Runner:
@@ -305,8 +308,9 @@ def sweep(
     refused, at = None, None
     recording = pool.record(ALL_EVENTS) if pool is not None and asked.trace else None
     try:
-        for turn, calls in product(range(how.repeat), all_calls):
-            at = calls.binding
+        for done, (turn, calls) in enumerate(product(range(how.repeat), all_calls)):
+            at, total = calls.binding, how.repeat * len(all_calls)
+            _LOG.info("running at %s", _text(at), extra={"done": done, "total": total})
             if asked.guard:
                 print(AT + _text(at), file=sys.stderr, flush=True)
             arguments = runner.arguments(at, how.seed)

@@ -27,6 +27,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 from symalloc.errors import RunError, SymallocError
+from symalloc.native.library import leave_torch_out
 
 _LOGGER = logging.getLogger("symalloc")
 _PROGRAM = (
@@ -186,6 +187,7 @@ def last_lines(said: Iterable[str]) -> list[str]:
 def serve(descriptor: int) -> None:
     """Do the jobs that come over the pipe with that descriptor, until it is closed."""
     _prepare()
+    leave_torch_out()
     os.dup2(2, 1)  # whatever TVM prints goes where the parent keeps it
     pipe = Connection(descriptor)
     sending: Any = SimpleNamespace(put_nowait=pipe.send)
