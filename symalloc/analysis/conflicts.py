@@ -22,6 +22,7 @@ from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
+from symalloc.size.condition import gt, lt
 
 
 class ReuseConflict(NamedTuple):
@@ -77,8 +78,11 @@ class ReuseConflicts:
         for point, effect in enumerate(self.effects):
             must = effect.writes | (effect.may_defs & ~written)
             if effect.written:
-                written |= self.points_to.resolve(effect.written)
-                contents |= self.points_to.contents(self.points_to.resolve(effect.written))
+                filled = self.points_to.resolve(effect.written)
+                written |= filled
+                contents |= self.points_to.contents(filled)
+                for number in members(filled) if self.points_to.views else ():
+                    contents |= self.twins(number)
             if must or effect.may_writes:
                 needed = self.needed(live.before[point], live.after[point])
                 at_risk = contents & needed
@@ -98,6 +102,38 @@ class ReuseConflicts:
         points_to = self.points_to
         others = points_to.descendants[points_to.regions[number].root] & ~points_to.storages
         return others & ~points_to.ancestors[number] & ~points_to.descendants[number]
+
+    def share(self, one: int, other: int, path: PathCondition, point: int) -> bool | None:
+        """True where two regions of one root have a byte in common for some sizes, on `path`, in front of
+        `point`; None where that is not decided.
+        """
+        first, second = self.points_to.regions[one], self.points_to.regions[other]
+        if first.offset is None or second.offset is None or first.nbytes is None or second.nbytes is None:
+            return None
+        filled = gt(first.nbytes, 0), gt(second.nbytes, 0)
+        meet = lt(first.offset, second.offset + second.nbytes), lt(second.offset, first.offset + first.nbytes)
+        known = self.paths.conditions(self.paths.whole(path, point), point)
+        return self.paths.possible((*known, *meet, *filled))
+
+    def twins(self, number: int) -> RegionSet:
+        """The other views of a tensor that may share bytes with a view of it."""
+        above, found = self.points_to.ancestors, NO_REGIONS
+        for other in members(self.siblings(number) & self.points_to.views):
+            if above[other] & above[number] & ~self.points_to.storages:
+                apart = self.share(number, other, EVERY_PATH, 0) is False
+                found |= NO_REGIONS if apart else RegionSet(1 << other)
+        return found
+
+    def beside(self, number: int, path: PathCondition, point: int) -> tuple[RegionSet, RegionSet]:
+        """The siblings of a region that share bytes with it for some sizes, and those of which that is not
+        decided.
+        """
+        sure = unsure = NO_REGIONS
+        for other in members(self.siblings(number)):
+            met = self.share(number, other, path, point)
+            sure |= RegionSet(1 << other) if met else NO_REGIONS
+            unsure |= RegionSet(1 << other) if met is None else NO_REGIONS
+        return sure, unsure
 
     def overwrites(self, point: int, second: Target, first: int) -> Iterator[ReuseConflict]:
         """The paths on which `first` is written, then `second` at `point`, then `first` read.
@@ -123,12 +159,18 @@ class ReuseConflicts:
     def pairs(self, point: int, second: Target, first: int) -> Iterator[tuple[Access, Access]]:
         """The writes of `first` up to `point` with the reads from there on, in the order of the reads.
 
-        Those whose memory is `first`: a whole that `second` is part of as well is written and read through
-        its parts at will.
+        Those whose memory is `first`, through another view of it, too: a whole that `second` is part of as
+        well is written and read through its parts at will.
         """
-        whole = tuple(members(self.points_to.ancestors[first] & ~self.points_to.storages))
-        table, around = self.accesses, self.points_to.ancestors[second.region]
+        points_to, regions = self.points_to, self.points_to.regions
+        whole = tuple(members(points_to.ancestors[first] & ~points_to.storages))
+        table, around = self.accesses, points_to.ancestors[second.region] | self.twins(second.region)
         writes = [w for r in whole for w in table.writes.get(r, ()) if w.point <= point]
+        place = regions[first].offset, regions[first].nbytes
+        for other in members(self.twins(first) & ~around):
+            same = (regions[other].offset, regions[other].nbytes) == place
+            found = (w for w in table.writes.get(other, ()) if w.point <= point)
+            writes += (w._replace(certain=w.certain and same) for w in found)
         behind = point + self.reads_apart(point)
         reads = [r for region in whole for r in table.reads.get(region, ()) if r.point >= behind]
         reads.sort(key=lambda access: access.point)
@@ -159,14 +201,21 @@ class ReuseConflicts:
         return ReuseConflict(first, second, writer, reader, False, next(calls, None), path)
 
     def stale_reads(self, view: Target) -> Iterator[tuple[Access, Access]]:
-        """The writes of a view, each with the reads behind it, on its path, of what the view is part of.
+        """The writes of a view, each with the reads behind it, on its path, of what the view is part of, or
+        of another part with bytes of it.
 
         The `path` of such a read is that of both.
         """
-        above = (number for number in members(self.points_to.ancestors[view.region]) if number != view.region)
-        reads = [read for number in above for read in self.accesses.reads.get(number, ())]
+        own = RegionSet(1 << view.region)
         root = self.points_to.regions[view.region].root
         for write in self.accesses_to(view.region, self.accesses.writes):
+            sure, unsure = self.beside(view.region, write.path | view.path, write.point)
+            others = self.points_to.ancestors[view.region] & ~own | sure | unsure
+            reads = [
+                read._replace(certain=read.certain and not contains(unsure, number))
+                for number in members(others)
+                for read in self.accesses.reads.get(number, ())
+            ]
             for read in reads:
                 if read.point < write.point + self.reads_apart(write.point):
                     continue
@@ -284,13 +333,16 @@ class _StaleUses:
         for index, one in enumerate(consumed):
             for target in self.versions.targets(one.leaf.must, one.leaf.may):
                 path = self.conflicts.paths.at[one.point] | target.path
-                stale = self.family(RegionSet(1 << target.region))
+                beside, unsure = self.conflicts.beside(target.region, path, one.point)
+                sure = self.family(RegionSet(1 << target.region)) | beside
+                stale = sure | unsure
                 for access in (
                     *self.shared(one, stale, path, consumed[:index]),
                     *self.reads(one.point, stale, path),
                     *self.clobbering(one.point, stale, path),
                 ):
-                    certain = target.certain and access.certain and self.touches(access.point, stale)
+                    known = access.certain and contains(sure, access.region)
+                    certain = target.certain and known and self.touches(access.point, stale)
                     yield StaleUse(
                         one.point, access.point, one.operand, stale, self.versions, certain, access.path
                     )

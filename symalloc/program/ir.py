@@ -417,6 +417,7 @@ class Program:
     """One Relax module at one stage of compilation; `devices`: the kinds (`llvm`) of its virtual devices.
 
     `stage`: `as-is`, or the TVM pass after which it was read.  `name`: that of its class, or its file's stem.
+    `in_place`: what in-place calls name in it, or named before it was lowered.
     """
 
     name: str
@@ -425,6 +426,7 @@ class Program:
     stage: str = "as-is"
     source: Source | PrintedScript | None = None
     devices: tuple[str, ...] = ()
+    in_place: frozenset[str] = frozenset()
 
 
 # -- bodies of kernels -------------------------------------------------------------------------------------

@@ -221,4 +221,13 @@ EXHIBITS = (
         verdict="always-invalid",
         on_line="Module.top2(x, out)",
     ),
+    Exhibit(
+        name="inplace_on_view",
+        origin="apache/tvm#19577",
+        what="DataflowUseInplaceCalls overwrites a view of a tensor that is read later",
+        today="the pass still does: [6, 10, 14] for [5, 9, 13]",
+        rule="SYM210",
+        verdict=None,
+        on_line="gv = R.add(more, y)",
+    ),
 )

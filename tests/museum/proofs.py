@@ -106,6 +106,12 @@ def other_device() -> bool:
     return isinstance(found, str) and "Mismatched" in found and "device_id" in found
 
 
+def overwrites_a_view() -> bool:
+    """2x + 1 + 2x is 5, 9, 13 at x = 1, 2, 3; `y` holds 2x + 1 by the time it is added."""
+    result = call("inplace_on_view", np.arange(1, 4, dtype=np.float32))
+    return [float(one) for one in result.numpy()] == [6.0, 10.0, 14.0]
+
+
 PROOFS: Mapping[str, Callable[[], bool]] = {
     "issue_17322": lambda: outgrows("issue_17322"),
     "tvm_test_bounded_symbol": lambda: outgrows("tvm_test_bounded_symbol"),
@@ -123,6 +129,7 @@ PROOFS: Mapping[str, Callable[[], bool]] = {
     "use_after_kill": lambda: "expected Tensor" in call("use_after_kill", floats(4)),
     "take_last_row": in_front,
     "storage_of_other_device": other_device,
+    "inplace_on_view": overwrites_a_view,
     "condition_at_offset": lambda: gives("condition_at_offset", 2.0, 0.0, floats(3)),
 }
 # these do not come back

@@ -340,7 +340,7 @@ def _resolved(context: FunctionContext, pair: _Pair, site: Site) -> Iterator[Sit
         yield replace(site, uncertainty="an alias is not certain")
         return
     loses = _loses_content(context, pair)
-    if loses is False and isinstance(pair.call, ir.CallTIR):
+    if loses is False and _is_in_place(context.program, pair):
         return
     kernel, doubt = caller_name(pair.call), None
     if loses is False:
@@ -348,6 +348,12 @@ def _resolved(context: FunctionContext, pair: _Pair, site: Site) -> Iterator[Sit
     elif loses is None:
         doubt = f"whether {kernel} reads an element that it has overwritten is not decided"
     yield replace(site, uncertainty=doubt)
+
+
+def _is_in_place(program: ir.Program, pair: _Pair) -> bool:
+    """True for a kernel that updates what it is given: it reads what it writes, or in-place calls name it."""
+    kernel = pair.call.kernel
+    return kernel in program.in_place or is_known(program.kernels[kernel], pair.second.position, "load")
 
 
 def _loses_content(context: FunctionContext, pair: _Pair) -> bool | None:

@@ -36,7 +36,7 @@ from symalloc.program import ir
 from symalloc.program.operands import operands_of, type_of
 from symalloc.program.types import extents_of
 from symalloc.size.choice import select
-from symalloc.size.condition import conjunction, gt, lt
+from symalloc.size.condition import conjunction
 from symalloc.size.expr import ZERO, Expr, constant
 
 _DEEP = "in calls of itself further down"
@@ -571,26 +571,12 @@ def _lost_while_kept(
     """A write behind `keeper` of memory that is also `region`'s, and what may read that behind it."""
     conflicts, paths = context.conflicts, context.paths
     for number in members(conflicts.siblings(region.number)):
-        other = context.points_to.regions[number]
         for write in conflicts.accesses.writes.get(number, ()):
-            if write.point > keeper and _may_share(context, region, other, write):
+            shared = write.point > keeper and conflicts.share(region.number, number, write.path, write.point)
+            if shared is not False:
                 path = paths.at[keeper] | write.path | region.path
                 behind = ((p, r.name) for p, r in readers if p > write.point)
                 for point, reader in behind:
                     if paths.feasible(path | paths.at[point], point):
                         return write._replace(path=path | paths.at[point]), reader
     return None
-
-
-def _may_share(context: FunctionContext, one: Region, other: Region, write: Access) -> bool:
-    """False where two regions of one root are proved to have no byte in common."""
-    if one.offset is None or other.offset is None or one.nbytes is None or other.nbytes is None:
-        return True
-    shared = (
-        lt(one.offset, other.offset + other.nbytes),
-        lt(other.offset, one.offset + one.nbytes),
-        gt(one.nbytes, 0),
-        gt(other.nbytes, 0),
-    )
-    known = context.paths.conditions(context.paths.whole(write.path, write.point), write.point)
-    return context.paths.possible((*known, *shared)) is not False

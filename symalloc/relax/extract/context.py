@@ -176,7 +176,8 @@ class ModuleFacts:
     symbol that an ExternFunc stands for, `symbols` the kernels by the symbol that they are exported as.
     `lowered`: whether operators were lowered to calls already, so that a remaining R.reshape is a view and
     not a copy.  `handles`: instructions carry their bindings.  `open_shapes`: a tensor may be placed whose
-    extents are not known.  `signatures` keeps what `Context.result_of` has found.
+    extents are not known.  `signatures` keeps what `Context.result_of` has found.  `views` holds what
+    variables, by their addresses, are views of once TVM has lowered the module.
     """
 
     kernels: Mapping[str, ir.Kernel]
@@ -189,6 +190,7 @@ class ModuleFacts:
     open_shapes: bool = False
     host: Mapping[str, Node] = field(default_factory=dict)
     signatures: dict[str, tuple[list[Type], Type]] = field(default_factory=dict)
+    views: Mapping[int, Node] = field(default_factory=dict)
 
 
 class Context:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import tvm
@@ -20,7 +20,7 @@ from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, span_given
-from symalloc.size.expr import Expr
+from symalloc.size.expr import ZERO, Expr
 
 
 def extract(
@@ -52,13 +52,19 @@ def _no_spans(_: str) -> SourceMap:
 
 
 def extract_numbered(
-    mod: tvm.IRModule, *, name: str, stage: str, file: str, pickles: bool = False
+    mod: tvm.IRModule,
+    *,
+    name: str,
+    stage: str,
+    file: str,
+    pickles: bool = False,
+    given: tvm.IRModule | None = None,
 ) -> ir.Program:
     """The memory program of `mod`, its spans numbers of bindings: its `source` finds them in the script of
     `mod` when it is asked.
 
     `file` is the file that the module came from.  The program holds `mod`, unless it `pickles`: then the
-    script is printed at once.
+    script is printed at once.  `given` is the module that TVM's passes made `mod` of.
     """
     names: dict[str, list[str]] = {}
 
@@ -72,7 +78,8 @@ def extract_numbered(
 
     program = _program(mod, name, stage, numbers)
     source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, names=names)
-    return replace(program, source=source)
+    before = frozenset[str]() if given is None else _called_in_place(given)
+    return replace(program, source=source, in_place=program.in_place | before)
 
 
 def _program(
@@ -88,6 +95,7 @@ def _program(
     functions = {n: f for n, f in defined.items() if isinstance(f, relax.Function)}
     host = {n: f for n, f in defined.items() if isinstance(f, tirx.PrimFunc)}
     kernels = {n: extract_kernel(n, f) for n, f in host.items()}
+    in_place = _called_in_place(mod)
     module = ModuleFacts(
         kernels=kernels,
         functions=functions,
@@ -100,6 +108,7 @@ def _program(
         handles=handles,
         open_shapes=open_shapes,
         host=host,
+        views=_views_to_be(mod, stage) if in_place else {},
     )
     return ir.Program(
         name=name,
@@ -107,7 +116,44 @@ def _program(
         kernels=kernels,
         stage=stage,
         devices=tuple(str(device.target.kind.name) for device in module.devices),
+        in_place=in_place,
     )
+
+
+_IN_PLACE = frozenset({"relax.call_tir_inplace", "relax.call_inplace_packed"})
+
+
+def _calls_in(mod: tvm.IRModule, operators: frozenset[str]) -> Iterator[tuple[BindingNode, Sequence[Node]]]:
+    """The bindings of calls of `operators`, with the arguments of each."""
+    for function in mod.functions.values():
+        for binding in bindings_in(function.body) if isinstance(function, relax.Function) else ():
+            value = binding.value
+            if type(value) is tvm.ir.Call and type(value.op) is tvm.ir.Op and value.op.name in operators:
+                yield binding, elements(value.args)
+
+
+def _called_in_place(mod: tvm.IRModule) -> frozenset[str]:
+    """The kernels and packed functions that in-place calls name."""
+    callees = (arguments[0] for _, arguments in _calls_in(mod, _IN_PLACE) if arguments)
+    return frozenset(str(getattr(one, "name_hint", getattr(one, "global_symbol", ""))) for one in callees)
+
+
+def _views_to_be(mod: tvm.IRModule, stage: str) -> Mapping[int, Node]:
+    """The variables of `mod` that TVM makes views, by their addresses, with what they are views of.
+
+    In dataflow blocks these are the results of all that leaves each element at its place, kernels among it.
+    Nothing is known of a module that TVM does not lower.
+    """
+    passes = [relax.transform.RewriteDataflowReshape()]
+    if stage == "as-is":
+        passes.insert(0, relax.transform.LegalizeOps())
+    try:
+        with tvm.transform.PassContext(opt_level=2):  # whose instruments, if any, see none of it
+            lowered = tvm.transform.Sequential(passes)(mod)
+    except Exception:  # a pass raises whatever it raises
+        return {}
+    found = _calls_in(lowered, frozenset({"relax.reshape"}))
+    return {binding.var.__chandle__(): arguments[0] for binding, arguments in found}
 
 
 def _is_lowered(body: Node, kernels: Mapping[str, ir.Kernel]) -> bool:
@@ -201,7 +247,15 @@ class FunctionExtractor(Context):
         if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
             return
         declared = self.declare(var, name, type_)
-        made = self._translate(self._head(declared, span, binding), value)
+        head = self._head(declared, span, binding)
+        made = self._translate(head, value)
+        viewed = self.module.views.get(var.__chandle__())
+        if viewed is not None and not isinstance(made, ir.View):
+            shown = ir.Var(name, made.var.type)
+            self.out.append(replace(made, var=shown, handle=None))
+            shape, dtype = self.known_extents(shown), getattr(shown.type, "dtype", None)
+            of = self.operand(viewed)
+            made = ir.View(**head, source=of, shape=shape, dtype=dtype, offset=ZERO, kind="reshape")
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)

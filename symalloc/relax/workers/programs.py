@@ -167,8 +167,10 @@ class _ModuleReader:
             if stage == AS_IS and self.source is not None:
                 program = extract(mod, name=self.name, stage=stage, source=self.source, line=self.line)
             else:
-                pickles = not self.in_memory
-                program = extract_numbered(mod, name=self.name, stage=stage, file=self.file, pickles=pickles)
+                pickles, given = not self.in_memory, self.mod
+                program = extract_numbered(
+                    mod, name=self.name, stage=stage, file=self.file, pickles=pickles, given=given
+                )
         except Exception as error:  # a fault of ours must not hide what else is found
             message = f"symalloc failed to understand the module: {type(error).__name__}: {error}"
             hint = "this is a fault of symalloc; please report it"
