@@ -31,7 +31,7 @@ struct Statistics {
   int64_t allocs = 0;
   int64_t frees = 0;
   int64_t used = 0;       // bytes that the ranges have handed out, to callers or to caches
-  int64_t peak_used = 0;  // without what waited in the cache of the thread that took more
+  int64_t peak_used = 0;  // the most of that at a time
   int64_t reserved = 0;   // bytes backed
   int64_t peak_reserved = 0;
   int64_t refused = 0;    // allocations that did not fit

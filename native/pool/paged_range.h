@@ -135,7 +135,7 @@ class PagedRange {
   std::vector<int64_t> Layout() const;
 
   int64_t limit;          // bytes, -1: none
-  int64_t peak_used = 0;  // which the soft limit follows
+  int64_t peak_in_use = 0;  // which the soft limit follows
   Limbo limbo;
 
  private:

@@ -20,7 +20,7 @@ constexpr int64_t kAhead = 2 << 20;      // bytes
 int64_t PagedRange::SoftLimit(int64_t size, int64_t in_use) const {
   if (soft_denominator_ == 0) return soft_numerator_;
   if (soft_numerator_ < 0) return -1;
-  __int128 used = std::max(peak_used, in_use + size);
+  __int128 used = std::max(peak_in_use, in_use + size);
   __int128 soft = soft_numerator_ * used / soft_denominator_;
   return static_cast<int64_t>(std::clamp<__int128>(soft, kLeastSoft, int64_t{1} << 62));
 }

@@ -295,9 +295,8 @@ char* Pool::TakeLocked(Lock* lock, ThreadCache* cache, int64_t size, int64_t ali
 void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
   NoteFree();
   NoteUsed(size);
-  int64_t in_use = InUse(cache);
-  range_.peak_used = std::max(range_.peak_used, in_use);
-  peaks_.Note({in_use, ReservedLocked()});
+  range_.peak_in_use = std::max(range_.peak_in_use, InUse(cache));
+  peaks_.Note(NowLocked());
   caches_.CountAlloc(cache, nbytes);
 }
 

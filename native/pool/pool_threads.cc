@@ -144,7 +144,7 @@ void Pool::KeepLocked(ThreadCache* cache, void* block, int64_t size) {
   int64_t most = large_block_capacity_;
   if (size > most && (most_holder_ == nullptr || most_holder_ == cache)) {
     most_holder_ = cache;
-    most = std::max(most, range_.peak_used);
+    most = std::max(most, range_.peak_in_use);
   }
   LargeBlockCache& large = cache->large_block;
   large.Flush([this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
@@ -157,7 +157,7 @@ void Pool::KeepLocked(ThreadCache* cache, void* block, int64_t size) {
 void Pool::KeepNearLocked(ThreadCache* cache, void* block, int64_t size) {
   NearFitCache& near_fits = cache->near_fits;
   range_.CheckAllocated(block, size);
-  near_fits.MakeRoom(size, std::max(large_block_capacity_, range_.peak_used / kNearShare), &range_.slack(),
+  near_fits.MakeRoom(size, std::max(large_block_capacity_, range_.peak_in_use / kNearShare), &range_.slack(),
                      range_.base(), [this](void* freed, int64_t freed_size) { ReleaseLocked(freed, freed_size); });
   if (!near_fits.HasRoom(size)) return ReleaseLocked(block, size);
   near_fits.Put(block, size);

@@ -39,8 +39,8 @@ class PoolStatistics:
     """A pool at one moment; sizes in bytes.
 
     `live` bytes were asked for and not freed; `used` were handed out by the range, rounded up, to callers
-    or to the caches of `threads` threads; `peak_used` is the most of that at a time, less what waited in
-    caches; `reserved` bytes are backed by pages.  `committed` and `decommitted` are the bytes of `commits`
+    or to the caches of `threads` threads; `reserved` bytes are backed by pages.  `peak_used` and
+    `peak_reserved` are the most of them at a time.  `committed` and `decommitted` are the bytes of `commits`
     and `decommits` operations.  `refused` counts allocations that failed.
     """
 

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 from hypothesis import given, settings
 
+from symalloc.pool.exports import prometheus_text
+from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import PageRun, replay, timeline_of
 from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
@@ -24,6 +26,31 @@ def test_figures_are_those_of_the_replay(steps: list[Step]) -> None:
     assert max((m.reserved for m in timeline.moments), default=0) == result.peak_reserved
     assert timeline.statistics.live == result.left_live
     assert (timeline.statistics.commits, timeline.statistics.decommits) == (result.commits, result.decommits)
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_what_is_used_is_never_more_than_its_peak(steps: list[Step]) -> None:
+    for options in (TIGHT, PoolOptions()):  # without caches of threads and with them
+        timeline = timeline_of(as_trace(steps), options)
+        most = timeline.statistics
+        for m in timeline.moments:
+            assert m.live <= m.used <= min(m.reserved, most.peak_used) <= most.peak_reserved
+
+
+def test_what_waits_in_caches_is_used() -> None:
+    """A block that a thread keeps counts when the next is taken, then and in the peak."""
+    pool = NativePool(PoolOptions())
+    for _ in range(40):
+        blocks = [pool.alloc(nbytes) for nbytes in (3000, 5000, 70_000)]
+        for block in blocks:
+            block.free()
+    larger = [pool.alloc(1000 * i) for i in range(1, 60)]
+    now = pool.statistics()
+    assert now.live <= now.used <= now.peak_used <= now.peak_reserved
+    text = prometheus_text({"p": now})
+    assert f'peak_used_bytes{{pool="p"}} {now.peak_used}' in text
+    del larger
 
 
 def test_pages_taken_and_given_back_add_up() -> None:

@@ -65,7 +65,7 @@ def _check(pool: ReferencePool, live: dict[int, int]) -> None:
     assert options.limit is None or pool.reserved <= options.limit
     assert pool.reserved >= len(_pages_of(live, options.page)) * options.page
     held = pool.used - sum(map(_rounded, live.values()))
-    most = options.bin_capacity + max(2 * options.bin_capacity, pool.peak_used)
+    most = options.bin_capacity + max(2 * options.bin_capacity, pool.peak_in_use)
     assert 0 <= held <= (most if options.bin_capacity else 0), "it is in caches"
 
 

@@ -51,7 +51,8 @@ class ReferencePool:
         self._blocks: dict[int, int] = {}  # address -> bytes asked for, of live blocks
         self.live = self.allocs = self.frees = self.refused = self.peak_reserved = 0
         self.used = 0  # bytes that the range has handed out, to callers or caches
-        self.peak_used = 0  # without what waited in the caches
+        self.peak_used = 0
+        self.peak_in_use = 0  # without what waited in the caches
         self._decay = None if self.options.decay is None else Decay(self.options.decay)
         self._slack: dict[int, int] = {}  # address -> bytes beyond its size, of live blocks that have any
         self.slack = 0  # bytes of all blocks
@@ -92,7 +93,7 @@ class ReferencePool:
         self.slack -= slack
         size = _block_size(nbytes) + slack
         crowded, near = self._range.crowded, self._near()
-        self._release(self._range.cache.put(address, size, peak=self.peak_used, crowded=crowded, near=near))
+        self._release(self._range.cache.put(address, size, peak=self.peak_in_use, crowded=crowded, near=near))
 
     def statistics(self) -> PoolStatistics:
         """The counters of the pool, now."""
@@ -197,7 +198,8 @@ class ReferencePool:
             chosen.free_list.take(offset, size)
         chosen.pages.commit(offset, size, grain)
         self.used += size
-        self.peak_used = max(self.peak_used, self._in_use())
+        self.peak_used = max(self.peak_used, self.used)
+        self.peak_in_use = max(self.peak_in_use, self._in_use())
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         return offset
 
@@ -221,7 +223,7 @@ class ReferencePool:
         """The bytes that the soft limit allows to be backed once `size` more are in use."""
         soft = self.options.soft_limit
         if isinstance(soft, Fraction):
-            return max(int(soft * max(self.peak_used, self._in_use() + size)), LEAST_SOFT)
+            return max(int(soft * max(self.peak_in_use, self._in_use() + size)), LEAST_SOFT)
         return soft
 
     def _over(self, missing: int, size: int) -> bool:
