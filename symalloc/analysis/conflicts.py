@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.overlap import is_known
-from symalloc.analysis.liveness import LiveRegions
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import Consumed, FunctionSummary, PointsTo, Target
@@ -26,11 +24,9 @@ from symalloc.size.condition import gt, lt
 
 
 class ReuseConflict(NamedTuple):
-    """On some path point `writer` writes region `second`, while `first` holds what is needed later.
+    """Point `writer` writes root `second`, and `reader` touches root `first` there or later.
 
-    `reader` is a point that needs `first` afterwards, or `writer` itself.  `certain` unless it takes a
-    function of unknown ownership to return its argument; then `through` may name that function.  `path` holds
-    the branches that it takes, up to `reader`.
+    `certain` unless it takes a function of unknown ownership to return its argument.
     """
 
     first: int
@@ -38,8 +34,6 @@ class ReuseConflict(NamedTuple):
     writer: int
     reader: int
     certain: bool
-    through: str | None = None
-    path: PathCondition = EVERY_PATH
 
 
 class Access(NamedTuple):
@@ -66,36 +60,7 @@ class ReuseConflicts:
     def __init__(self, points_to: PointsTo, effects: Sequence[Effect], paths: FeasiblePaths) -> None:
         self.points_to, self.effects, self.paths = points_to, effects, paths
 
-    # -- overwrites: regions of one root -------------------------------------------------------------------
-
-    def candidates(self, live: States[LiveRegions]) -> Iterator[tuple[int, Target, int]]:
-        """Writes that may undo what another wrote: (point, what it writes, the region that may be undone).
-
-        Read off liveness alone; `overwrites` says which of them are so on some path.
-        """
-        written = self.points_to.constants | self.points_to.given
-        contents = self.points_to.contents(written)
-        for point, effect in enumerate(self.effects):
-            must = effect.writes | (effect.may_defs & ~written)
-            if effect.written:
-                filled = self.points_to.resolve(effect.written)
-                written |= filled
-                contents |= self.points_to.contents(filled)
-                for number in members(filled) if self.points_to.views else ():
-                    contents |= self.twins(number)
-            if must or effect.may_writes:
-                needed = self.needed(live.before[point], live.after[point])
-                at_risk = contents & needed
-                for second in self.points_to.targets(must, effect.may_writes):
-                    for first in members(self.siblings(second.region) & at_risk):
-                        yield point, second, first
-
-    def needed(self, live_in: LiveRegions, live_out: LiveRegions) -> RegionSet:
-        """The regions needed around a write; its own arguments are read while it writes."""
-        points_to = self.points_to
-        phis = (live_out.must | live_out.may | live_in.must | live_in.may) & points_to.phis
-        needed = live_out.contents | live_in.contents
-        return needed | points_to.contents(points_to.resolve(phis)) if phis else needed
+    # -- regions of one root -------------------------------------------------------------------------------
 
     def siblings(self, number: int) -> RegionSet:
         """The regions of the same root that are neither parts of a region nor what it is part of."""
@@ -115,15 +80,6 @@ class ReuseConflicts:
         known = self.paths.conditions(self.paths.whole(path, point), point)
         return self.paths.possible((*known, *meet, *filled))
 
-    def twins(self, number: int) -> RegionSet:
-        """The other views of a tensor that may share bytes with a view of it."""
-        above, found = self.points_to.ancestors, NO_REGIONS
-        for other in members(self.siblings(number) & self.points_to.views):
-            if above[other] & above[number] & ~self.points_to.storages:
-                apart = self.share(number, other, EVERY_PATH, 0) is False
-                found |= NO_REGIONS if apart else RegionSet(1 << other)
-        return found
-
     def beside(self, number: int, path: PathCondition, point: int) -> tuple[RegionSet, RegionSet]:
         """The siblings of a region that share bytes with it for some sizes, and those of which that is not
         decided.
@@ -135,54 +91,15 @@ class ReuseConflicts:
             unsure |= RegionSet(1 << other) if met is None else NO_REGIONS
         return sure, unsure
 
-    def overwrites(self, point: int, second: Target, first: int) -> Iterator[ReuseConflict]:
-        """The paths on which `first` is written, then `second` at `point`, then `first` read.
+    def reads_from(self, region: int, writer: int) -> Sequence[Access]:
+        """The reads of a region behind a point that writes, those at the point among them, in order.
 
-        Those that are certain go first; there is one for each set of branches and point that reads.
+        Not those of a kernel of the module: its own arguments are held against each other elsewhere.
         """
-        base = self.paths.at[point] | second.path | self.points_to.regions[first].path
-        if not self.paths.feasible(base, point):
-            return
-        seen: set[tuple[PathCondition, int]] = set()
-        doubtful: dict[tuple[PathCondition, int], ReuseConflict] = {}
-        for write, read in self.pairs(point, second, first):
-            path = self.lost(first, point, read, base | write.path | read.path)
-            if path is None or (path, read.point) in seen:
-                continue
-            if second.certain and write.certain and read.certain:
-                seen.add((path, read.point))
-                yield ReuseConflict(first, second.region, point, read.point, True, None, path)
-            elif (path, read.point) not in doubtful:
-                doubtful[path, read.point] = self.uncertain(first, second.region, point, read.point, path)
-        yield from (conflict for key, conflict in doubtful.items() if key not in seen)
-
-    def pairs(self, point: int, second: Target, first: int) -> Iterator[tuple[Access, Access]]:
-        """The writes of `first` up to `point` with the reads from there on, in the order of the reads.
-
-        Those whose memory is `first`, through another view of it, too: a whole that `second` is part of as
-        well is written and read through its parts at will.
-        """
-        points_to, regions = self.points_to, self.points_to.regions
-        whole = tuple(members(points_to.ancestors[first] & ~points_to.storages))
-        table, around = self.accesses, points_to.ancestors[second.region] | self.twins(second.region)
-        writes = [w for r in whole for w in table.writes.get(r, ()) if w.point <= point]
-        place = regions[first].offset, regions[first].nbytes
-        for other in members(self.twins(first) & ~around):
-            same = (regions[other].offset, regions[other].nbytes) == place
-            found = (w for w in table.writes.get(other, ()) if w.point <= point)
-            writes += (w._replace(certain=w.certain and same) for w in found)
-        behind = point + self.reads_apart(point)
-        reads = [r for region in whole for r in table.reads.get(region, ()) if r.point >= behind]
-        reads.sort(key=lambda access: access.point)
-        for read in reads:
-            for write in writes:
-                if write.region == first or (read.region == first and not contains(around, write.region)):
-                    yield write, read
-
-    def reads_apart(self, point: int) -> bool:
-        """True for a kernel of the module: its own arguments are held against each other elsewhere."""
-        effect, call = self.effects[point], self.points_to.cfg.points[point].instruction
-        return isinstance(call, ir.CallKernel | ir.CallTIR) and bool(effect.writes | effect.may_writes)
+        effect, call = self.effects[writer], self.points_to.cfg.points[writer].instruction
+        apart = isinstance(call, ir.CallKernel | ir.CallTIR) and bool(effect.writes | effect.may_writes)
+        reads = self.accesses.reads.get(region, ())
+        return sorted((r for r in reads if r.point >= writer + apart), key=lambda access: access.point)
 
     def lost(self, region: int, point: int, read: Access, path: PathCondition) -> PathCondition | None:
         """A feasible `path` on which nothing between `point` and `read` writes all of `region` anew."""
@@ -190,15 +107,6 @@ class ReuseConflicts:
         between = (other for r in regions for other in self.accesses.must_defs.get(r, ()))
         again = [other.path for other in between if point < other.point < read.point]
         return self.paths.uncovered(path, again, read.point).path
-
-    def uncertain(
-        self, first: int, second: int, writer: int, reader: int, path: PathCondition
-    ) -> ReuseConflict:
-        """An overwrite that takes a function of unknown ownership."""
-        points_to = self.points_to
-        related = points_to.family(RegionSet(1 << first | 1 << second))
-        calls = (call.name for call in points_to.may_returns if points_to.resolve(call.regions) & related)
-        return ReuseConflict(first, second, writer, reader, False, next(calls, None), path)
 
     def stale_reads(self, view: Target) -> Iterator[tuple[Access, Access]]:
         """The writes of a view, each with the reads behind it, on its path, of what the view is part of, or
@@ -214,11 +122,9 @@ class ReuseConflicts:
             reads = [
                 read._replace(certain=read.certain and not contains(unsure, number))
                 for number in members(others)
-                for read in self.accesses.reads.get(number, ())
+                for read in self.reads_from(number, write.point)
             ]
             for read in reads:
-                if read.point < write.point + self.reads_apart(write.point):
-                    continue
                 path = self.lost(root, write.point, read, write.path | read.path | view.path)
                 if path is not None:
                     yield write, read._replace(path=path)

@@ -12,12 +12,18 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.kernels.coverage import Elements, ParameterCoverage, Range
+from symalloc.analysis.kernels.coverage import (
+    UNKNOWN_ELEMENTS,
+    Elements,
+    ParameterCoverage,
+    Range,
+)
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
     AbstractValue,
     FunctionSummary,
     PointsTo,
+    Region,
     TuplePointees,
     leaves_of,
     pointees_of,
@@ -103,29 +109,37 @@ class Content:
         return self._parts(call, number, lambda known: known.reads) or (whole,)
 
     def writes(self, point: int, number: int) -> Sequence[MemoryRange]:
-        """The parts of a region that a point which writes it may write."""
-        call = self.points_to.cfg.points[point].instruction if self.needs[point].partial else None
-        return self._all(number, self._parts(call, number, lambda known: known.writes))
+        """The parts that hold all that a point may write of a region; exact where it surely does."""
+        call = self.points_to.cfg.points[point].instruction
+        region = self.points_to.regions[number]
+        sure = contains(self.points_to.defs.get(point, NO_REGIONS), number) or (
+            isinstance(call, ir.CallPacked)
+            and contains(self.surely([call.arguments[i] for i in call.contract.defines]), number)
+        )
+        return self._parts(call, number, lambda known: known.writes) or (_part_of(region, exact=sure),)
 
     def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
-        """The parts that hold all that a point may read of a region."""
+        """The parts that hold all that a point may read of what a region held before; exact where it surely
+        does.
+        """
         points_to, call = self.points_to, self.points_to.cfg.points[point].instruction
+        region = points_to.regions[number]
+        if not isinstance(call, KernelCall) or call.kernel not in self.program.kernels:
+            some = isinstance(call, ir.CallOperator) and call.name in READS_SOME
+            surely = points_to.with_choices(self.needs[point].must | self.needs[point].may)
+            return (_part_of(region, exact=not some and contains(surely, number)),)
         family = points_to.family(RegionSet(1 << number))
-        given = map(pointees_of, self.values(call)) if isinstance(call, KernelCall) else ()
+        given = map(pointees_of, self.values(call))
         named = [points_to.resolve(must | may) & self.tensors for must, may in given]
-        known = all(only_member(one) == number for one in named if one & family)
-        return self._all(number, self._parts(call, number, lambda found: found.loads) if known else ())
-
-    def _all(self, number: int, parts: Sequence[MemoryRange]) -> Sequence[MemoryRange]:
-        """Parts of a region, or all of it where they are not known, or one of them is."""
-        known = parts and not any(one.is_whole for one in parts)
-        return parts if known else (MemoryRange(self.points_to.regions[number]),)
+        if all(only_member(one) == number for one in named if one & family):
+            return self._parts(call, number, lambda found: found.loads)
+        return (_part_of(region, exact=False),)
 
     def _parts(
         self,
         call: ir.Instruction | None,
         number: int,
-        chosen: Callable[[ParameterCoverage], Sequence[Elements] | None],
+        chosen: Callable[[ParameterCoverage], Sequence[Elements]],
     ) -> Sequence[MemoryRange]:
         """The parts of a region that a call accesses; empty where they are not known."""
         if not isinstance(call, KernelCall):
@@ -133,13 +147,11 @@ class Content:
         region = self.points_to.regions[number]
         found: list[MemoryRange] = []
         for position, known, value in self.covered(call):
-            if not contains(self.points_to.resolve(pointees_of(value)[0]), number):
-                continue
-            boxes = chosen(known)
-            if boxes is None:
-                return [MemoryRange(region)]
-            kind = self.types(call)[position]
-            found += (MemoryRange(region, kind, one) for one in self.at_call(call, position, boxes))
+            if contains(self.points_to.resolve(pointees_of(value)[0]), number):
+                boxes, kind = self.at_call(call, position, chosen(known)), self.types(call)[position]
+                if kind is not None and kind.nbytes != region.nbytes:  # a reshape, maybe of a part
+                    boxes = (one._replace(exact=one.exact and not one.is_whole) for one in boxes)
+                found += (MemoryRange(region, kind if one.ranges else None, one) for one in boxes)
         return found
 
     # -- by instruction -----------------------------------------------------------------------------------
@@ -166,10 +178,11 @@ class Content:
         for position, known, value in self.covered(call):
             read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
             must, may = (must | read, may) if known.surely else (must, may | read)
-            if known.writes is None:
-                whole |= pointees_of(value)[0] & tensors
-            elif known.writes and not any(one.is_whole for one in self.at_call(call, position, known.writes)):
-                partial |= pointees_of(value)[0] & tensors
+            written = pointees_of(value)[0] & tensors if known.writes else NO_REGIONS
+            if any(one.is_whole for one in self.at_call(call, position, known.writes)):
+                whole |= written
+            else:
+                partial |= written
         return RequiredContents(must, may, partial & ~whole, whole)
 
     def call_packed(self, call: ir.CallPacked) -> RequiredContents:
@@ -222,11 +235,14 @@ class Content:
         """Boxes of a parameter in symbols of the caller; what is plainly all of the argument stands so."""
         arguments = arguments_of(call)
         kind = tensor_type(arguments[position])
-        bound = bind_kernel(self.program.kernels[call.kernel], arguments)
         shape = () if kind is None or kind.shape is None else kind.shape
-        for box in boxes:
+        for box in sorted(boxes, key=lambda one: not one.is_whole):
+            if box.is_whole:
+                yield box if box is UNKNOWN_ELEMENTS else box._replace(ranges=(None,) * len(shape))
+                continue
+            bound = bind_kernel(self.program.kernels[call.kernel], arguments)
             if not box.symbols <= bound.keys() or len(box.ranges) != len(shape):
-                yield Elements((), exact=False)
+                yield Elements((None,) * len(shape), exact=False)
                 continue
             known = box.substitute(bound)
             guards = tuple(c for c in known.guards if not self.is_plain(c))
@@ -243,6 +259,11 @@ class Content:
             return False
         values = {name: symbol(name) + 1 for name in condition.symbols & self.extents}
         return is_nonnegative(-condition.expr.substitute(values), condition.symbols - self.extents)
+
+
+def _part_of(region: Region, *, exact: bool) -> MemoryRange:
+    """All of a region, or, if not exact, what is not known of it."""
+    return MemoryRange(region, elements=Elements((), exact=exact))
 
 
 _NEEDS: dict[type, Callable[[Content, Any], RequiredContents]] = {

@@ -10,20 +10,22 @@ for it (symalloc.analysis.unwritten_reads).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
+from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.content import NOTHING_REQUIRED, Content
-from symalloc.analysis.dataflow import DataflowProblem, forward
+from symalloc.analysis.dataflow import DataflowProblem, States, forward
 from symalloc.analysis.effects import NO_EFFECT, Effect
-from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.coverage import Range
 from symalloc.analysis.kernels.uninitialized import (
     MemoryRange,
     UninitializedRange,
     uninitialized_ranges,
 )
+from symalloc.analysis.liveness import LiveRegions
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
@@ -49,21 +51,40 @@ class UnwrittenRead(NamedTuple):
     left_by: Region | None = None
 
 
+class LostRead(NamedTuple):
+    """Point `writer` overwrites a part of region `first` with one of `second`, and `reader` reads the first,
+    on the branches `path`, although what stood there before is lost.
+
+    `again` are the parts of `first` that are written anew in between, those that are not exact perhaps.
+    `certain` unless it takes a function of unknown ownership to return its argument; `decided` unless there
+    were too many paths to look at.
+    """
+
+    first: int
+    second: int
+    writer: int
+    reader: int
+    path: PathCondition
+    again: tuple[MemoryRange, ...]
+    certain: bool
+    decided: bool
+
+
 class _Write(NamedTuple):
     """A point that writes a region, or the part `stretch` of it, on the branches `path`."""
 
     point: int
     stretch: MemoryRange
     path: PathCondition
+    certain: bool
 
 
 class UnwrittenReads:
-    """Finds paths that read what they have not written."""
+    """Finds paths that read what they have not written, or what was overwritten since."""
 
-    def __init__(
-        self, points_to: PointsTo, effects: Sequence[Effect], content: Content, paths: FeasiblePaths
-    ) -> None:
-        self.points_to, self.effects, self.content, self.paths = points_to, effects, content, paths
+    def __init__(self, conflicts: ReuseConflicts, content: Content) -> None:
+        self.conflicts, self.content = conflicts, content
+        self.points_to, self.effects, self.paths = conflicts.points_to, conflicts.effects, conflicts.paths
 
     def candidates(self) -> Iterator[tuple[int, Target, bool]]:
         """Reads of what some path to them may not have written: (point, what it reads, doubtful)."""
@@ -90,20 +111,88 @@ class UnwrittenReads:
     ) -> Iterator[UnwrittenRead]:
         """The paths on which `writes` leave a part unwritten."""
         here = self.paths.at[point] | target.path
-        whole = [write.path for write in writes if self.is_whole(write, target.region)]
-        parts = [write for write in writes if not self.is_whole(write, target.region)]
-        for avoided in _avoided(whole, [part.path for part in parts]):
-            free = self.paths.uncovered(here, avoided, point)
-            if free.path is None:
-                continue
-            taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
+        for path, decided, taken in self._around(writes, target.region, here, point):
             for wanted in self.content.reads(point, target.region):
                 for found in uninitialized_ranges(wanted, taken, self.apart):
-                    yield UnwrittenRead(point, target.region, free.path, found, doubtful, free.decided)
+                    yield UnwrittenRead(point, target.region, path, found, doubtful, decided)
+
+    def _around(
+        self,
+        writes: Sequence[_Write],
+        number: int,
+        path: PathCondition,
+        until: int,
+        is_whole: Callable[[MemoryRange], bool] = lambda stretch: stretch.elements.is_whole,
+    ) -> Iterator[tuple[PathCondition, bool, Sequence[MemoryRange]]]:
+        """The paths to a point on which no write of the whole region stands, each with what others write
+        there; False where there are too many paths to look at.
+        """
+        whole = [w for w in writes if is_whole(w.stretch) and self.is_all_of(w.stretch.region, number)]
+        parts = [w for w in writes if w not in whole]
+        for avoided in _avoided([w.path for w in whole], [w.path for w in parts]):
+            free = self.paths.uncovered(path, avoided, until)
+            if free.path is not None:
+                taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
+                yield free.path, free.decided, taken
 
     def apart(self, one: Range, other: Range) -> bool:
         """True if two ranges of bytes are proved to have nothing in common, whatever the sizes."""
         return self.paths.possible((lt(one.begin, other.end), lt(other.begin, one.end))) is False
+
+    # -- overwrites ----------------------------------------------------------------------------------------
+
+    def overwriting(self, live: States[LiveRegions]) -> Iterator[tuple[int, Target, int]]:
+        """Writes that may undo what another wrote: (point, what it writes, the region that may be undone).
+
+        Read off liveness alone; `overwritten` says which of them are so on some path.
+        """
+        points_to = self.points_to
+        written = points_to.constants | points_to.given
+        contents = points_to.contents(written)
+        for point, effect in enumerate(self.effects):
+            must = effect.writes | (effect.may_defs & ~written)
+            if effect.written:
+                filled = points_to.resolve(effect.written)
+                written |= filled
+                for number in members(filled & ~contents):
+                    contents |= points_to.descendants[self.owner(number)] & ~points_to.storages
+            if must or effect.may_writes:
+                at_risk = contents & self.needed(live.before[point], live.after[point])
+                for second in points_to.targets(must, effect.may_writes):
+                    for first in members(self.conflicts.siblings(second.region) & at_risk):
+                        if self.owner(first) != self.owner(second.region):
+                            yield point, second, first
+
+    def needed(self, live_in: LiveRegions, live_out: LiveRegions) -> RegionSet:
+        """The regions needed around a write; its own arguments are read while it writes."""
+        points_to = self.points_to
+        phis = (live_out.must | live_out.may | live_in.must | live_in.may) & points_to.phis
+        needed = live_out.contents | live_in.contents
+        return needed | points_to.contents(points_to.resolve(phis)) if phis else needed
+
+    def overwritten(self, point: int, second: Target, first: int) -> Iterator[LostRead]:
+        """The paths on which `first` is written, then `second` at `point`, then `first` read.
+
+        Those that are certain go first; there is one for each set of branches and point that reads.
+        """
+        base = self.paths.at[point] | second.path | self.points_to.regions[first].path
+        if not self.paths.feasible(base, point):
+            return
+        own = [w for w in self.writes_to(first) if self.owner(w.stretch.region.number) == self.owner(first)]
+        before: dict[PathCondition, bool] = {}
+        for write in own:
+            if write.point <= point:
+                before[write.path] = write.certain or before.get(write.path, False)
+        found: dict[tuple[PathCondition, int], LostRead] = {}
+        for read, (path, known) in product(self.conflicts.reads_from(first, point), before.items()):
+            again = [write for write in own if point < write.point < read.point]
+            around, sure = base | path | read.path, second.certain and known and read.certain
+            for free, decided, parts in self._around(again, first, around, read.point, _is_whole):
+                key = free, read.point
+                if key not in found or (sure and not found[key].certain):
+                    where = first, second.region, point, read.point, free
+                    found[key] = LostRead(*where, tuple(parts), certain=sure, decided=decided)
+        yield from sorted(found.values(), key=lambda one: (not one.certain, one.reader))
 
     # -- regions -------------------------------------------------------------------------------------------
 
@@ -128,8 +217,8 @@ class UnwrittenReads:
                 continue
             for target in self.points_to.targets(must, effect.may_writes):
                 writes = found.setdefault(self.points_to.regions[target.region].root, [])
-                path = self.paths.at[point] | target.path
-                writes += (_Write(point, one, path) for one in self.content.writes(point, target.region))
+                path, parts = self.paths.at[point] | target.path, self.content.writes(point, target.region)
+                writes += (_Write(point, one, path, target.certain) for one in parts)
         return found
 
     def writes_to(self, number: int) -> Iterator[_Write]:
@@ -182,15 +271,21 @@ class UnwrittenReads:
         around = self.points_to.ancestors[number] & views if contains(views, number) else NO_REGIONS
         return next(members(around), None)
 
-    def is_whole(self, write: _Write, number: int) -> bool:
-        """True if a write of a region counts as one of all of another: that, or what it is part of."""
-        if not write.stretch.is_whole:
-            return False
-        one, other = write.stretch.region, self.points_to.regions[number]
+    def is_all_of(self, one: Region, number: int) -> bool:
+        """True if a region counts as all of another: as that, or what it is part of."""
+        other = self.points_to.regions[number]
         if contains(self.points_to.ancestors[number], one.number):
             return True
         placed = None not in (one.offset, one.nbytes)
         return placed and (one.offset, one.nbytes) == (other.offset, other.nbytes)
+
+    def owner(self, number: int) -> int:
+        """The region that content of another is told by: views share what that holds.
+
+        Views of an arena do not, each is a tensor of its own.
+        """
+        view = self.view_in_arena(number)
+        return self.base_of(number).number if view is None else view
 
     # -- memory without content that is meant to be so -------------------------------------------------------
 
@@ -267,6 +362,10 @@ def _computes(made: ir.Instruction) -> bool:
     if isinstance(made, ir.CallOperator):
         return bool(made.arguments)  # R.null_value has none
     return isinstance(made, ir.CallFunction | ir.CallKernel | ir.CallTIR | ir.NotUnderstood)
+
+
+def _is_whole(stretch: MemoryRange) -> bool:
+    return stretch.is_whole
 
 
 _BYTE = DType("uint8", 8)

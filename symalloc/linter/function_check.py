@@ -455,7 +455,7 @@ class FunctionCheck:
         """
         if resolved.quantities != site.quantities:
             constraint = rule.condition(resolved.quantities).substitute(self.context.facts.definitions)
-            asked = asked._replace(constraint=constraint)
+            asked = asked._replace(constraint=constraint, passes=resolved.passes or asked.passes)
         known, (_, until) = self._known(resolved, point), _place(resolved, point)
         if known == asked.facts.guards:
             return asked

@@ -169,7 +169,8 @@ _KINDS = (
     SiteKind(
         name="live-pair",
         description="two tensors in one storage, the second written while the first is still needed",
-        quantities=_TWO_PLACES,
+        # lost: bytes that are read and not written anew, counted where something is written anew; else 1
+        quantities={**_TWO_PLACES, "lost": _B},
         texts=("first", "second", "storage", "alias", "writer", "reader"),
         places=("first", "second", "reader"),
     ),

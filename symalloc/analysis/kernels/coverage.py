@@ -114,6 +114,8 @@ class Elements(NamedTuple):
         return self._replace(ranges=tuple(ranges), guards=guards, runs=runs, where=where, points=points)
 
 
+UNKNOWN_ELEMENTS = Elements((), exact=False)
+"""Any elements of a parameter, or none."""
 Reached: TypeAlias = Callable[[KernelAccess, Sequence[Expr] | None], Elements]
 
 _MOST_READS = 4
@@ -161,16 +163,27 @@ class ParameterCoverage:
         return reads[:1] if reads and reads[0].is_whole and reads[0].exact else reads
 
     @cached_property
-    def writes(self) -> tuple[Elements, ...] | None:
-        """Elements that hold all that it may write; None where that may be everything."""
+    def writes(self) -> tuple[Elements, ...]:
+        """Elements that hold all that it may write; exact where it surely writes them."""
+        if self.parameter.must_def:
+            return (Elements((None,) * len(self.parameter.shape or ())),)
         stores = self._of_kind("store")
         untouched = self.known and not stores and not self.parameter.writes
         return () if untouched else self._any_of(stores)
 
     @cached_property
-    def loads(self) -> tuple[Elements, ...] | None:
-        """Elements that hold all that it may read; None where that may be everything."""
-        return self._any_of(self._of_kind("load"))
+    def loads(self) -> tuple[Elements, ...]:
+        """Elements that hold all that it may read as it finds them; exact where it surely does."""
+        if not self.known and self.parameter.dtype is not None:
+            return (Elements((None,) * len(self.parameter.shape or ())),) if self.parameter.reads else ()
+        if not self.known or any(access.handed for access in self.accesses):
+            return (UNKNOWN_ELEMENTS,)
+        sure = dict.fromkeys(
+            self.reached(one, self.parameter.shape) for one in self.fresh.loads if None not in one.indices
+        )
+        vague = (*(one for one in self.fresh.loads if None in one.indices), *self.fresh.perhaps)
+        others = self._any_of(vague) if vague else ()
+        return (*sure, *(box._replace(exact=False) for box in others if box not in sure))
 
     def _box(self, load: KernelAccess) -> Elements:
         """The elements of a load, with its passes where they are no box."""
@@ -180,14 +193,14 @@ class ParameterCoverage:
     def _of_kind(self, kind: str) -> list[KernelAccess]:
         return [access for access in self.accesses if access.kind == kind]
 
-    def _any_of(self, accesses: Sequence[KernelAccess]) -> tuple[Elements, ...] | None:
-        """The elements that accesses may reach; None where that may be everything."""
-        if self.parameter.shape is None or any(a.handed or (a.unread and not a.exact) for a in accesses):
-            return None
-        if any(access.unread and None in access.indices for access in accesses):
-            return None
+    def _any_of(self, accesses: Sequence[KernelAccess]) -> tuple[Elements, ...]:
+        """The elements that accesses may reach; where one reaches all there is no other."""
+        vague = any(a.handed or (a.unread and (not a.exact or None in a.indices)) for a in accesses)
+        if self.parameter.shape is None or not accesses or vague:
+            return (UNKNOWN_ELEMENTS,)
         found = dict.fromkeys(self.reached(access, self.parameter.shape) for access in accesses)
-        return None if any(one.is_whole for one in found) else tuple(found) or None
+        whole = sorted((one for one in found if one.is_whole), key=lambda one: not one.exact)
+        return tuple(whole[:1]) or tuple(found)
 
 
 def points_of(load: KernelAccess) -> Points | None:

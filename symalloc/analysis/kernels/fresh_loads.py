@@ -28,9 +28,12 @@ _MOST_QUESTIONS = 8
 
 
 class FreshLoads(NamedTuple):
-    """The loads, each as far as it is one; `undecided` where it is not known of another load."""
+    """The loads, each as far as it is one, and others that `perhaps` are; `undecided` where it is not known
+    of one although nothing hangs on data.
+    """
 
     loads: tuple[KernelAccess, ...]
+    perhaps: tuple[KernelAccess, ...] = ()
     undecided: bool = False
 
 
@@ -59,7 +62,8 @@ def fresh_loads(
     if len(stores) * len(loads) > _MOST_PAIRS or buffer.shape is None:
         first = stores[0][0]
         early = tuple(load for number, load in loads if number < first and not load.loops)
-        return FreshLoads(early, buffer.shape is not None and len(early) < len(loads))
+        late = tuple(load for _, load in loads if load not in early)
+        return FreshLoads(early, late, buffer.shape is not None and bool(late))
     parts = lcm(*(access.part[1] for access in accesses if access.part is not None))
     search = _FreshSearch(buffer, scalars, possible, parts)
     return search.among(loads, stores)
@@ -79,14 +83,15 @@ class _FreshSearch:
         self, loads: Sequence[tuple[int, KernelAccess]], stores: Sequence[tuple[int, KernelAccess]]
     ) -> FreshLoads:
         """The fresh ones of numbered loads."""
-        found, undecided = list[KernelAccess](), False
+        found, perhaps, undecided = list[KernelAccess](), list[KernelAccess](), False
         for number, load in loads:
             order = sorted(stores, key=lambda store: (store[0] > number, -store[0]))
             unread = load.unread or any(store.unread for _, store in stores)
             fresh = self.fresh(load, [(store, first < number) for first, store in order])
             undecided |= fresh is None and unread | self.is_known(load, stores)
-            found += () if fresh is None else fresh
-        return FreshLoads(tuple(found), undecided)
+            found += fresh or ()
+            perhaps += (load,) if fresh is None else ()
+        return FreshLoads(tuple(found), tuple(perhaps), undecided)
 
     def is_known(self, load: KernelAccess, stores: Sequence[tuple[int, KernelAccess]]) -> bool:
         """True if nothing hangs on data."""

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.kernels.coverage import Elements, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
-from symalloc.program.types import TensorType
-from symalloc.size.choice import maximum, select
+from symalloc.program.types import DType, TensorType
+from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ONE, ZERO, Expr, constant, product, symbol
 
@@ -61,6 +61,7 @@ def _merged(ranges: Sequence[Range]) -> list[Range]:
 
 
 _ALL = Elements(())
+NO_EXTENTS: tuple[Expr, ...] = ()
 
 
 class MemoryRange(NamedTuple):
@@ -82,6 +83,36 @@ class MemoryRange(NamedTuple):
     def is_all_if_run(self) -> bool:
         """True if it is all of the region but for loops that may not be run."""
         return bool(self.elements.runs) and self.elements._replace(runs=()).is_whole
+
+    @property
+    def sized(self) -> bool:
+        """True if it is elements of a tensor whose shape and type are known."""
+        return self.type is not None and self.type.shape is not None and self.type.dtype is not None
+
+    @property
+    def element(self) -> Range | None:
+        """The bytes of one element from the start of the root, over `element_index`."""
+        kind, number = self.type, ZERO
+        if kind is None or kind.shape is None or kind.dtype is None or self.region.offset is None:
+            return None
+        for axis, extent in enumerate(kind.shape):
+            number = number * extent + element_index(axis)
+        begin = self.region.offset + number * kind.dtype.itemsize
+        return Range(begin, begin + kind.dtype.itemsize)
+
+    def is_at(self, other: MemoryRange) -> bool:
+        """True if it is part of the same bytes."""
+        one, two = self.region, other.region
+        known = one.offset is not None and one.nbytes is not None
+        return one is two or (known and (one.offset, one.nbytes) == (two.offset, two.nbytes))
+
+    def is_like(self, other: MemoryRange) -> bool:
+        """True if it is part of the same bytes, in elements of the same places."""
+        alike = self.sized and other.sized and self.type is not None and other.type is not None
+        if not alike or self.type is None or other.type is None:
+            return False
+        same = self.type.shape == other.type.shape and self.type.nbytes == other.type.nbytes
+        return same and self.is_at(other)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -134,35 +165,46 @@ def uninitialized_ranges(
     Where the place of what is written hangs on data, one is what it leaves wherever that is, the other what
     is left without it.  `apart` is asked where there are too many parts for all of them to matter.
     """
-    found = _gap(wanted, parts, apart)
+    found = gap_between(wanted, parts, apart)
     if found is not None:
-        yield _if_wanted(found, wanted, parts)
+        yield found
     others = [part for part in parts if not part.elements.by_data]
     if len(others) < len(parts):
-        without = _gap(wanted, others, apart)
+        without = gap_between(wanted, others, apart)
         if without is not None:
-            yield _if_wanted(without, wanted, others)._replace(by_data=True)
+            yield without._replace(by_data=True)
 
 
-def _if_wanted(
-    found: UninitializedRange, wanted: MemoryRange, parts: Sequence[MemoryRange]
-) -> UninitializedRange:
-    lacking = select(conjunction(wanted.conditions), found.lacking, ZERO)
-    return found._replace(lacking=lacking, idle=any(part.is_all_if_run for part in parts))
+def gap_between(
+    wanted: MemoryRange,
+    parts: Sequence[MemoryRange],
+    apart: Apart = lambda _, __: False,
+    lost: MemoryRange | None = None,
+) -> UninitializedRange | None:
+    """The gap that `parts` leave in `wanted`, or in what of it lies in `lost`; None where it is not known."""
+    found = _gap(wanted, parts, apart, lost)
+    if found is None:
+        return None
+    conditions = conjunction((*wanted.conditions, *(() if lost is None else lost.conditions)))
+    idle = any(part.is_all_if_run for part in parts)
+    return found._replace(lacking=select(conditions, found.lacking, ZERO), idle=idle)
 
 
-def _gap(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> UninitializedRange | None:
+def _gap(
+    wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart, lost: MemoryRange | None
+) -> UninitializedRange | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
-    if wanted.elements.points is not None:
+    if lost is None and wanted.elements.points is not None:
         return _at_passes(wanted, wanted.elements.points, parts)
-    if not parts:
+    if lost is None and not parts:
         return UninitializedRange(_nbytes(wanted))
-    if not wanted.elements.exact:
+    if lost is None and not wanted.elements.exact:
         return None
-    if any(part.elements.is_scattered for part in parts):
-        return _at_elements(wanted, parts)
-    return _along_axis(wanted, parts) or _in_bytes(wanted, parts, apart)
+    if any(part.elements.is_scattered for part in (*parts, *(() if lost is None else (lost,)))):
+        return _at_elements(wanted, parts, lost)
+    along = _along_axis(wanted, parts) if lost is None else None
+    return along or _in_bytes(wanted, parts, apart, lost) or _at_elements(wanted, parts, lost)
 
 
 def _fits(stretch: MemoryRange) -> bool:
@@ -191,7 +233,7 @@ def _along_axis(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Uninitiali
         return None
     if any(one.type is not None and one.type.shape != kind.shape for one in (wanted, *parts) if one.axes):
         return None
-    axes = {part.axes[0] for part in parts if part.axes}
+    axes = {axis for part in parts for axis in part.axes}
     if len(axes) > 1 or not kind.shape:
         return None
     axis = axes.pop() if axes else 0
@@ -220,27 +262,32 @@ _MOST_SYMBOLS = 3
 """Symbols in the extents of a tensor, where some are sums, up to which gaps are looked for at elements."""
 
 
-def _at_elements(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> UninitializedRange | None:
-    kind = next(part.type for part in parts if part.elements.is_scattered)
-    if kind is None or kind.shape is None:
+def _at_elements(
+    wanted: MemoryRange, parts: Sequence[MemoryRange], lost: MemoryRange | None
+) -> UninitializedRange | None:
+    """The gap at each element of a tensor that lies where `wanted` does; with `lost` at each that shares a
+    byte with an element of it.
+    """
+    found = next((one for one in (wanted, *parts) if one.sized and one.is_at(wanted)), _in_single(wanted))
+    if found is None or found.type is None or found.type.shape is None:
         return None
-    shape = kind.shape
+    shape = found.type.shape
     elements = product(shape)
     if len(elements.terms) > 1 and len(elements.symbols) > _MOST_SYMBOLS:
         return None
-    if any(one.region is not wanted.region for one in parts):
+    held = [_holding(part, found) for part in parts]
+    looked_at, taken = _holding(wanted, found), ((), ()) if lost is None else _sharing(lost, found)
+    if None in held or looked_at is None or taken is None:
         return None
-    if any(one.type is not None and one.type.shape != shape for one in (wanted, *parts) if not one.is_whole):
-        return None
-    conditions = tuple(lt(element_index(axis), extent) for axis, extent in enumerate(shape))
+    inside = (lt(element_index(axis), extent) for axis, extent in enumerate(shape))
+    (more, extents) = taken
+    among = conjunction((*inside, looked_at, *more)).conjuncts
     exact = all(part.elements.exact for part in parts)
-    written = disjunction(part.elements.condition for part in parts)
-    names = (element_index(axis).as_symbol or "" for axis in range(len(shape)))
-    counters = tuple(zip(names, shape, strict=True))
-    among = AtElements(counters, (*conditions, *wanted.elements.condition.conjuncts), exact)
-    return UninitializedRange(
-        select(written, ZERO, ONE), _elements_in_words(written, len(shape)), elements=among
-    )
+    written = disjunction(one for one in held if one is not None)
+    words = _elements_in_words(written, len(shape))
+    indices = enumerate((*shape, *extents))
+    counters = tuple((element_index(axis).as_symbol or "", extent) for axis, extent in indices)
+    return UninitializedRange(select(written, ZERO, ONE), words, elements=AtElements(counters, among, exact))
 
 
 def _at_passes(
@@ -257,6 +304,47 @@ def _at_passes(
     return UninitializedRange(select(written, ZERO, ONE), words if parts else "", elements=among)
 
 
+def _in_single(wanted: MemoryRange) -> MemoryRange | None:
+    """A region as a tensor of single bytes."""
+    nbytes = wanted.region.nbytes
+    kind = None if nbytes is None else TensorType(shape=(nbytes,), dtype=DType("uint8", 8))
+    return None if kind is None else MemoryRange(wanted.region, kind, Elements((None,)))
+
+
+def _holding(part: MemoryRange, unit: MemoryRange) -> Condition | None:
+    """The condition that `part` holds all of an element of the tensor `unit`; None where it is not told."""
+    if part.is_like(unit) or (part.elements.is_whole and part.is_at(unit)):
+        return part.elements.condition
+    found = None if part.elements.is_scattered else bytes_of(part)
+    element = unit.element
+    if found is None or element is None:
+        return None
+    inside = le(found.begin, element.begin), le(element.end, found.end)
+    return conjunction((*part.elements.conditions, *inside))
+
+
+def _sharing(lost: MemoryRange, unit: MemoryRange) -> tuple[tuple[Condition, ...], tuple[Expr, ...]] | None:
+    """The conditions under which an element of `unit` shares a byte with `lost`, and the extents of further
+    indices in them, those of the element of `lost`; None where they are not told.
+    """
+    if lost.is_like(unit):
+        return (lost.elements.condition,), ()
+    element, extents = unit.element, NO_EXTENTS
+    found, conditions = bytes_of(lost), lost.elements.conditions
+    if lost.elements.is_scattered or found is None:
+        found = lost.element
+        if lost.type is None or lost.type.shape is None or unit.type is None or found is None:
+            return None
+        extents, rank = lost.type.shape, len(unit.type.shape or ())
+        own = {element_index(a).as_symbol or "": element_index(a + rank) for a in range(len(extents))}
+        inside = (lt(element_index(axis), extent) for axis, extent in enumerate(extents))
+        conditions = tuple(c.substitute(own) for c in (*inside, lost.elements.condition))
+        found = Range(found.begin.substitute(own), found.end.substitute(own))
+    if element is None:
+        return None
+    return (*conditions, lt(found.begin, element.end), lt(element.begin, found.end)), extents
+
+
 def _elements_in_words(where: Condition, rank: int) -> str:
     names = [f"i{axis}" for axis in range(rank)]
     plain = {element_index(axis).as_symbol or "": symbol(name) for axis, name in enumerate(names)}
@@ -266,15 +354,21 @@ def _elements_in_words(where: Condition, rank: int) -> str:
 # -- in bytes ------------------------------------------------------------------------------------------------
 
 
-def _in_bytes(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -> UninitializedRange | None:
+def _in_bytes(
+    wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart, lost: MemoryRange | None
+) -> UninitializedRange | None:
     target = bytes_of(wanted)
+    taken = target if lost is None else bytes_of(lost)
+    if target is not None and taken is not None and lost is not None:
+        begin, end = maximum(target.begin, taken.begin), minimum(target.end, taken.end)
+        target = Range(begin, end)
     ranges = [bytes_of(part) for part in parts]
     known = [
         found._replace(condition=conjunction(part.elements.conditions))
         for found, part in zip(ranges, parts, strict=True)
         if found is not None
     ]
-    if target is None or len(known) < len(parts):
+    if target is None or taken is None or len(known) < len(parts):
         return None
     known = [one for one in known if not _apart(one, target)]
     left = left_out(target, known)
@@ -283,7 +377,7 @@ def _in_bytes(wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart) -
         left = left_out(target, known)
     if left is None:
         return None
-    if not known:
+    if not known and lost is None:
         return UninitializedRange(_nbytes(wanted))
     begin = wanted.region.offset or ZERO
     shown = [Range(one.begin - begin, one.end - begin) for one in known]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, product
 
 from symalloc.analysis.call_expansion import LeftCall
-from symalloc.analysis.conflicts import Access, ReuseConflict
+from symalloc.analysis.conflicts import Access
 from symalloc.analysis.handles import (
     killed_variables,
     out_of_scope,
@@ -16,10 +16,16 @@ from symalloc.analysis.handles import (
     uses_after_kill,
 )
 from symalloc.analysis.kernels.coverage import Range
-from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, ends_of
+from symalloc.analysis.kernels.uninitialized import (
+    MemoryRange,
+    UninitializedRange,
+    bytes_of,
+    ends_of,
+    gap_between,
+)
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-from symalloc.analysis.unwritten_reads import UnwrittenRead
+from symalloc.analysis.unwritten_reads import LostRead, UnwrittenRead
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.site import (
     FunctionContext,
@@ -37,7 +43,7 @@ from symalloc.program.operands import operands_of, type_of
 from symalloc.program.types import extents_of
 from symalloc.size.choice import select
 from symalloc.size.condition import conjunction
-from symalloc.size.expr import ZERO, Expr, constant
+from symalloc.size.expr import ONE, ZERO, Expr, constant
 
 _DEEP = "in calls of itself further down"
 
@@ -154,15 +160,15 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     Where it is not known where one of the two lies, the pair is a construct that is not verified.
     """
     analysis, points_to = context.analysis, context.points_to
-    for point, target, index in context.conflicts.candidates(analysis.live):
+    for point, target, index in context.unwritten.overwriting(analysis.live):
         first, second = points_to.regions[index], points_to.regions[target.region]
         site = Site(
             kind="live-pair",
-            quantities=places_in_memory(first, second),
+            quantities={**places_in_memory(first, second), "lost": ONE},
             dedup_key=frozenset((index, target.region)),
             resolve=partial(_resolved, context, point, target, index),
         )
-        if len(site.quantities) == 4:
+        if len(site.quantities) == 5:
             yield point, site
             continue
         for found in islice(_resolved(context, point, target, index, site), 1):
@@ -182,40 +188,72 @@ def _not_followed(pair: Site, unknown: Region) -> Site:
 def _resolved(context: FunctionContext, point: int, target: Target, index: int, pair: Site) -> Iterator[Site]:
     """The pair on each path on which content is lost, for each part of the two that kernels access."""
     content = context.analysis.content
-    for found in context.conflicts.overwrites(point, target, index):
+    for found in context.unwritten.overwritten(point, target, index):
         site = _lost(context, found, pair)
         read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
-        for (first, sure), (second, certain) in product(_ranges(read), _ranges(written)):
-            places: dict[str, Expr] = {}
-            for name, place in (("first", first), ("second", second)):
-                if place is not None:
-                    places |= {f"{name}.offset": place.begin, f"{name}.nbytes": place.end - place.begin}
-            doubt = f"what {site.texts['reader']} reads may be another part than what is overwritten"
-            yield replace(
-                site,
-                quantities={**site.quantities, **places},
-                uncertainty=site.uncertainty or (None if sure and certain else doubt),
-            )
+        for wanted, part in product(read, written):
+            lost = part if part.type is not None else MemoryRange(part.region)  # what is unknown writes all
+            if found.again or lost.elements.is_scattered:
+                yield from _rewritten(site, wanted, lost, found.again)
+                continue
+            for (first, sure), (second, certain) in product(_ranges(wanted), _ranges(lost)):
+                doubt = None if sure and certain else _another_part(site)
+                yield replace(
+                    site,
+                    quantities={**site.quantities, **_places(first=first, second=second)},
+                    uncertainty=site.uncertainty or doubt,
+                )
 
 
-def _ranges(parts: Iterable[MemoryRange]) -> Iterator[tuple[Range | None, bool]]:
-    """The bytes of each part of a region, or None for all of it; True where each of them is surely accessed.
+def _another_part(site: Site) -> str:
+    return f"what {site.texts['reader']} reads may be another part than what is overwritten"
 
-    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure; what is no box
-    counts as all.
+
+def _places(**ranges: Range | None) -> Mapping[str, Expr]:
+    """The quantities of ranges of bytes; those that are known."""
+    known = {name: place for name, place in ranges.items() if place is not None}
+    return {
+        **{f"{name}.offset": place.begin for name, place in known.items()},
+        **{f"{name}.nbytes": place.end - place.begin for name, place in known.items()},
+    }
+
+
+def _rewritten(
+    site: Site, wanted: MemoryRange, lost: MemoryRange, again: Sequence[MemoryRange]
+) -> Iterator[Site]:
+    """The pair as far as what is lost is not written anew: by anything, then by what is sure."""
+    sure = [part for part in again if part.elements.exact and not part.elements.by_data]
+    known = wanted.elements.exact and lost.elements.exact and not lost.elements.by_data
+    unknown = f"how much of `{site.texts['first']}` is written anew before is not known"
+    found = [(again, None if known else _another_part(site))]
+    for parts, doubt in (*found, (sure, unknown)) if len(sure) < len(again) else found:
+        gap = gap_between(wanted, parts, lost=lost)
+        places = _places(first=bytes_of(wanted), second=bytes_of(lost))
+        lacking = {} if gap is None else {"lost": gap.lacking}
+        yield replace(
+            site,
+            quantities={**site.quantities, **places, **lacking},
+            uncertainty=site.uncertainty or doubt or (unknown if gap is None else None),
+            passes=None if gap is None else passes_of(gap),
+        )
+
+
+def _ranges(part: MemoryRange) -> Iterator[tuple[Range | None, bool]]:
+    """The bytes of a part of a region, or None for all of it; True where each of them is surely accessed.
+
+    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure.
     """
-    for part in parts:
-        sure, found = part.elements.exact, bytes_of(part)
-        ends = None if part.is_whole or found is not None else ends_of(part)
-        if part.is_whole or part.elements.is_scattered:
-            yield None, True
-        elif ends is not None:
-            between, first, last = (_if_run(part, one) for one in ends)
-            yield from ((between, False), (first, sure), (last, sure))
-        elif found is None:
-            yield None, False
-        else:
-            yield _if_run(part, found), sure
+    sure, found = part.elements.exact, bytes_of(part)
+    ends = None if part.elements.is_whole or found is not None else ends_of(part)
+    if part.elements.is_whole:
+        yield None, sure
+    elif ends is not None:
+        between, first, last = (_if_run(part, one) for one in ends)
+        yield from ((between, False), (first, sure), (last, sure))
+    elif found is None:
+        yield None, False
+    else:
+        yield _if_run(part, found), sure
 
 
 def _if_run(part: MemoryRange, found: Range) -> Range:
@@ -225,7 +263,7 @@ def _if_run(part: MemoryRange, found: Range) -> Range:
     )
 
 
-def _lost(context: FunctionContext, found: ReuseConflict, site: Site) -> Site:
+def _lost(context: FunctionContext, found: LostRead, site: Site) -> Site:
     regions = context.points_to.regions
     first, second = regions[found.first], regions[found.second]
     writer, reader = context.instruction(found.writer), context.instruction(found.reader)
@@ -244,16 +282,23 @@ def _lost(context: FunctionContext, found: ReuseConflict, site: Site) -> Site:
             second=second.instruction,
             reader=reader if reader is not writer else None,
         ),
-        uncertainty=None if found.certain else _doubt(context, found),
+        uncertainty=_doubt(context, found),
         path=found.path,
         until=found.reader,
     )
 
 
-def _doubt(context: FunctionContext, found: ReuseConflict) -> str:
-    """Why it is not certain that content is lost."""
-    if found.through:
-        return f"`{found.through}` may return its argument"
+def _doubt(context: FunctionContext, found: LostRead) -> str | None:
+    """Why it is not certain that content is lost; None where it is."""
+    points_to, unwritten = context.points_to, context.unwritten
+    if found.certain:
+        if unwritten.base_of(found.first).number == unwritten.base_of(found.second).number:
+            return "the two are views of one tensor, and may be meant to share its bytes"
+        return None if found.decided else "there are too many paths to look at"
+    related = points_to.family(RegionSet(1 << found.first | 1 << found.second))
+    for one in points_to.may_returns:
+        if points_to.resolve(one.regions) & related:
+            return f"`{one.name}` may return its argument"
     left = {} if context.expansion is None else context.expansion.left
     for point in (found.writer, found.reader):
         call = context.instruction(point)
@@ -468,7 +513,7 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
         texts=texts | ({} if later is None else {"later": caller_name(later)}),
         places=places_of(allocation=region.instruction, later=later),
         sized=True,
-        passes=_passes(found),
+        passes=passes_of(found.gap),
         shown_only=found.gap.elements is not None,
         estimate=found.gap.elements is not None and not found.gap.elements.exact,
         uncertainty=_doubt_of_read(found, reader),
@@ -478,9 +523,9 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
     )
 
 
-def _passes(found: UnwrittenRead) -> Passes | None:
+def passes_of(gap: UninitializedRange) -> Passes | None:
     """The elements among which a gap is looked for, as if a loop counted them."""
-    among = found.gap.elements
+    among = gap.elements
     if among is None:
         return None
     return Passes(among.conditions, among.counters)

@@ -149,7 +149,7 @@ class FunctionContext:
         self.prover = FunctionProver(shared.prover, function, self.facts, shared.assume)
         self.paths = FeasiblePaths(analysis.cfg, self.facts, tests, self.prover.possible)
         self.conflicts = ReuseConflicts(points_to, effects, self.paths)
-        self.unwritten = UnwrittenReads(points_to, effects, analysis.content, self.paths)
+        self.unwritten = UnwrittenReads(self.conflicts, analysis.content)
         self.written_views = written_zero_offset_views(points_to, effects)
 
     def regions_of(self, variables: Iterable[ir.Var]) -> RegionSet:
