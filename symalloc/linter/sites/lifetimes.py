@@ -1,11 +1,9 @@
-"""Sites of lifetimes, and what cannot be verified: who holds memory for how long, what reads it when."""
+"""Sites of lifetimes, and what cannot be verified: who holds memory for how long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import chain, islice, product
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from symalloc.analysis.call_expansion import LeftCall
 from symalloc.analysis.conflicts import Access
@@ -15,35 +13,23 @@ from symalloc.analysis.handles import (
     used_variables,
     uses_after_kill,
 )
-from symalloc.analysis.kernels.coverage import Range
-from symalloc.analysis.kernels.uninitialized import (
-    MemoryRange,
-    UninitializedRange,
-    bytes_of,
-    ends_of,
-    gap_between,
-)
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
-from symalloc.analysis.unwritten_reads import LostRead, UnwrittenRead
-from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.site import (
     FunctionContext,
     Site,
+    alias_at,
     caller_name,
     function_sites,
     name_of,
     not_understood,
-    places_in_memory,
     places_of,
 )
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
 from symalloc.program.operands import operands_of, type_of
 from symalloc.program.types import extents_of
-from symalloc.size.choice import select
-from symalloc.size.condition import conjunction
-from symalloc.size.expr import ONE, ZERO, Expr, constant
+from symalloc.size.expr import Expr
 
 _DEEP = "in calls of itself further down"
 
@@ -150,171 +136,6 @@ def constructs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
             continue
         if not any(isinstance(context.definition(read), ir.NotUnderstood) for read in found.reads):
             yield index, not_understood(found.what)
-
-
-@function_sites("live-pair", "construct", expanded=True)
-def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """Each pair of regions of one root of which one is written while the other is needed; with the
-    writing point.
-
-    Where it is not known where one of the two lies, the pair is a construct that is not verified.
-    """
-    analysis, points_to = context.analysis, context.points_to
-    for point, target, index in context.unwritten.overwriting(analysis.live):
-        first, second = points_to.regions[index], points_to.regions[target.region]
-        site = Site(
-            kind="live-pair",
-            quantities={**places_in_memory(first, second), "lost": ONE},
-            dedup_key=frozenset((index, target.region)),
-            resolve=partial(_resolved, context, point, target, index),
-        )
-        if len(site.quantities) == 5:
-            yield point, site
-            continue
-        for found in islice(_resolved(context, point, target, index, site), 1):
-            yield point, _not_followed(found, second if None in (second.offset, second.nbytes) else first)
-
-
-def _not_followed(pair: Site, unknown: Region) -> Site:
-    """The site that says that a pair is not verified, because it is not known where `unknown` lies."""
-    first, storage = pair.texts["first"], pair.texts["storage"]
-    what = f"`{storage}`" if first == storage else f"`{first}` in `{storage}`"
-    where = f"where in `{storage}`" if unknown.name == storage else f"where `{unknown.name}` lies"
-    doubt = f"whether {pair.texts['writer']} overwrites {what}, which {pair.texts['reader']} still reads"
-    key = (first, storage, pair.texts["writer"])
-    return not_understood(f"{doubt}: {where} is not known", dedup_key=key)
-
-
-def _resolved(context: FunctionContext, point: int, target: Target, index: int, pair: Site) -> Iterator[Site]:
-    """The pair on each path on which content is lost, for each part of the two that kernels access."""
-    content = context.analysis.content
-    for found in context.unwritten.overwritten(point, target, index):
-        site = _lost(context, found, pair)
-        read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
-        for wanted, part in product(read, written):
-            lost = part if part.type is not None else MemoryRange(part.region)  # what is unknown writes all
-            if found.again or lost.elements.is_scattered:
-                yield from _rewritten(site, wanted, lost, found.again)
-                continue
-            for (first, sure), (second, certain) in product(_ranges(wanted), _ranges(lost)):
-                doubt = None if sure and certain else _another_part(site)
-                yield replace(
-                    site,
-                    quantities={**site.quantities, **_places(first=first, second=second)},
-                    uncertainty=site.uncertainty or doubt,
-                )
-
-
-def _another_part(site: Site) -> str:
-    return f"what {site.texts['reader']} reads may be another part than what is overwritten"
-
-
-def _places(**ranges: Range | None) -> Mapping[str, Expr]:
-    """The quantities of ranges of bytes; those that are known."""
-    known = {name: place for name, place in ranges.items() if place is not None}
-    return {
-        **{f"{name}.offset": place.begin for name, place in known.items()},
-        **{f"{name}.nbytes": place.end - place.begin for name, place in known.items()},
-    }
-
-
-def _rewritten(
-    site: Site, wanted: MemoryRange, lost: MemoryRange, again: Sequence[MemoryRange]
-) -> Iterator[Site]:
-    """The pair as far as what is lost is not written anew: by anything, then by what is sure."""
-    sure = [part for part in again if part.elements.exact and not part.elements.by_data]
-    known = wanted.elements.exact and lost.elements.exact and not lost.elements.by_data
-    unknown = f"how much of `{site.texts['first']}` is written anew before is not known"
-    found = [(again, None if known else _another_part(site))]
-    for parts, doubt in (*found, (sure, unknown)) if len(sure) < len(again) else found:
-        gap = gap_between(wanted, parts, lost=lost)
-        places = _places(first=bytes_of(wanted), second=bytes_of(lost))
-        lacking = {} if gap is None else {"lost": gap.lacking}
-        yield replace(
-            site,
-            quantities={**site.quantities, **places, **lacking},
-            uncertainty=site.uncertainty or doubt or (unknown if gap is None else None),
-            passes=None if gap is None else passes_of(gap),
-        )
-
-
-def _ranges(part: MemoryRange) -> Iterator[tuple[Range | None, bool]]:
-    """The bytes of a part of a region, or None for all of it; True where each of them is surely accessed.
-
-    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure.
-    """
-    sure, found = part.elements.exact, bytes_of(part)
-    ends = None if part.elements.is_whole or found is not None else ends_of(part)
-    if part.elements.is_whole:
-        yield None, sure
-    elif ends is not None:
-        between, first, last = (_if_run(part, one) for one in ends)
-        yield from ((between, False), (first, sure), (last, sure))
-    elif found is None:
-        yield None, False
-    else:
-        yield _if_run(part, found), sure
-
-
-def _if_run(part: MemoryRange, found: Range) -> Range:
-    """The range, empty for the sizes for which the part is not accessed."""
-    return Range(
-        found.begin, found.begin + select(conjunction(part.conditions), found.end - found.begin, ZERO)
-    )
-
-
-def _lost(context: FunctionContext, found: LostRead, site: Site) -> Site:
-    regions = context.points_to.regions
-    first, second = regions[found.first], regions[found.second]
-    writer, reader = context.instruction(found.writer), context.instruction(found.reader)
-    return replace(
-        site,
-        texts={
-            **alias_at(context, found.reader, first),
-            "first": first.name,
-            "second": second.name,
-            "storage": regions[first.root].name,
-            "writer": caller_name(writer),
-            "reader": caller_name(reader),
-        },
-        places=places_of(
-            first=first.instruction,
-            second=second.instruction,
-            reader=reader if reader is not writer else None,
-        ),
-        uncertainty=_doubt(context, found),
-        path=found.path,
-        until=found.reader,
-    )
-
-
-def _doubt(context: FunctionContext, found: LostRead) -> str | None:
-    """Why it is not certain that content is lost; None where it is."""
-    points_to, unwritten = context.points_to, context.unwritten
-    if found.certain:
-        if unwritten.base_of(found.first).number == unwritten.base_of(found.second).number:
-            return "the two are views of one tensor, and may be meant to share its bytes"
-        return None if found.decided else "there are too many paths to look at"
-    related = points_to.family(RegionSet(1 << found.first | 1 << found.second))
-    for one in points_to.may_returns:
-        if points_to.resolve(one.regions) & related:
-            return f"`{one.name}` may return its argument"
-    left = {} if context.expansion is None else context.expansion.left
-    for point in (found.writer, found.reader):
-        call = context.instruction(point)
-        if isinstance(call, ir.CallFunction) and call.var in left:
-            return f"what `{call.name}` does is not followed into its further calls of itself"
-    return "an alias is not certain"
-
-
-def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[str, str]:
-    """The text `alias`: the variable through which `point` reads `region`, unless it was bound to that."""
-    points_to = context.points_to
-    family = points_to.family(RegionSet(1 << region.number))
-    for var in context.analysis.cfg.points[point].uses:
-        if points_to.regions_of(var) & family & ~points_to.storages:
-            return {"alias": f"`{var.name}`"} if var is not region.var else {}
-    return {}
 
 
 @function_sites("use", "kill")
@@ -457,108 +278,6 @@ def _donated_site(
         uncertainty=uncertainty,
         path=read.path,
     )
-
-
-_SLOT_BYTES = constant(8)
-
-
-@function_sites("read", expanded=True)
-def unwritten_reads(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """Each read of what some path to it has not written, with its program point."""
-    reads = context.unwritten
-    for point, target, doubtful in reads.candidates():
-        if context.instruction(point) is None and _left_to_callers(context, target):
-            continue
-        if doubtful and reads.is_workspace(target.region):
-            continue
-        for found in reads.on_paths(point, target, doubtful=doubtful):
-            yield point, _read_site(context, found)
-
-
-@function_sites("read")
-def unwritten_slots(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """Each read of a slot of a shape heap that no path to it has written, with its program point."""
-    for point, made in context.analysis.cfg.of_type(ir.NotUnderstood):
-        if made.fault is not None and made.fault.size is None:
-            yield (
-                point,
-                Site(
-                    kind="read",
-                    quantities={"lacking": _SLOT_BYTES},
-                    texts={
-                        "tensor": f"slot {made.fault.slot}",
-                        "reader": f"`{made.var.name}`",
-                        "what": "a slot of the shape heap, which nothing has written before",
-                    },
-                ),
-            )
-
-
-def _left_to_callers(context: FunctionContext, target: Target) -> bool:
-    """True if a result is memory of which nothing at all is written, and callers are there to fill it: those
-    of the module, or those of a function that gives memory out and does nothing else.
-    """
-    if any(context.unwritten.writes_to(target.region)):
-        return False
-    return context.function.private or context.analysis.called or context.unwritten.only_allocates
-
-
-def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
-    region, later = context.points_to.regions[found.region], _later_writer(context, found)
-    reader = caller_name(context.instruction(found.reader))
-    texts = {"tensor": region.name, "reader": reader, "what": _what(found)}
-    return Site(
-        kind="read",
-        quantities={"lacking": found.gap.lacking},
-        texts=texts | ({} if later is None else {"later": caller_name(later)}),
-        places=places_of(allocation=region.instruction, later=later),
-        sized=True,
-        passes=passes_of(found.gap),
-        shown_only=found.gap.elements is not None,
-        estimate=found.gap.elements is not None and not found.gap.elements.exact,
-        uncertainty=_doubt_of_read(found, reader),
-        path=found.path,
-        until=found.reader,
-        dedup_key=("read", region.number),
-    )
-
-
-def passes_of(gap: UninitializedRange) -> Passes | None:
-    """The elements among which a gap is looked for, as if a loop counted them."""
-    among = gap.elements
-    if among is None:
-        return None
-    return Passes(among.conditions, among.counters)
-
-
-def _doubt_of_read(found: UnwrittenRead, reader: str) -> str | None:
-    """Why it may be no fault; None where it surely is."""
-    if found.doubtful:
-        return f"{reader} may look at no element of it"
-    if found.left_by is not None:
-        return f"it finds what `{found.left_by.name}` left there, another view of the same bytes"
-    if found.gap.by_data:
-        return "which elements of it are written depends on data"
-    if found.gap.idle:
-        return "it is written in full unless a kernel has no elements to go through"
-    return None if found.decided else "there are too many paths to look at"
-
-
-def _what(found: UnwrittenRead) -> str:
-    """The words for what is not written: all of it, or all but a part."""
-    if not found.gap.written:
-        return "which nothing has written before"
-    return f"of which only {found.gap.written} are written before"
-
-
-def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruction | None:
-    """The first instruction behind the reader that writes the region: the two may stand in wrong order."""
-    reads = context.unwritten
-    for write in reads.writes_to(found.region):
-        same = contains(context.points_to.ancestors[found.region], write.stretch.region.number)
-        if write.point > found.reader and same:
-            return context.instruction(write.point)
-    return None
 
 
 @function_sites("construct", expanded=True)

@@ -197,6 +197,16 @@ def caller_name(instruction: ir.Instruction | None) -> str:
     return f"`{callee_of(instruction) or instruction.var.name}`"
 
 
+def alias_at(context: FunctionContext, point: int, region: Region) -> Mapping[str, str]:
+    """The text `alias`: the variable through which `point` reads `region`, unless it was bound to that."""
+    points_to = context.points_to
+    family = points_to.family(RegionSet(1 << region.number))
+    for var in context.analysis.cfg.points[point].uses:
+        if points_to.regions_of(var) & family & ~points_to.storages:
+            return {"alias": f"`{var.name}`"} if var is not region.var else {}
+    return {}
+
+
 def shape_text(shape: tuple[Expr, ...] | None) -> str:
     """Extents as they stand in a shape, without brackets."""
     return "unknown" if shape is None else ", ".join(map(str, shape))
