@@ -21,7 +21,7 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.register_lifetimes import Kills, Place, RegisterLifetimes, register_lifetimes
 from symalloc.program import ir
 from symalloc.program.control_flow import control_flow_graph
-from symalloc.program.operands import instructions_of
+from symalloc.program.operands import function_references, instructions_of
 from symalloc.program.record import record
 from symalloc.program.types import (
     ALIGNMENT,
@@ -260,6 +260,11 @@ class RegisterMachine:
                 end.drop(value)
         return ends
 
+    def hand(self, *kernels: str) -> None:
+        """Note what kernels that are called take by functions that they call."""
+        known = (self.program.kernels[name] for name in kernels if name in self.program.kernels)
+        self.unseen.update(dict.fromkeys(name for kernel in known for name in kernel.takers))
+
     # -- the clock -------------------------------------------------------------------------------------------
 
     def take(
@@ -361,6 +366,8 @@ class _Run:
             elif type(one) is ir.CallFunction:
                 states = self.call(one, state)
             else:
+                if isinstance(one, ir.CallKernel | ir.CallTIR):
+                    self.machine.hand(one.kernel)
                 if type(one) not in _HOLD_NOTHING and one.var not in self.lifetimes.names:
                     state.bind(one.var, self.made(one, state))
                 self.leave(state, (one.var, "behind"))
@@ -462,6 +469,8 @@ class _Run:
     def called(self, one: ir.CallPacked | ir.CallOperator | ir.NotUnderstood, state: _State) -> _Value:
         """The value that comes back from code that is not seen."""
         kind = one.var.type
+        if isinstance(one, ir.CallPacked):
+            self.machine.hand(*function_references(one.arguments))
         if isinstance(one, ir.CallPacked) and one.contract.takes in ("state", "unknown"):
             self.machine.unseen[one.name] = None
         elif isinstance(one, ir.NotUnderstood) and one.fault is None:

@@ -24,6 +24,7 @@ from symalloc.cli.click_options import (
 from symalloc.cli.output import colour_wanted, keep_apart, progress, show, terminal_width, wrote
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Severity
+from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.options import amount, choice
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.session.config import plan_options
@@ -35,7 +36,8 @@ EPILOG = """\
 docs/planning.md explains the report; `symalloc schema plan` describes the JSON.
 
 Exit status: 0 if every plan is proved (all files are written), 1 if the linter finds an error in the planned
-module (other than in a kernel's own buffers) or an arena can exceed --max-arena (nothing is written), 2 for
+module (other than in a kernel's own buffers), a call can exceed --budget, or an arena --max-arena, within the
+declared bounds, at --bind, where --assume holds (nothing is written), 2 for
 wrong usage, for a module that cannot be read or lowered, or for a plan that cannot be proved.
 """
 
@@ -51,12 +53,20 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
     help="Write the planned module here: TVMScript (.py) or JSON (.json).",
 )
 @format_option("the plans")
-@bind_option('Show the plan at these sizes, such as "n=128,b=2"; may be repeated.', "--sample")
+@bind_option(
+    'Show the plan at these sizes, such as "n=128,b=2"; may be repeated, but not with --fits, --budget and '
+    "--max-arena, which ask at them, and for which some sizes may be left out.",
+    "--sample",
+)
 @given_as("--compare", kind=choice(("tvm",)), help="Also show what TVM's own planner reserves.")
 @given_as(
-    "--fits", kind=amount(), help="Show for which shapes the arenas and the whole call fit, such as 512MiB."
+    "--fits",
+    kind=amount(),
+    help="Show for which shapes it fits, such as 512MiB: arenas, a call, workspace, weights and inputs.",
 )
-@given_as("--max-arena", kind=amount(), help="Fail where arenas can take more within the declared bounds.")
+@given_as("--budget", kind=amount(), help="Fail, and show the same, where a whole call can take more.")
+@given_as("--max-arena", kind=amount(), help="Fail where arenas can take more.")
+@from_table(LintOptions, "assume")
 @planner_options
 @from_table(PlanOptions, "seed", "certificate")
 @module_options
@@ -67,7 +77,9 @@ def plan_command(
     bind: tuple[str, ...],
     compare: str | None,
     fits: int | None,
+    budget: int | None,
     max_arena: int | None,
+    assume: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Plan the memory of the model in FILE, prove the plan, and show it.
@@ -75,7 +87,7 @@ def plan_command(
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.planner.memory_report.function_report import arena_proof, fit_function
+    from symalloc.planner.memory_report.fits import Asked
     from symalloc.prover.prover import Prover
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import besides_line, exceeding_line, fit_lines, plans_as_text
@@ -87,21 +99,30 @@ def plan_command(
     if output is not None and output == chosen.certificate:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])
-    samples = parse_bindings(bind, "--bind")
+    samples, assumed = parse_bindings(bind, "--bind"), parse_assumptions(assume)
+    limits = (fits, budget, max_arena)
+    asked = any(limit is not None for limit in limits)
+    if asked and len(samples) > 1:
+        raise UsageError("--fits, --budget and --max-arena ask at one --bind")
     with progress("planning"):
         planned = planned_file(
             request,
             options=chosen,
             form=None if output is None else FORMS[output.suffix],
             samples=samples,
+            partial=asked,
             compare=compare is not None,
         )
     reports, prover = planned.reports, Prover()
-    fitting = [] if fits is None else [fit_function(report, fits, prover) for report in reports]
+    at = next(iter(samples), {})
+    fitting, held, reserved = (
+        [] if limit is None else planned.fits(Asked(limit=limit, values=at, assume=assumed), prover)
+        for limit in limits
+    )
     if form == "json":
-        show(plans_as_json(reports, fitting))
+        show(plans_as_json(reports, fitting or held))
     else:
-        fitted = "".join(f"{line}\n" for fit in fitting for line in fit_lines(fit))
+        fitted = "".join(f"{line}\n" for fit in (*fitting, *held) for line in fit_lines(fit))
         show(plans_as_text(reports, width=terminal_width(sys.stdout)) + fitted, plain=False)
     if not planned.report.ok:
         click.echo(
@@ -116,10 +137,11 @@ def plan_command(
             color=True,
         )
     reasons = list(_reasons(planned, file))
-    if max_arena is not None and not reasons:
-        proofs = [(report.plan.function, arena_proof(report, max_arena, prover)) for report in reports]
-        reasons = [exceeding_line(name, proof, max_arena) for name, proof in proofs if not proof.holds]
-        for report in reports:
+    if not reasons:
+        parts = [(f"a call of `{fit.function}`", fit.call) for fit in held]
+        parts += [(f"`{fit.function}`: its arenas", fit.arenas) for fit in reserved if fit.arenas is not None]
+        reasons = [exceeding_line(what, fit) for what, fit in parts if not fit.holds]
+        for report in reports if reserved else ():
             if report.outcome.planned.not_known is not None:
                 click.echo(f"note: {besides_line(report)}", err=True)
     if reasons:

@@ -398,7 +398,8 @@ class Kernel:
     are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
     that are not known.  `own_accesses` are those of `own_buffers`, which the body allocates and which are
     numbered behind the parameters.  `unread` are words for what of the body has no exact form although it
-    hangs on no data.  All four may be read from the body when they are first asked for.
+    hangs on no data.  All four may be read from the body when they are first asked for.  `others` names the
+    functions that it calls and that are not seen.
     """
 
     name: str
@@ -410,6 +411,12 @@ class Kernel:
     own_accesses: Sequence[KernelAccess] = ()
     unread: Sequence[str] = ()
     negates: tuple[int, int] | None = None  # it does nothing but store the negation of a flag in another
+    others: tuple[str, ...] = ()
+
+    @property
+    def takers(self) -> list[str]:
+        """The functions that it calls and that may take memory."""
+        return [name for name in self.others if packed_contract(name).takes != "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symalloc.planner.memory_report.device_budget import BudgetTerm, Cut, DeviceBudget, Trade
-from symalloc.report.plan_text import largest_text
+from symalloc.planner.memory_report.device_budget import BudgetTerm, Cut, DeviceBudget
+from symalloc.report.plan_text import largest_text, trade_lines
 from symalloc.report.quantities import binding_text, broken, columns, cut, human_bytes
 from symalloc.size.choice import maximum
 
@@ -43,7 +43,7 @@ def _lines(budget: DeviceBudget) -> Iterator[str]:
         yield from (f"{largest_text(one)}{known}" for one in budget.largest)
     if budget.trade is not None:
         yield ""
-        yield from _trade(budget.trade, known)
+        yield from trade_lines(budget.trade, known)
     yield from (f"{_cut(one)}{known}" for one in budget.cuts if one.largest is not None)
     rest = ", ".join(one.symbol for one in budget.cuts if one.largest is None)
     yield from [f"no smaller value alone makes it fit: {rest}"] if rest else []
@@ -60,6 +60,9 @@ def _answer(budget: DeviceBudget) -> str:
         return f"{there}: {open_ if budget.fits is None else f'fits at {_EXTENT[budget.fits]} size'}"
     least = "at least " if budget.unknown else "" if budget.exact else "at most "
     said = f"{least}{human_bytes(budget.total)} of {there}"
+    if budget.unknown and budget.spread:
+        known = f"{human_bytes(budget.total)} are known of all devices together"
+        return f"{there}: {'does not fit' if budget.fits is False else 'not proved to fit'}; {known}"
     spare = budget.limit - budget.total
     if budget.fits is False:
         return f"{said}: does not fit, {least}{human_bytes(-spare)} too much"
@@ -105,12 +108,6 @@ def _row(term: BudgetTerm) -> tuple[str, str, str, str]:
         title, told = TITLES[term.what], "" if term.function is None else f"`{term.function}`"
     formula = "" if term.nbytes is not None else cut(maximum(*term.sums), WIDEST)
     return title, *_bytes(term.nbytes), "  ".join(filter(None, (told, formula)))
-
-
-def _trade(trade: Trade, known: str) -> Iterator[str]:
-    rows = [(trade.symbol, f"largest {trade.other}{known}")]
-    rows += [(str(value), "none" if most is None else str(most)) for value, most in trade.rows]
-    yield from columns(rows, left=())
 
 
 def _cut(one: Cut) -> str:

@@ -13,12 +13,10 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import Fallback, FurtherArena, TooLarge
+from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
 from symalloc.planner.memory_report.function_report import (
-    Fit,
     FloorSums,
-    FunctionFit,
     FunctionReport,
-    LargestValue,
     MemorySample,
     TargetReport,
     own_storages,
@@ -96,7 +94,8 @@ class OtherPlans(Document, frozen=True, kw_only=True):
 class FitEntry(Document, frozen=True, kw_only=True):
     """The shapes at which some memory takes at most `limit` bytes.
 
-    `condition` is proved to hold exactly there; null where none was found.
+    `condition` is proved to hold exactly there, or, if not `exact`, to be enough; null where none was found.
+    `declared`: the verdict within the bounds that the function declares, null where there are none.
     """
 
     limit: Count
@@ -104,14 +103,23 @@ class FitEntry(Document, frozen=True, kw_only=True):
     condition: str | None
     counterexample: Binding | None
     largest: tuple[LargestValue, ...]
+    trade: Trade | None
+    declared: str | None
+    exact: bool
     unknown: Annotated[str | None, about("Why there may be more memory, beyond all that is told here.")]
 
 
 class Fits(Document, frozen=True, kw_only=True):
-    """The shapes at which the arenas of a function fit the bytes asked about, and its whole call."""
+    """The shapes at which the arenas of a function fit the bytes asked about (null where it has none), its
+    whole call, a call beside the result of the one before, the same with workspace, and with weights, inputs
+    and constants.
+    """
 
-    arenas: FitEntry
+    arenas: FitEntry | None
     call: FitEntry
+    again: FitEntry
+    workspace: FitEntry
+    everything: FitEntry
 
 
 class PlannedFunction(Document, frozen=True, kw_only=True):
@@ -184,7 +192,7 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
             bounded=None if both.bounded is None else _other(both.bounded), unbounded=_other(both.unbounded)
         ),
         too_large=plan.too_large or msgspec.UNSET,
-        fits=msgspec.UNSET if fit is None else Fits(arenas=_fit(fit.arenas), call=_fit(fit.call)),
+        fits=msgspec.UNSET if fit is None else _fits(fit),
     )
 
 
@@ -224,10 +232,18 @@ def _other(memory: Timeline) -> OtherPlan:
     )
 
 
+def _fits(fit: FunctionFit) -> Fits:
+    lines = [fit.call, fit.again, fit.workspace, fit.everything]
+    call, again, workspace, everything = map(_fit, lines)
+    arenas = None if fit.arenas is None else _fit(fit.arenas)
+    return Fits(arenas=arenas, call=call, again=again, workspace=workspace, everything=everything)
+
+
 def _fit(fit: Fit) -> FitEntry:
     proof = fit.proof
     condition = None if proof.precondition is None else str(proof.precondition)
-    return record(FitEntry, fit, proof, verdict=proof.verdict.value, condition=condition)
+    declared = None if fit.within is None else fit.within.verdict.value
+    return record(FitEntry, fit, proof, verdict=proof.verdict.value, condition=condition, declared=declared)
 
 
 def _name(variable: Var | None) -> str | None:

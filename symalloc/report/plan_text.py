@@ -9,11 +9,9 @@ from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, TooLarge
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
+from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
 from symalloc.planner.memory_report.function_report import (
-    Fit,
-    FunctionFit,
     FunctionReport,
-    LargestValue,
     MemorySample,
     TargetReport,
     TvmComparison,
@@ -21,7 +19,7 @@ from symalloc.planner.memory_report.function_report import (
     own_tensors,
 )
 from symalloc.planner.memory_report.non_arena import KernelUse
-from symalloc.prover.verdict import Proof, Verdict, counterexample_title
+from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.quantities import (
     MOST_ROWS,
     at_binding,
@@ -256,7 +254,7 @@ def _samples(report: FunctionReport, width: int) -> Iterator[str]:
             heads.append(("declared bound", [words.get(s.label or "", "") for s in samples]))
         rows = [(name, [show(s) for s in samples]) for name, show, wanted in _rows(report) if wanted]
         for name, cells in (*(heads or [("static", [""] * len(samples))]), *rows) if rows else ():
-            yield f"  {name:<{LABEL - 2}}{''.join(f'{cell:>{COLUMN}}' for cell in cells)}"
+            yield f"  {name:<{LABEL - 2}}{''.join(f' {cell:>{COLUMN - 1}}' for cell in cells)}"
 
 
 def _rows(report: FunctionReport) -> list[Row]:
@@ -340,9 +338,9 @@ def _outside(report: FunctionReport) -> Iterator[str]:
         yield from capped(list(_kernels(report)), "kernels")
     if report.outcome.planned.problem is not None:
         yield "  unknown: what a whole call holds, as functions call themselves, how often depends on data"
-    if outside.packed:
-        names = ", ".join(f"`{name}`" for name in outside.packed[:MOST_ROWS])
-        more = f" and {len(outside.packed) - MOST_ROWS} more" if len(outside.packed) > MOST_ROWS else ""
+    if report.packed:
+        names = ", ".join(f"`{name}`" for name in report.packed[:MOST_ROWS])
+        more = f" and {len(report.packed) - MOST_ROWS} more" if len(report.packed) > MOST_ROWS else ""
         yield f"  unknown: the memory that packed functions take: {names}{more}"
 
 
@@ -379,20 +377,49 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
 
 
 def fit_lines(fit: FunctionFit) -> Iterator[str]:
-    """Yield the condition under which the arenas fit, and the whole call, and the largest symbols alone."""
-    limit = fit.arenas.limit
-    yield f"{fit.function}: fits {human_bytes(limit)} ({limit} B), without weights, inputs and workspace"
-    yield from _fit_part("arenas", fit.arenas)
-    yield from _fit_part("whole call", fit.call)
+    """Yield the conditions under which the memory of a function fits, and the largest symbols."""
+    asked = fit.asked
+    where = at_binding(asked.values)
+    assumed = f", where {' and '.join(map(str, asked.assume))}" if asked.assume else ""
+    yield f"{fit.function}: fits {human_bytes(asked.limit)} ({asked.limit} B){where}{assumed}"
+    lines = [
+        ("arenas", "arenas", fit.arenas),
+        ("whole call", "call", fit.call),
+        ("a further call, while the machine holds the last result", "further", fit.again),
+        ("with workspace of kernels", "workspace", fit.workspace),
+        ("with weights, inputs and constants", "all", fit.everything),
+    ]
+    told = [(head, one) for _, head, one in lines if one is not None]
+    yield from (f"  {what}: {_fits_when(one)}" for what, _, one in lines if one is not None)
+    found = [dict(_values(one)) for _, one in told]
+    keys = dict.fromkeys(key for each in found for key in each)
+    if keys and not all(one.proof.holds for _, one in told):
+        cells = {key: [each.get(key, "none") for each in found] for key in keys}
+        heads = ("largest", *(head for head, _ in told))
+        yield from (f"    {line}" for line in columns([heads, *((key, *cells[key]) for key in keys)]))
 
 
-def exceeding_line(function: str, proof: Proof, limit: int) -> str:
-    """Say that the arenas of a function can take more than `limit` bytes, and at which shape."""
+def _values(fit: Fit) -> Iterator[tuple[str, str]]:
+    """Yield the largest values of symbols, each with what they are of."""
+    known = "<= " if fit.unknown is not None else ""
+    for one in fit.largest:
+        name, _, value = largest_text(one).removeprefix("largest ").partition(": ")
+        yield name, "every" if fit.proof.holds else f"{known}{value}" if one.monotone else "?"
+    if fit.trade is not None:
+        other = " = ".join((fit.trade.other, *fit.trade.alike))
+        for step, most in fit.trade.rows:
+            yield f"{other} at {fit.trade.symbol} = {step}", "none" if most is None else f"{known}{most}"
+
+
+def exceeding_line(what: str, fit: Fit) -> str:
+    """Say that some memory of a function can take more bytes than it may, and at which shape."""
+    proof = fit.within or fit.proof
     at = proof.counterexample
     if at is None and proof.unknown:
-        return f"`{function}`: it is not proved that its arenas take at most {limit} B within its bounds"
+        why = f": {fit.unknown}" if fit.unknown else " within its bounds"
+        return f"{what}: it is not proved to take at most {fit.limit} B{why}"
     where = f": {counterexample_title(proof.smallest)} {binding_text(at)}" if at else ""
-    return f"`{function}`: its arenas can take more than {limit} B{where}"
+    return f"{what} can take more than {fit.limit} B{where}"
 
 
 def besides_line(report: FunctionReport) -> str:
@@ -401,32 +428,34 @@ def besides_line(report: FunctionReport) -> str:
     return f"`{function}`: a call takes memory besides its arenas, and not all of it is known: {why}"
 
 
-def _fit_part(what: str, fit: Fit) -> Iterator[str]:
-    yield f"  {what}: {_fits_when(fit)}"
-    known = "" if fit.unknown is None else ", by what is known"
-    yield from (f"    {largest_text(one)}{known}" for one in fit.largest)
-
-
 def _fits_when(fit: Fit) -> str:
-    proof = fit.proof
+    proof, within = fit.proof, fit.within
     if fit.unknown is not None and proof.verdict is not Verdict.ALWAYS_INVALID:
         return f"not proved: {fit.unknown}"
     if proof.holds:
         return "at every shape (proved)"
     if proof.verdict is Verdict.ALWAYS_INVALID:
         return "at no shape (proved)"
+    declared = ""
+    if within is not None and (within.holds or within.verdict is Verdict.ALWAYS_INVALID):
+        declared = f"; at {'every' if within.holds else 'no'} shape within the declared bounds (proved)"
     if proof.precondition is not None:
-        return f"exactly when {proof.precondition} (proved)"
+        return f"{'exactly ' * fit.exact}when {proof.precondition} (proved){declared}"
     at = proof.counterexample
     found = f"; {counterexample_title(proof.smallest)} {binding_text(at)}" if at else ""
-    return f"at some shapes, no short condition was found{found}"
+    return f"at some shapes, no short condition was found{found}{declared}"
 
 
 def largest_text(one: LargestValue) -> str:
     """Say what the largest value of a symbol is."""
-    alone = at_binding(one.at)
+    said = f"largest {' = '.join((one.symbol, *one.alike))}{at_binding(one.at)}"
     if not one.monotone:
-        return f"largest {one.symbol}{alone}: unknown, more of it is not proved to take more memory"
-    if one.value is None:
-        return f"largest {one.symbol}{alone}: none"
-    return f"largest {one.symbol}{alone}: {'any' if one.unbounded else one.value}"
+        return f"{said}: unknown, more of it is not proved to take more memory"
+    return f"{said}: {'none' if one.value is None else 'any' if one.unbounded else one.value}"
+
+
+def trade_lines(trade: Trade, known: str) -> Iterator[str]:
+    """Yield the table of two symbols."""
+    rows = [(trade.symbol, f"largest {' = '.join((trade.other, *trade.alike))}{known}")]
+    rows += [(str(value), "none" if most is None else str(most)) for value, most in trade.rows]
+    yield from columns(rows, left=())

@@ -16,7 +16,9 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.budget_options import BudgetOptions
+from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
+from symalloc.planner.memory_report.fits import Asked, FunctionFit, fit_function
 from symalloc.planner.memory_report.function_report import FunctionReport, check_wanted
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.packing.packing_problem import (
@@ -33,6 +35,7 @@ from symalloc.planner.planner_options import EffortName, PackOptions, PlanOption
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
+from symalloc.prover.prover import Prover
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
@@ -56,6 +59,8 @@ SAID = "symalloc: "  # how what the native core says begins, and the job in guar
 class Planned:
     """A file's module, planned: a report for each function, and the linter's report of the result.
 
+    `deployment` is the memory of each, in their order.
+
     `text` is the planned module in the form that was asked for, or empty; `certificate` holds the proofs as
     files, where they were asked for.  `report` tells findings of the original from those that planning
     brought; `plan_report` has them all by the names of the plan.
@@ -63,9 +68,17 @@ class Planned:
 
     text: str
     reports: tuple[FunctionReport, ...]
+    deployment: Deployment
     report: Report
     plan_report: Report
     certificate: Mapping[str, str] | None = None
+
+    def fits(self, asked: Asked, prover: Prover) -> list[FunctionFit]:
+        """Return where the memory of each function takes at most so many bytes; raises UsageError."""
+        asked.check(self.deployment)
+        pairs = zip(self.reports, self.deployment.functions, strict=True)
+        constants = self.deployment.constants
+        return [fit_function(report, memory, asked, prover, constants=constants) for report, memory in pairs]
 
     def write(self, output: Path | None, certificate: Path | None = None) -> None:
         """Write the planned module to the file `output`, and the proofs to the folder `certificate`.
@@ -94,9 +107,12 @@ def planned_file(
     options: PlanOptions,
     form: Literal["json", "script"] | None = None,
     samples: Sequence[Mapping[str, int]] = (),
+    partial: bool = False,
     compare: bool = False,
 ) -> Planned:
     """Return the plan of a module, made in a child process, and linted; `Planned.write` writes it.
+
+    A sample that is `partial`, and fits no function, is not shown.
 
     `form`: how the planned module is to be written, None where it is not.  With `compare` TVM's own planner
     is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
@@ -115,6 +131,7 @@ def planned_file(
         options=options,
         form=form,
         samples=tuple(samples),
+        partial=partial,
         comparison=comparison,
     )
     logging.getLogger("symalloc").info("linting the plan")
@@ -127,6 +144,7 @@ def planned_file(
     return Planned(
         text=found.text,
         reports=found.reports,
+        deployment=found.deployment,
         report=plan_report if plan_report.ok else linted(found.original, found.program),
         plan_report=plan_report,
         certificate=found.certificate,

@@ -69,3 +69,21 @@ def undominated(sizes: Iterable[Expr], signed: Collection[str] = ()) -> tuple[Ex
         if not any(is_nonnegative(other - size, signed) for other in kept):
             kept = [other for other in kept if not is_nonnegative(size - other, signed)] + [size]
     return tuple(kept)
+
+
+def grows(expr: Expr) -> bool:
+    """Return whether `expr` is seen to be never less where a symbol is more, all of them >= 0."""
+    return all(
+        count > 0 and all(_grows(atom) for atom, _ in monomial) for monomial, count in expr.terms.items()
+    )
+
+
+def _grows(atom: Atom) -> bool:
+    match atom:
+        case Symbol():
+            return True
+        case FloorDiv(numerator=above, denominator=below):
+            return (below.as_constant or 0) > 0 and grows(above)
+        case Max(operands=operands) | Min(operands=operands):
+            return all(map(grows, operands))
+    return False

@@ -37,6 +37,11 @@ STORAGE = """s = R.memory.alloc_storage(R.shape([6400]), R.prim_value(0), R.str(
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def test_a_server_and_its_settings(run: Run) -> None:
     status, out, err = run("budget", str(CHAT), "--device", "1GiB", "--state", CACHE, "--bind", SIZES)
     assert (status, err) == (0, "")
@@ -113,21 +118,36 @@ def test_weights_of_one_name_count_each() -> None:
     assert symalloc.budget(builder.get(), device="1MiB").terms[0].nbytes == 800
 
 
-def test_a_packed_function_within_a_kernel_counts() -> None:
-    text = """# script
+KERNEL = """# script
 @I.ir_module
 class Module:
     @T.prim_func
     def kernel(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):
-        T.evaluate(T.call_packed("mylib.f", a.data, b.data))
+        T.evaluate({call}("mylib.f", a.data, b.data))
         b[0] = a[0]
 
     @R.function
     def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return R.call_tir(Module.kernel, (x,), out_ty=R.Tensor((16,), "float32"))
+        y = R.call_tir(Module.kernel, (x,), out_ty=R.Tensor((16,), "float32"))
+        return R.call_tir(Module.kernel, (y,), out_ty=R.Tensor((16,), "float32"))
 """
+
+
+@pytest.mark.parametrize("call", ["T.call_packed", "T.call_cpacked", 'T.call_extern("int32", '])
+def test_nothing_is_proved_where_a_kernel_calls_a_function_that_is_not_seen(call: str, run: Run) -> None:
+    """By `symalloc budget`, `plan --fits` and SYM402 alike."""
+    text = KERNEL.format(call=call).replace('"int32", (', '"int32", ')
+    Path("kernel.py").write_text(f"from tvm.script import ir as I, relax as R, tirx as T\n\n{text[9:]}")
     module = tvm.script.from_source(text)
-    (unknown,) = symalloc.budget(module, device="1MiB").unknown
-    assert "`kernel`: what `mylib.f` takes" in unknown
+
+    def proved() -> tuple[bool | None, bool, bool]:
+        fits = json.loads(run("plan", "kernel.py", "--fits", "1MiB", "--format", "json")[1])
+        whole = fits["functions"][0]["fits"]["call"]
+        found = symalloc.lint(module, stage="planned", budget="1MiB", select="SYM402")
+        return symalloc.budget(module, device="1MiB").fits, whole["unknown"] is None, not len(found)
+
+    assert symalloc.budget(module, device="1MiB").unknown == ("what `mylib.f` takes, in `main`",)
+    assert proved() == (None, False, False)
     with contracts({"mylib.f": contract_of("", {"takes": "nothing"})}):
-        assert symalloc.budget(module, device="1MiB").fits is True
+        Path("pyproject.toml").write_text('[tool.symalloc.packed."mylib.f"]\ntakes = "nothing"\n')
+        assert proved() == (True, True, True)

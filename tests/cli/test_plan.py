@@ -140,12 +140,31 @@ def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, r
     asked = ("--fits", "512MiB", "--max-arena", "1MiB", "-o", output, "--format", "json")
     status, out, err = run("plan", file, *asked)
     assert status == 1 and not output.exists()
-    assert "its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
+    assert (
+        "`main`: its arenas can take more than 1048576 B: counterexample n = 342; nothing is written" in err
+    )
     document = json.loads(out)
     jsonschema.Draft202012Validator(json.loads(schema_text("plan"))).validate(document)
     fits = document["functions"][0]["fits"]
     assert fits["arenas"]["condition"] == "n <= 174762" == fits["call"]["condition"]
-    assert fits["arenas"]["largest"] == [{"symbol": "n", "at": {}, "value": 174762, "monotone": True}]
+    (largest,) = fits["arenas"]["largest"]
+    assert largest == {"symbol": "n", "at": {}, "value": 174762, "monotone": True, "alike": []}
+    assert fits["again"]["condition"] == "n <= 161319" and not fits["everything"]["exact"]
+
+
+def test_a_whole_call_against_a_budget(tmp_path: Path, run: Run) -> None:
+    file = Path(__file__).parents[2] / "examples" / "mlp.py"
+    output = tmp_path / "planned.json"
+    status, out, err = run("plan", file, "--budget", "1MiB", "-o", output)
+    assert status == 1 and not output.exists() and "main: fits 1.0 MiB (1048576 B)\n" in out
+    assert "a call of `main` can take more than 1048576 B: counterexample n = 342; nothing is written" in err
+    for narrowed in (("--bind", "n=341"), ("--assume", "n <= 341")):
+        status, out, err = run("plan", file, "--budget", "1MiB", *narrowed)
+        assert (status, err) == (0, "") and "  whole call: at every shape (proved)\n" in out
+    assert run("plan", file, "--budget", "1MiB", "--bind", "n=342")[0] == 1
+    for wrong, said in ((("--bind", "m=1"), "no symbol"), (("--assume", "n <"), "assumption `n <`")):
+        status, out, err = run("plan", file, "--budget", "1MiB", *wrong)
+        assert status == 2 and said in err
 
 
 # -- donated inputs ------------------------------------------------------------------------------------------

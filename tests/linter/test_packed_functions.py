@@ -12,13 +12,13 @@ from tvm.script import from_source
 import symalloc
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic
-from symalloc.planner.memory_report.function_report import fit_function
+from symalloc.planner.memory_report.fits import Asked, fit_function
 from symalloc.program.packed_contracts import _BY_FILE, contracts, packed_contract
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.calls import _PACKED
-from symalloc.relax.files.plan_file import memory_reports, plan_module
+from symalloc.relax.files.plan_file import deployment, memory_reports, plan_module
 from symalloc.relax.passes.pipeline import lower
 from symalloc.report.formats import render_json, render_sarif
 from tests.scale import tries
@@ -210,11 +210,13 @@ def test_nothing_is_proved_of_a_call_that_takes_memory_which_is_not_known(name: 
 
     def verdicts() -> tuple[Verdict, Verdict, int | None, bool]:
         lowered = lower(module, "llvm")
-        (report,) = memory_reports(plan_module(module), lowered, "llvm", samples=[{"n": 1}])
-        fit = fit_function(report, 1 << 40, Prover())
+        planned = plan_module(module)
+        (report,) = reports = memory_reports(planned, lowered, "llvm", samples=[{"n": 1}])
+        (memory,) = deployment(planned, lowered, "llvm", reports).functions
+        fit = fit_function(report, memory, Asked(limit=1 << 40), Prover())
         found = symalloc.lint(module, stage="planned", budget="1TiB", assume=["n <= 64"])
         undecided = any(d.rule == "SYM402" and d.reason is not None for d in found)
-        return fit.call.proof.verdict, fit.arenas.proof.verdict, report.samples[0].call, undecided
+        return fit.call.proof.verdict, fit.again.proof.verdict, report.samples[0].call, undecided
 
     runtime = Verdict.RUNTIME_CHECK
     assert verdicts() == (runtime, runtime, None, True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Literal, TypeAlias
 
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.non_arena import PAGE, KernelWorkspace
@@ -15,6 +17,9 @@ from symalloc.program.types import OpaqueType, TensorType, Type, holds_memory, t
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, constant, round_up
 from symalloc.size.sign import undominated
+
+Part: TypeAlias = Literal["call", "kept", "workspace", "inputs"]
+"""A call with its results, the result of the call before, workspace, inputs with weights and constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,7 @@ class FunctionMemory:
     blocks that kernels take of TVM's pool, then those that they take while they hold one, while they hold
     two, and so on: of each the largest counts.  `doubt`: a call, or what it creates, may take less on the
     device.  `state`: what it creates.  `takes_none`: it takes no tensor and no object; `objects` are those
-    that it takes.  `unknown` says why there may be more.
+    that it takes.  `unknown` says of a part why there may be more.
     """
 
     name: str
@@ -49,7 +54,7 @@ class FunctionMemory:
     state: tuple[StatePart, ...] = ()
     takes_none: bool = False
     objects: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    unknown: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
     declared: Mapping[str, int] = field(default_factory=dict)
     signed: frozenset[str] = frozenset()
     symbols: frozenset[str] = frozenset()
@@ -61,6 +66,28 @@ class FunctionMemory:
         yield from (one.nbytes for one in self.state)
         yield from (self.inputs, self.kept, *self.call)
         yield from (size for level in self.workspace for size in level)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """All that is not known."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.unknown.values())))
+
+    def sums(self, parts: Sequence[Part], constants: int = 0, *, least: bool = False) -> tuple[Expr, ...]:
+        """Sums of which the largest is what some parts take together; `least`: only what is held for sure."""
+        made = sum((one.nbytes for one in self.state if not least or not self.doubt), start=ZERO)
+        kept = made + self.kept - (self.unsure if least else ZERO)
+        weights = sum((one.nbytes for one in self.weights), start=constant(constants))
+        fixed = {"call": made, "kept": kept, "inputs": self.inputs + weights}
+        base = sum((size for part, size in fixed.items() if part in parts), start=ZERO)
+        spaces, *further = self.workspace if "workspace" in parts and self.workspace else ((ZERO,),)
+        more = ZERO if least else sum((maximum(*level) for level in further), start=ZERO)
+        calls = (ZERO,) if least and self.doubt else self.call or (ZERO,)
+        return undominated((base + more + call + space for call in calls for space in spaces), self.signed)
+
+    def exact(self, parts: Sequence[Part]) -> bool:
+        """True if that is no less."""
+        several = "workspace" in parts and len(self.workspace) > 1
+        return not (self.doubt or several or ("kept" in parts and self.unsure != ZERO))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +109,14 @@ def deployment_of(
     inputs: Mapping[str, int],
     constants: int,
     device: DeviceKind,
+    private: bool = False,
 ) -> Deployment:
-    """The deployment of planned functions; `inputs` tells how many parameters of one are no weights."""
-    public = [one for one in reports if not program.functions[one.plan.function].private]
-    made = [function_memory(program.functions[one.plan.function], one, inputs, device) for one in public]
+    """The deployment of planned functions, `private` ones as well; `inputs` tells how many parameters of one
+    are no weights.
+    """
+    functions = [(program.functions[one.plan.function], one) for one in reports]
+    chosen = [(function, one) for function, one in functions if private or not function.private]
+    made = [function_memory(function, one, inputs, device) for function, one in chosen]
     spread = len(program.devices) > 1
     if spread:
         made = [replace(function, doubt=True) for function in made]
@@ -110,25 +141,21 @@ def function_memory(
     }
     back = {place: sure for place, sure in outside.returned_inputs.items() if place in sized}
     held = [one for call in calls for one in call.unknown if one.var not in state.variables]
-    unknown = (
-        *vague,
-        *state.problems,
-        *(f"what `{name}` takes" for call in calls for name in call.unseen if name not in state.names),
-        *(call.problem for call in calls if call.problem is not None),
-        *(f"the size of `{one.var.name}`" for one in held),
-        *(
-            f"the workspace of `{use.name}`: {use.problem}"
-            for use in outside.kernels
-            if use.problem is not None
-        ),
-        *(
-            ["the workspace that each worker thread takes"]
-            if any(use.parallel for use in outside.kernels)
-            else []
-        ),
-        *(["the size of an input"] if None in sized.values() else []),
-        *(["the size of a result"] if None in returned else []),
-    )
+    parallel = any(use.parallel for use in outside.kernels)
+    unknown: dict[Part, list[str]] = {
+        "call": [
+            *state.problems,
+            *(f"what `{name}` takes" for call in calls for name in call.unseen if name not in state.names),
+            *(call.problem for call in calls if call.problem is not None),
+            *(f"the size of `{one.var.name}`" for one in held),
+        ],
+        "kept": ["the size of a result"] * (None in returned),
+        "workspace": [
+            *(f"the workspace of `{use.name}`: {use.problem}" for use in outside.kernels if use.problem),
+            *["the workspace that each worker thread takes"] * parallel,
+        ],
+        "inputs": [*vague, *["the size of an input"] * (None in sized.values())],
+    }
     doubt = any(one.doubt is not None for one in calls)
     results = [_sum(one.padded for one in path) for call in calls for path in call.results]
     made = maximum(*undominated([ZERO, *results], report.signed))
@@ -147,7 +174,7 @@ def function_memory(
         objects=tuple(
             name for name, leaf in _leaves(function.params[:count]) if isinstance(leaf, OpaqueType)
         ),
-        unknown=tuple(dict.fromkeys(unknown)),
+        unknown={part: tuple(dict.fromkeys(why)) for part, why in unknown.items() if why},
         declared=function.declared_upper,
         signed=report.signed,
         symbols=frozenset(function.symbols),

@@ -13,11 +13,15 @@ import msgspec
 from symalloc.errors import UsageError, meant
 from symalloc.planner.memory_report.budget_options import BudgetOptions, Setting
 from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory
-from symalloc.planner.memory_report.function_report import (
+from symalloc.planner.memory_report.fits import (
     MOST_SUMS,
     LargestValue,
+    Trade,
     largest_value,
+    largest_values,
     proof_at_most,
+    require_symbols,
+    trade_of,
 )
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
@@ -60,14 +64,6 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pieces: int | None = None
 
 
-class Trade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The largest value of the symbol `other` at values of `symbol`: pairs; null where nothing fits."""
-
-    symbol: str
-    other: str
-    rows: tuple[tuple[int, int | None], ...]
-
-
 class DeviceBudget(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
 ):
@@ -78,7 +74,8 @@ class DeviceBudget(
     is proved to, or not to; null where neither is, or where it depends on symbols without a value.
     `verdict` is over the symbols that are free: where it is runtime-check, it fits exactly when `condition`
     holds (where it holds, if not `exact`), if that is not null.  With `unknown` memory the total is the
-    least, and only that nothing fits is proved.  `declared` names the symbols that have the upper bound of a
+    least, and only that nothing fits is proved; where it is `spread` over several devices, the total is that
+    of all, as far as it is known.  `declared` names the symbols that have the upper bound of a
     function as their value.
     """
 
@@ -97,6 +94,7 @@ class DeviceBudget(
     trade: Trade | None
     cuts: tuple[Cut, ...]
     unknown: tuple[str, ...]
+    spread: bool = False
 
     @property
     def limit(self) -> int:
@@ -125,14 +123,11 @@ def _check(deployment: Deployment, options: BudgetOptions) -> None:
         if name not in functions:
             raise UsageError(f"the module has no function `{name}`{meant(name, list(functions))}")
     values = [value for one in (*options.state, *options.bind) for value in one.values.items()]
-    known = frozenset().union(
-        *(function.symbols for function in functions.values()), *(value.symbols for _, value in values)
-    )
-    for name in (*(symbol for symbol, _ in values), *options.free):
-        if name not in known:
-            hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
-            raise UsageError(f"`{name}` is no symbol of the module's functions{hint}")
+    own = frozenset().union(*(function.symbols for function in functions.values()))
     named_in_values = frozenset().union(*(value.symbols for _, value in values))
+    given = frozenset(symbol for symbol, _ in values)
+    require_symbols([*given, *options.free], own | named_in_values)
+    require_symbols(named_in_values, own.union(given, options.free))
     for setting in (*options.state, *options.bind):
         if setting.function is not None:
             own = functions[setting.function].symbols
@@ -277,10 +272,14 @@ class _Reckoning:
         unknown = self.unknown()
         exact = not any(one.doubt or one.unsure != ZERO or len(one.workspace) > 1 for one in self.called)
         least = bool(unknown)
-        sums, settled = self.shares(options.free, least=least).sums, self.shares((), least=least)
+        sums = self.shares(options.free, least=least).sums
+        settled = self.shares((), least=least and not self.deployment.spread)
         names = sorted(frozenset().union(*(one.symbols for one in sums)))
-        traded = [name for name in dict.fromkeys(options.free) if name in names]
-        at, total = self.values(names), highest(settled.sums, {})
+        known = ((name, size.as_constant) for name, size in _settled(self.shown()).items() if name in names)
+        at = {name: value for name, value in known if value is not None}
+        traded = [name for name in dict.fromkeys(options.free) if name in names][:2]
+        rest = {name: value for name, value in at.items() if len(traded) < 2 or name not in traded}
+        total = highest(settled.sums, {})
         proof = self.proof(sums, limit, unknown)
         if not exact and proof.verdict is Verdict.ALWAYS_INVALID:
             proof = self.proof(
@@ -298,10 +297,11 @@ class _Reckoning:
             terms=tuple(_terms(settled)),
             values={name: str(size) for name, size in {**self.shown(), **self.apart()}.items()},
             declared=tuple(sorted(self.declared())),
-            largest=tuple(self.most(name, sums, limit, at) for name in names),
-            trade=self.trade(traded[0], traded[1], sums, limit, at) if len(traded) > 1 else None,
+            largest=largest_values(sums, limit, names, at, self.prover),
+            trade=trade_of(sums, limit, [*dict.fromkeys([*traded, *names])], rest, self.prover),
             cuts=tuple(self.cuts(limit)) if total is not None and total > limit else (),
             unknown=unknown,
+            spread=self.deployment.spread,
         )
 
     def fits(self, proof: Proof, total: int | None, limit: int, unknown: Sequence[str]) -> bool | None:
@@ -352,17 +352,11 @@ class _Reckoning:
         declared = {name: constant(bound) for name, bound in self.declared().items()}
         return {**declared, **self.common()}
 
-    def values(self, names: Iterable[str]) -> dict[str, int]:
-        """The value of each symbol where others vary: its own, or 1."""
-        known = _settled(self.shown())
-        found = {name: known[name].as_constant if name in known else None for name in names}
-        return {name: 1 if value is None else value for name, value in found.items()}
-
     def unknown(self) -> tuple[str, ...]:
         """The memory that is not known, and in which functions."""
         found: dict[str, list[str]] = {}
         for function in self.called:
-            reasons = list(function.unknown)
+            reasons = list(function.gaps)
             if function.state and function.name not in self.states:
                 reasons.append("how long what it creates is kept (--state says so)")
             if not self.creates:
@@ -380,21 +374,6 @@ class _Reckoning:
         domain = Domain(lower=dict.fromkeys(sorted(signed), INT64_MIN))
         return proof_at_most(sums, limit, domain, self.prover, unknown[0] if unknown else None)
 
-    def most(self, name: str, sums: Sequence[Expr], limit: int, at: Mapping[str, int]) -> LargestValue:
-        """The largest value of one symbol with the others fixed."""
-        others = {other: value for other, value in at.items() if other != name}
-        return largest_value(name, sums, limit, others, self.prover)
-
-    def trade(
-        self, symbol: str, other: str, sums: Sequence[Expr], limit: int, at: Mapping[str, int]
-    ) -> Trade:
-        """The trade between two symbols: powers of two of one, and what is left for the other."""
-        most = self.most(symbol, sums, limit, {**at, other: 1}).value or 0
-        steps = [1 << power for power in range(most.bit_length())][-8:]
-        steps = sorted({*steps, *({at[symbol]} if at.get(symbol, 1) <= most else ())})
-        rows = [(step, self.most(other, sums, limit, {**at, symbol: step}).value) for step in steps]
-        return Trade(symbol=symbol, other=other, rows=tuple(rows))
-
     def cuts(self, limit: int) -> Iterator[Cut]:
         """The symbols of which less fits: those that were given as numbers and that no weight depends on."""
         inputs = frozenset().union(*(function.inputs.symbols for function in self.called))
@@ -404,7 +383,7 @@ class _Reckoning:
             given = size.as_constant
             if not given or symbol in of_weights:
                 continue
-            found = self.most(symbol, self.shares((symbol,)).sums, limit, {})
+            found = largest_value(self.shares((symbol,)).sums, limit, [symbol], {}, self.prover)
             if not found.monotone or found.unbounded:
                 continue
             called = symbol in inputs or any(symbol in alike.get(name, ()) for name in inputs)

@@ -160,10 +160,8 @@ class NonArenaMemory:
     """Memory of one call of a function that lies in no arena, in bytes over the function's symbols.
 
     `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
-    other; `kernels` the same once for each kernel and size.  `packed` names the packed functions that are
-    called: what those take for themselves, and what those of unknown ownership return, is not known.
-    `returned_inputs` are the parameters, each with the path to a field, that the result may hold; True if it
-    always does.
+    other; `kernels` the same once for each kernel and size.  `returned_inputs` are the parameters, each with
+    the path to a field, that the result may hold; True if it always does.
     """
 
     returned: tuple[ResultTensor, ...] = ()
@@ -171,7 +169,6 @@ class NonArenaMemory:
     made: tuple[CalleeTensor, ...] = ()
     calls: tuple[KernelWorkspace, ...] = ()
     kernels: tuple[KernelUse, ...] = ()
-    packed: tuple[str, ...] = ()
     returned_inputs: Mapping[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
 
 
@@ -192,7 +189,6 @@ def non_arena_memory(
         made=tuple(_made(points_to)),
         calls=tuple(taken for _, taken in found),
         kernels=tuple(KernelUse.of(*use, calls=count) for use, count in Counter(found).items()),
-        packed=tuple(sorted(walk.packed)),
         returned_inputs=dict(_returned_inputs(points_to)),
     )
 
@@ -206,7 +202,6 @@ class _KernelCalls:
 
     program: ir.Program
     scratch: Mapping[str, KernelWorkspace]
-    packed: set[str] = field(default_factory=set)
 
     def block(
         self, block: ir.Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
@@ -217,8 +212,7 @@ class _KernelCalls:
                 case ir.CallKernel(kernel=kernel, arguments=arguments) if self.takes(kernel):
                     values = _composed(bind_kernel(self.program.kernels[kernel], arguments), bound)
                     yield kernel, self.at(kernel, values)
-                case ir.CallPacked(name=name, contract=known, arguments=arguments) as call:
-                    self.packed.update({name} if known.takes in ("state", "unknown") else ())
+                case ir.CallPacked(arguments=arguments) as call:
                     handed = filter(self.takes, function_references(arguments))
                     for kernel in handed:
                         extents = handed_extents(call, self.program.kernels[kernel])

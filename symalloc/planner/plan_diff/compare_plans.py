@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from symalloc.planner.memory_report.function_report import MOST_SUMS
+from symalloc.planner.memory_report.fits import MOST_SUMS
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict

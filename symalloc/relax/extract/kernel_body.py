@@ -21,6 +21,7 @@ from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
 
 _PURE = frozenset({"prim.if_then_else", "prim.likely"})
+_ELSEWHERE = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked", "tirx.call_extern"})
 
 
 @dataclass(slots=True)
@@ -28,7 +29,8 @@ class BufferAccesses:
     """Counts of the loads, stores, declarations and mentions of each buffer variable, by address.
 
     `exposed` are those whose element's address is taken, `passed` those of which an element is passed to a
-    call: some store to what they are passed.  `leaves_early`: a loop may be left early.
+    call: some store to what they are passed.  `leaves_early`: a loop may be left early.  `others` names the
+    functions that are called and not seen.
     """
 
     loads: Counter[int] = field(default_factory=Counter)
@@ -38,6 +40,7 @@ class BufferAccesses:
     exposed: set[int] = field(default_factory=set)
     passed: set[int] = field(default_factory=set)
     leaves_early: bool = False
+    others: dict[str, None] = field(default_factory=dict)
 
     def of(self, param: Node) -> tuple[bool, bool]:
         """(reads, writes).  A mention that is no load, store or declaration may do both."""
@@ -68,6 +71,8 @@ class BufferAccesses:
             loads = {a.source.__chandle__() for a in elements(node.args) if type(a) is ir.TensorLoad}
             self.passed |= loads
             self.exposed |= loads if name == "tirx.address_of" else set()
+        if name in _ELSEWHERE:
+            self.others[str(getattr(node.args[0], "value", "a function"))] = None
 
     def leave(self, node: Node) -> None:
         """A return, a break, a loop that goes on as long as it likes."""
@@ -174,6 +179,7 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
         own_accesses=DeferredTuple(lambda: found().of_own),
         unread=DeferredTuple(lambda: found().unread),
         negates=_negates(body, params),
+        others=tuple(accesses.others),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -40,7 +40,6 @@ from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
-from symalloc.program.packed_contracts import packed_contract
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract, extract_numbered
@@ -65,7 +64,6 @@ from symalloc.relax.tvm_error import error_text, run_error
 from symalloc.size.expr import Expr, symbol
 
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
-CALL_PACKED = "tirx.tvm_call_packed"
 STRUCT_GET = "tirx.tvm_struct_get"
 # TVM's TVMStructFieldKind: where a compiled kernel finds its arguments
 SHAPE, VALUE, ELEMENT = 2, 15, 17
@@ -121,6 +119,7 @@ def plan_file(
     form: Form | None,
     samples: Sequence[Mapping[str, int]],
     comparison: Mapping[str, TvmComparison] | str | None,
+    partial: bool = False,
 ) -> PlannedFile:
     """Loads a module, lowers and plans it; raises RunError.
 
@@ -134,15 +133,22 @@ def plan_file(
     planned = _planned(lowered, request.target, replace(options, certificate=None), prover)
     certified = options.certificate is not None
     name = request.module or request.path.stem
+    reports = memory_reports(
+        planned,
+        lowered,
+        request.target,
+        samples=samples,
+        partial=partial,
+        comparison=_compared(comparison, planned),
+    )
     return PlannedFile(
         text="" if form is None else written(planned.module, form),
         program=extract_numbered(
             planned.module, name=name, stage=STAGE, file=str(request.path), pickles=True
         ),
         original=extract(loaded, name=name),
-        reports=memory_reports(
-            planned, lowered, request.target, samples=samples, comparison=_compared(comparison, planned)
-        ),
+        reports=reports,
+        deployment=deployment(planned, lowered, request.target, reports, private=True),
         certificate=certify(planned.plans, planned.analyses, prover) if certified else None,
     )
 
@@ -163,12 +169,25 @@ def deployment_in(
     """The same of a module."""
     lowered = lower_or_refuse(module, target, pipeline)
     planned = _planned(lowered, target, options)
+    return deployment(planned, lowered, target, memory_reports(planned, lowered, target))
+
+
+def deployment(
+    planned: PlannedModule,
+    lowered: tvm.IRModule,
+    target: str,
+    reports: Sequence[FunctionReport],
+    *,
+    private: bool = False,
+) -> Deployment:
+    """The same of a module that is planned, of its `private` functions as well."""
     functions = {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
     attributes = {name: function.attrs or {} for name, function in functions.items()}
     inputs = {name: int(given["num_input"]) for name, given in attributes.items() if "num_input" in given}
     return deployment_of(
         planned.program,
-        memory_reports(planned, lowered, target),
+        reports,
+        private=private,
         inputs=inputs,
         constants=_constant_bytes(functions.values()),
         device=device_kind(target),
@@ -207,6 +226,7 @@ def memory_reports(
     target: str,
     *,
     samples: Sequence[Mapping[str, int]] = (),
+    partial: bool = False,
     comparison: Mapping[str, TvmComparison] = {},
 ) -> tuple[FunctionReport, ...]:
     """A report on each plan of `planned`, which was `lowered` for `target`.
@@ -221,7 +241,8 @@ def memory_reports(
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
     try:
-        check_wanted(samples, needed, later=frozenset().union(*symbols.values()))
+        later = frozenset().union(*symbols.values(), *(program.functions[name].symbols for name in needed))
+        check_wanted(samples, needed, later, partial=partial)
         return tuple(
             function_report(
                 plan,
@@ -339,16 +360,7 @@ def kernel_scratch(
         if v.name_hint in bare
         else _scratch(lowered.get(v.name_hint), kernels[v.name_hint])
         for v in functions
-    } | {v.name_hint: KernelWorkspace(problem=problem) for v, problem in _callers(functions)}
-
-
-def _callers(functions: Mapping[Node, Node]) -> Iterator[tuple[Node, str]]:
-    """Each kernel that calls a packed function that may take memory, with the words for it."""
-    for variable, function in functions.items():
-        for call in _calls(function.body, CALL_PACKED):
-            name = str(getattr(call.args[0], "value", "a packed function"))
-            if packed_contract(name).takes != "nothing":
-                yield variable, f"what `{name}` takes is not known"
+    }
 
 
 def _takes_no_global(kernel: Node) -> bool:

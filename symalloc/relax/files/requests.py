@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symalloc.errors import RunError
+from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.program.ir import Program
 from symalloc.program.reading import ModuleOptions
@@ -42,12 +43,13 @@ class PlannedFile:
     """A module from a file, planned.
 
     `text` is the planned module in the form that was asked for; `program` the same module extracted, with
-    spans into the script that TVM prints; `original` what was in the file.  `certificate` holds the proofs as
-    files, where they were asked for.
+    spans into the script that TVM prints; `original` what was in the file.  `deployment` is the memory of
+    each function, in their order.  `certificate` holds the proofs as files, where they were asked for.
     """
 
     text: str
     program: Program
     original: Program
     reports: tuple[FunctionReport, ...]
+    deployment: Deployment
     certificate: Mapping[str, str] | None = None

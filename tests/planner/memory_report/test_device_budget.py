@@ -105,7 +105,7 @@ def test_what_is_too_much_is_cut() -> None:
 
 
 def test_unknown_memory_makes_the_total_the_least() -> None:
-    vague = FunctionMemory(name="vague", unknown=("what `f` takes",))
+    vague = FunctionMemory(name="vague", unknown={"call": ("what `f` takes",)})
     for device, verdict in ((10**9, None), (10, False)):
         found = _budget(vague, STEP, device=device, bind={"n": 1, "v": 1})
         assert (found.fits, found.condition) == (verdict, None)
@@ -180,7 +180,7 @@ def test_what_may_not_be_held_is_no_proof_that_it_does_not_fit() -> None:
 
 
 def test_what_would_fit_is_by_what_is_known() -> None:
-    vague = FunctionMemory(name="vague", unknown=("what `f` takes",))
+    vague = FunctionMemory(name="vague", unknown={"call": ("what `f` takes",)})
     shown = str(_budget(CACHE, vague, bind="t=2000"))
     assert "fits with t = 1000 instead of 2000, by what is known" in shown
     assert "by what is known" not in str(_budget(CACHE, bind="t=2000"))
@@ -197,6 +197,9 @@ def test_a_margin_is_bytes_or_a_share() -> None:
     [
         ({"bind": "m=1"}, "`m` is no symbol of the module's functions; there are n, t, v"),
         ({"free": "chunk"}, "`chunk` is no symbol"),
+        ({"bind": "t=nn"}, "`nn` is no symbol of the module's functions; did you mean 'n'"),
+        ({"bind": ["t=nn", "m=2"]}, "`m` is no symbol"),
+        ({"state": "cache:t=2*chunk"}, "`chunk` is no symbol"),
         ({"state": "cach"}, r"the module has no function `cach`; did you mean 'cache'\?"),
         ({"skip": "x"}, "the module has no function `x`"),
         ({"bind": "n"}, "each size is NAME=SIZE, once"),

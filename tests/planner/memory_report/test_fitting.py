@@ -2,21 +2,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
+
+import pytest
 
 from symalloc.analysis.timeline import Timeline
+from symalloc.errors import UsageError
+from symalloc.linter.lint_options import parse_assumptions
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.function_report import (
-    FunctionReport,
-    PlanOutcome,
-    arena_proof,
-    fit_function,
-    function_report,
-)
-from symalloc.planner.memory_report.non_arena import NonArenaMemory
+from symalloc.planner.memory_report.deployment import Deployment, function_memory
+from symalloc.planner.memory_report.fits import Asked, Fit, FunctionFit, fit_function
+from symalloc.planner.memory_report.function_report import FunctionReport, PlanOutcome, function_report
+from symalloc.planner.memory_report.non_arena import KernelUse, KernelWorkspace, NonArenaMemory, WorkspaceStep
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.report.plan_text import fit_lines
-from symalloc.size.expr import Expr, constant, floordiv
+from symalloc.size.expr import Expr, constant, floordiv, symbol
 from tests.report.plan_samples import K, N, arena, arenas_alone, function, placed, timeline
 
 
@@ -27,40 +28,82 @@ def report(*sizes: Expr, **upper: int) -> FunctionReport:
     return function_report(plan, function(**upper), NonArenaMemory(), outcome=arenas_alone(plan))
 
 
-def test_the_condition_is_exact_and_the_largest_value_is_the_last_that_fits() -> None:
-    fit = fit_function(report(64 * N * N, 64 * K), 64 * 100, Prover()).arenas
+def fitted(report: FunctionReport, limit: int, **more: Any) -> FunctionFit:
+    memory = function_memory(function(), report, {}, "cpu")
+    return fit_function(report, memory, Asked(limit=limit, **more), Prover())
+
+
+def arenas(report: FunctionReport, limit: int, **more: Any) -> Fit:
+    found = fitted(report, limit, **more).arenas
+    assert found is not None
+    return found
+
+
+def test_the_condition_is_exact_and_coupled_symbols_are_told_together() -> None:
+    fit = arenas(report(64 * N * N, 64 * K), 64 * 100)
     assert fit.proof.verdict is Verdict.RUNTIME_CHECK
-    by_name = {one.symbol: one for one in fit.largest}
-    assert (by_name["n"].value, by_name["k"].value) == (9, 99)  # the other is 1
-    assert by_name["n"].at == {"k": 1}
+    (alike,) = fit.largest
+    assert (alike.symbol, alike.alike, alike.value) == ("k", ("n",), 9)  # 81 + 9 <= 100
+    assert fit.trade is not None and (fit.trade.symbol, fit.trade.other) == ("k", "n")
+    for k, most in fit.trade.rows:
+        assert most is not None and most**2 + k <= 100 < (most + 1) ** 2 + k
     condition = fit.proof.precondition
     if condition is not None:
         for n, k in product(range(12), range(0, 110, 3)):
             assert condition.evaluate({"n": n, "k": k}) == (n * n + k <= 100)
+    bound = arenas(report(64 * N * N, 64 * K), 64 * 100, values={"k": 19})
+    assert [(one.symbol, dict(one.at), one.value) for one in bound.largest] == [("n", {"k": 19}, 9)]
+    assert str(bound.proof.precondition) == "n <= 9" and bound.trade is None
+    three = arenas(report(64 * N * K * symbol("b")), 6400)
+    assert three.largest[0].alike == ("k", "n") and three.largest[0].value == 4
+    assert three.trade is not None and three.trade.rows[0] == (1, 10)
 
 
 def test_what_does_not_grow_with_a_symbol_has_no_largest_value() -> None:
     sawtooth = 640 - 64 * (N - 10 * floordiv(N, 10))
-    (one,) = fit_function(report(sawtooth), 320, Prover()).arenas.largest
+    (one,) = arenas(report(sawtooth), 320).largest
     assert (one.monotone, one.value) == (False, None)
 
 
 def test_nothing_fits_and_everything_fits() -> None:
-    none = fit_function(report(64 * N + 128), 127, Prover()).arenas
+    none = arenas(report(64 * N + 128), 127)
     assert none.proof.verdict is Verdict.ALWAYS_INVALID and none.largest[0].value is None
-    everything = fit_function(report(constant(64)), 64, Prover()).arenas
+    everything = arenas(report(constant(64)), 64)
     assert everything.proof.holds and everything.largest == ()
-    bounded = fit_function(report(64 * floordiv(N, N + 1)), 64, Prover()).arenas
+    bounded = arenas(report(64 * floordiv(N, N + 1)), 64)
     assert bounded.proof.holds and (bounded.largest[0].unbounded or not bounded.largest[0].monotone)
 
 
-def test_declared_bounds_count_for_the_arena_alone() -> None:
+def test_declared_bounds_and_assumptions_are_told_apart_from_every_shape() -> None:
     bounded = report(64 * N, n=64)
-    assert arena_proof(bounded, 64 * 64, Prover()).holds
-    proof = arena_proof(bounded, 64 * 64 - 1, Prover())
-    assert proof.smallest and proof.counterexample == {"n": 64}
-    assert arena_proof(replace(bounded, upper={}), 64 * 64, Prover()).counterexample == {"n": 65}
-    assert fit_function(bounded, 64 * 64, Prover()).arenas.largest[0].value == 64
+    fit = arenas(bounded, 64 * 64)
+    assert fit.holds and fit.within is not None and not fit.proof.holds
+    assert fit.proof.counterexample == {"n": 65} and fit.largest[0].value == 64
+    assert "exactly when n <= 64 (proved); at every shape within the declared bounds (proved)" in "".join(
+        fit_lines(fitted(bounded, 64 * 64))
+    )
+    within = arenas(bounded, 64 * 64 - 1).within
+    assert within is not None and within.smallest and within.counterexample == {"n": 64}
+    assert not arenas(bounded, 64 * 64 - 1).holds and arenas(replace(bounded, upper={}), 4096).within is None
+    assumed = parse_assumptions(["n <= 63"])
+    assert arenas(bounded, 64 * 64 - 1, assume=assumed).proof.holds
+    assert not arenas(bounded, 64 * 63 - 1, assume=assumed).holds
+
+
+def test_each_line_adds_what_the_line_before_leaves_out() -> None:
+    kernel = KernelWorkspace(steps=(WorkspaceStep(0, 64 * N), WorkspaceStep(0)))
+    outside = NonArenaMemory(calls=(kernel,), kernels=(KernelUse.of("softmax", kernel),))
+    call = replace(report(64 * N), outside=outside)
+    memory = replace(
+        function_memory(function(), call, {}, "cpu"), inputs=32 * N, kept=64 * N, symbols=frozenset("nk")
+    )
+    fit = fit_function(call, memory, Asked(limit=2**20), Prover(), constants=2**10)
+    lines = [fit.arenas, fit.call, fit.again, fit.workspace, fit.everything]
+    most = [one.largest[0].value for one in lines if one is not None]
+    held = [lambda n: 64 * n, lambda n: 128 * n, lambda n: 128 * n + max(4096, -(-64 * n // 4096) * 4096)]
+    assert most[0] == most[1] == 2**14
+    for value, taken in zip(most[2:], [*held[1:], lambda n: held[2](n) + 32 * n + 2**10], strict=True):
+        assert value is not None and taken(value) <= 2**20 < taken(value + 1)
 
 
 def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
@@ -69,25 +112,39 @@ def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
     known = report(64 * N + 64)
     outcome = replace(known.outcome, planned=replace(whole, reservations=[whole.reservations[0], cache]))
     doubtful = replace(known, outcome=outcome)
-    fit = fit_function(doubtful, 640, Prover())
-    assert [*fit_lines(fit)] == [
-        "main: fits 640 B (640 B), without weights, inputs and workspace",
+    fit = fitted(doubtful, 640)
+    said = [*fit_lines(fit)]
+    assert said[:3] == [
+        "main: fits 640 B (640 B)",
         "  arenas: exactly when n <= 9 (proved)",
-        "    largest n: 9",
         "  whole call: not proved: the size of `held1` is not known",
-        "    largest n: 9, by what is known",
     ]
+    assert all("not proved: the size of `held1`" in line for line in said[2:6])
+    assert said[-1].split() == ["n", "9", *["<=", "9"] * 4]
     assert not fit.call.proof.holds and fit.call.proof.precondition is None
-    assert fit_function(doubtful, 2**80, Prover()).call.proof.verdict is Verdict.RUNTIME_CHECK
-    nowhere = fit_function(doubtful, 63, Prover()).call
-    assert nowhere.proof.verdict is Verdict.ALWAYS_INVALID
+    assert fitted(doubtful, 2**80).call.proof.verdict is Verdict.RUNTIME_CHECK
+    assert fitted(doubtful, 63).call.proof.verdict is Verdict.ALWAYS_INVALID
 
 
 def test_nothing_is_proved_of_a_function_that_calls_itself() -> None:
     endless = replace(report(constant(64)), outcome=PlanOutcome(planned=Timeline(problem="it calls itself")))
-    fit = fit_function(endless, 640, Prover())
-    assert [line for line in fit_lines(fit) if "proved" in line] == [
-        "  arenas: not proved: it calls itself",
-        "  whole call: not proved: it calls itself",
-    ]
-    assert not arena_proof(endless, 640, Prover()).holds and endless.reserved is None
+    lines = [line for line in fit_lines(fitted(endless, 640)) if "proved" in line]
+    assert len(lines) == 5 and all("not proved: it calls itself" in line for line in lines)
+    assert not arenas(endless, 640).holds and endless.reserved is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"values": {"m": 1}}, "`m` is no symbol of the module's functions; there are k, n"),
+        ({"values": {"n": -1}}, "`n` is -1 in `main`; it must be from 0 on"),
+        ({"assume": ["q < 4"]}, "`q` is no symbol"),
+        ({"assume": ["n < 4", "n > 4"]}, "no shape of `main` is left"),
+        ({"assume": ["n < 4"], "values": {"n": 4}}, "no shape of `main` is left"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(asked: dict[str, Any], said: str) -> None:
+    memory = function_memory(function(), report(64 * N), {}, "cpu")
+    assumed = parse_assumptions(asked.pop("assume", ()))
+    with pytest.raises(UsageError, match=said):
+        Asked(limit=64, assume=assumed, **asked).check(Deployment(functions=(memory,)))

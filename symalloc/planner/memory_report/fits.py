@@ -1,0 +1,292 @@
+"""The shapes at which memory takes at most so many bytes: proofs, and the largest values of symbols."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from symalloc.errors import UsageError, meant
+from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, Part
+from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.prover import Prover
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.size.condition import FALSE, Condition, conjunction, le
+from symalloc.size.evaluation import highest
+from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.sign import grows
+
+MOST_SUMS = 64  # of a formula that the prover is asked about
+
+LineName: TypeAlias = Literal["arenas", "call", "again", "workspace", "everything"]
+_PARTS: Mapping[LineName, tuple[Part, ...]] = {
+    "call": ("call",),
+    "again": ("call", "kept"),
+    "workspace": ("call", "kept", "workspace"),
+    "everything": ("call", "kept", "workspace", "inputs"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestValue:
+    """The largest value of a symbol, and of those `alike` as well, that fits, the others at `at`.
+
+    `value` is None where nothing fits, or where the formula is not shown to grow with the symbol
+    (`monotone` is False); `unbounded`: every value fits.
+    """
+
+    symbol: str
+    at: Mapping[str, int]
+    value: int | None
+    monotone: bool = True
+    alike: tuple[str, ...] = ()
+
+    @property
+    def unbounded(self) -> bool:
+        """True where every value fits."""
+        return self.value == INT64_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trade:
+    """The largest value of the symbol `other`, and of those `alike` as well, at values of `symbol`: pairs;
+    null where nothing fits.
+    """
+
+    symbol: str
+    other: str
+    rows: tuple[tuple[int, int | None], ...]
+    alike: tuple[str, ...] = ()
+
+
+def require_symbols(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise UsageError for the first of `names` that is not `known`."""
+    for name in sorted(frozenset(names).difference(known)):
+        hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
+        raise UsageError(f"`{name}` is no symbol of the module's functions{hint}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The bytes that memory shall take at most, at these values of symbols, where what is assumed holds."""
+
+    limit: int
+    values: Mapping[str, int] = field(default_factory=dict)
+    assume: tuple[Condition, ...] = ()
+
+    def check(self, deployment: Deployment) -> None:
+        """Raise UsageError for a symbol that no function has, or for shapes that there are none of."""
+        known = frozenset().union(*(one.symbols for one in deployment.functions))
+        require_symbols(frozenset(self.values).union(*(one.symbols for one in self.assume)), known)
+        for one in self.assume:
+            if not any(one.symbols <= function.symbols for function in deployment.functions):
+                raise UsageError(f"no function has all symbols of the assumption {one}")
+        for function in deployment.functions:
+            wrong = [name for name in self.values if self.values[name] < 0 and name in function.symbols]
+            for name in (name for name in wrong if name not in function.signed):
+                raise UsageError(
+                    f"`{name}` is {self.values[name]} in `{function.name}`; it must be from 0 on"
+                )
+            if Prover().prove(FALSE, self.domain(function)).holds:
+                raise UsageError(f"no shape of `{function.name}` is left by what is assumed")
+
+    def domain(self, function: FunctionMemory) -> Domain:
+        """The shapes of a function that are meant."""
+        at = {name: constant(value) for name, value in self.values.items()}
+        own = (one.substitute(at) for one in self.assume if one.symbols <= function.symbols)
+        return Domain(lower=dict.fromkeys(sorted(function.signed), INT64_MIN), assumptions=tuple(own))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The proof that some memory of a function takes at most `limit` bytes, and the largest values of its
+    symbols.
+
+    `within` is the same within the bounds that the function declares, None where there are none.  `unknown`
+    says why there may be more memory than what is known; then only that nothing fits is proved, and the
+    largest values are at most that.  Where it is not `exact`, it may be less.
+    """
+
+    limit: int
+    proof: Proof
+    largest: tuple[LargestValue, ...]
+    trade: Trade | None = None
+    within: Proof | None = None
+    unknown: str | None = None
+    exact: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """True where it is proved of every shape that is meant and declared."""
+        return (self.within or self.proof).holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionFit:
+    """The shapes at which the arenas of a function fit (None where it has none), its whole call, a call
+    beside the result of the one before, which the machine holds, the same with workspace, and with weights,
+    inputs and constants.
+    """
+
+    function: str
+    asked: Asked
+    arenas: Fit | None
+    call: Fit
+    again: Fit
+    workspace: Fit
+    everything: Fit
+
+
+def fit_function(
+    report: FunctionReport, memory: FunctionMemory, asked: Asked, prover: Prover, *, constants: int = 0
+) -> FunctionFit:
+    """Return where the memory of a planned function takes at most so many bytes."""
+    whole = memory.sums(_PARTS["everything"])
+    named = sorted(frozenset().union(*(one.symbols for one in whole)))
+    names = [name for name in named if name not in asked.values] or named
+    given = {**{name: bound for name, bound in report.upper.items() if name in names}, **asked.values}
+    values = {name: value for name, value in given.items() if name in memory.symbols}
+    question = _Question(report, memory, asked, prover, names, values)
+    fits: dict[LineName, Fit] = {}
+    for name, parts in _PARTS.items():
+        unknown = next(
+            (f"{why} is not known" for part in parts for why in memory.unknown.get(part, ())), None
+        )
+        least = None if memory.exact(parts) else memory.sums(parts, constants, least=True)
+        fits[name] = question.fit(memory.sums(parts, constants), least, unknown)
+    reserved, gap = report.outcome.reserved.known.sums(report.signed), report.outcome.reserved.not_known
+    arenas = question.fit(reserved, None, gap) if report.placements else None
+    return FunctionFit(function=memory.name, asked=asked, arenas=arenas, **fits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """The question of one function; largest values of `names` are told, those with `values` as these say."""
+
+    report: FunctionReport
+    memory: FunctionMemory
+    asked: Asked
+    prover: Prover
+    names: Sequence[str]
+    values: Mapping[str, int]
+
+    def fit(self, sums: Sequence[Expr] | None, least: Sequence[Expr] | None, unknown: str | None) -> Fit:
+        """The answer for the largest of `sums`, which may be no more than that of `least` where that is not
+        None.
+        """
+        if sums is not None and len(sums) > MOST_SUMS:
+            sums, least, unknown = None, None, "its formula is too long"
+        limit, domain, prover = self.asked.limit, self.asked.domain(self.memory), self.prover
+        bounded = self.bounded(domain)
+        told: tuple[Any, ...] = (sums or (), limit, self.names, self.values, prover)
+        return Fit(
+            limit=limit,
+            proof=self.proof(sums, least, unknown, domain),
+            within=None if bounded is None else self.proof(sums, least, unknown, bounded),
+            largest=largest_values(*told) if sums else (),
+            trade=trade_of(*told) if sums else None,
+            unknown=unknown,
+            exact=least is None,
+        )
+
+    def bounded(self, domain: Domain) -> Domain | None:
+        """The shapes that are declared as well; None where nothing is."""
+        report, names = self.report, self.names
+        upper = {name: bound for name, bound in report.upper.items() if name in names}
+        least = {name: INT64_MIN if name in report.signed else 0 for name in names}
+        lower = {name: max(bound, least[name]) for name, bound in report.lower.items() if name in names}
+        return replace(domain, lower={**domain.lower, **lower}, upper=upper) if upper or lower else None
+
+    def proof(
+        self,
+        sums: Sequence[Expr] | None,
+        least: Sequence[Expr] | None,
+        unknown: str | None,
+        domain: Domain,
+    ) -> Proof:
+        """The proof over some shapes; that nothing fits is proved of what is held for sure."""
+        at = {name: constant(value) for name, value in self.asked.values.items()}
+        alone, sure = (
+            None if each is None else [one.substitute(at) for one in each] for each in (sums, least)
+        )
+        found = proof_at_most(alone, self.asked.limit, domain, self.prover, unknown)
+        if sure is None or found.verdict is not Verdict.ALWAYS_INVALID:
+            return found
+        return proof_at_most(sure, self.asked.limit, domain, self.prover, unknown or "it may be less")
+
+
+def proof_at_most(
+    sums: Sequence[Expr] | None, limit: int, domain: Domain, prover: Prover, unknown: str | None
+) -> Proof:
+    """Prove that the largest of `sums` is at most `limit`; with `unknown` memory only the contrary."""
+    if sums is None:
+        return Proof(verdict=Verdict.RUNTIME_CHECK, decided_by="size", unknown=True, reason=unknown)
+    proof = prover.prove(conjunction(le(one, limit) for one in sums), domain)
+    if unknown is None or proof.verdict is Verdict.ALWAYS_INVALID:
+        return proof
+    return replace(proof, verdict=Verdict.RUNTIME_CHECK, precondition=None, unknown=True, reason=unknown)
+
+
+# -- the largest values ------------------------------------------------------------------------------------
+
+
+def largest_values(
+    sums: Sequence[Expr], limit: int, names: Sequence[str], values: Mapping[str, int], prover: Prover
+) -> tuple[LargestValue, ...]:
+    """The largest value of each of some symbols with all others at `values`; of several without a value,
+    that which they can have together.
+    """
+    left = [name for name in names if name not in values]
+    each = [left] if left else [[name] for name in names]
+    return tuple(largest_value(sums, limit, one, values, prover) for one in each)
+
+
+def largest_value(
+    sums: Sequence[Expr], limit: int, names: Sequence[str], values: Mapping[str, int], prover: Prover
+) -> LargestValue:
+    """Return the largest value >= 0 of symbols that are alike by bisection, the others at `values`; each sum
+    must grow with it.
+    """
+    name, *others = names
+    at = {other: value for other, value in sorted(values.items()) if other not in names}
+    fixed = {other: constant(value) for other, value in at.items()}
+    alone = [one.substitute({**fixed, **dict.fromkeys(others, symbol(name))}) for one in sums]
+    more = {name: symbol(name) + 1}
+    found = LargestValue(symbol=name, at=at, value=None, alike=tuple(others))
+    if not all(
+        grows(one) or prover.prove(le(one, one.substitute(more)), explain=False).holds for one in alone
+    ):
+        return replace(found, monotone=False)
+
+    def fits(value: int) -> bool:
+        taken = highest(alone, {name: value})
+        return taken is not None and taken <= limit
+
+    if not fits(0):
+        return found
+    most = bisect_left(range(INT64_MAX), True, key=lambda value: not fits(value + 1))
+    return replace(found, value=most)
+
+
+def trade_of(
+    sums: Sequence[Expr], limit: int, names: Sequence[str], values: Mapping[str, int], prover: Prover
+) -> Trade | None:
+    """The trade between the first of several symbols without a value and the others, which are alike.  None
+    where there are not two, or nothing can be told.
+    """
+    left = [name for name in names if name not in values]
+    if len(left) < 2:
+        return None
+    first, *others = left
+    most = largest_value(sums, limit, [first], {**values, **dict.fromkeys(others, 1)}, prover)
+    if most.value is None or most.unbounded:
+        return None
+    powers = range(0, most.value.bit_length(), -(-most.value.bit_length() // 8))
+    steps = [1 << power for power in powers]
+    found = [largest_value(sums, limit, others, {**values, first: step}, prover) for step in steps]
+    if not all(one.monotone for one in found):
+        return None
+    rows = tuple((one.at[first], one.value) for one in found)
+    return Trade(symbol=first, other=others[0], rows=rows, alike=tuple(others[1:]))
