@@ -214,6 +214,15 @@ def test_a_fault_fails_with_the_findings(assert_memory_safe: Callable[..., symal
     assert "counterexample: m = 5  ->  20 B > 16 B" in str(error.value)
 
 
+def test_nothing_to_verify_fails(assert_memory_safe: Callable[..., symalloc.Report], tmp_path: Path) -> None:
+    empty, other = tmp_path / "empty.py", tmp_path / "settings.json"
+    empty.write_text("x = 1\n")
+    other.write_text("{}")
+    for target in (empty, str(other), [SOUND, empty], tvm.IRModule({})):
+        with pytest.raises(AssertionError, match="nothing to verify"):
+            assert_memory_safe(target)
+
+
 def test_what_is_safe_gives_its_report(assert_memory_safe: Callable[..., symalloc.Report]) -> None:
     assert assert_memory_safe(SOUND).ok
     assert assert_memory_safe(OUTGROWN, select="SYM101", assume="m <= 4").summary.constraints == 1

@@ -17,6 +17,7 @@ from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionCo
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
 from symalloc.program import ir
 from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
+from symalloc.program.reading import AS_IS
 from symalloc.program.span import Span
 from symalloc.program.types import DType
 from symalloc.prover.verdict import Proof, Verdict
@@ -234,7 +235,6 @@ def _milder(left: Severity, right: Severity) -> Severity:
 load_sites()
 
 Asked = TypeVar("Asked", Instruction, Site)
-
 _DEEPER = "no call that was followed gets there, others may"
 _NAMED = 3
 _SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")
@@ -549,13 +549,13 @@ class FunctionCheck:
 
 def _bound_site(bounds: Sequence[DeclaredBound], dependents: Sequence[Finding]) -> Site:
     """The site of the bounds of one symbol, where the first of `dependents` stands."""
-    first, count = dependents[0], len(dependents)
+    first, count, stage = dependents[0], len(dependents), dependents[0].context.program.stage
     texts = {
         "symbol": bounds[0].symbol,
         "declared": " and ".join(bound.text for bound in bounds),
         "check": str(conjunction(bound.condition for bound in bounds)),
         "count": "1 constraint needs" if count == 1 else f"{count} constraints need",
-        "needed_by": _listed(finding.site for finding in dependents),
+        "needed_by": _listed(f.site for f in dependents) if stage == AS_IS else f"after {stage}",
     }
     return Site(
         kind="declared-bound",

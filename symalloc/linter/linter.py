@@ -573,15 +573,23 @@ def _placed(
         return places.get(span) if isinstance(span, NumberedSpan) else span
 
     labels = ((label, place(label.span)) for label in diagnostic.labels)
+    planned = diagnostic.is_brief and program.stage != AS_IS
     return replace(
         diagnostic,
         file=diagnostic.file or reading.file,
         module=diagnostic.module or program.name,
         stage=None if program.stage == AS_IS else program.stage,
-        span=place(diagnostic.span),
+        span=_home(diagnostic.function, program, reading) if planned else place(diagnostic.span),
         labels=tuple(replace(label, span=span) for label, span in labels if span is not None),
         dependents=tuple(replace(one, span=place(one.span)) for one in diagnostic.dependents),
     )
+
+
+def _home(function: str, program: ir.Program, reading: FileResult) -> Span | None:
+    """The place of a function in the file; None where that is no text."""
+    stages = (one for one in reading.programs if (one.name, one.stage) == (program.name, AS_IS))
+    spans = (one.functions[function].span for one in stages if function in one.functions)
+    return next((span for span in spans if not isinstance(span, NumberedSpan)), None)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[object, ...]:

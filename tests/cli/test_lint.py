@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 import jsonschema
 import pytest
+import tvm
 
 from symalloc.cli.main import main
 from symalloc.cli.output import colour_wanted, output_options
+from symalloc.relax.files.load import read_one
 from symalloc.report.document import schema_text
 from tests.modules import FAULTY
 
@@ -228,3 +230,45 @@ def test_colours(
     monkeypatch.setenv("NO_COLOR", no_color)
     command = output_options(click.command()(lambda: colour_wanted(_Stream(terminal))))  # type: ignore[arg-type]
     assert command.main(["--color", choice], standalone_mode=False) is coloured
+
+
+DECLARED = """\
+from tvm.script import ir as I, relax as R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+        R.func_attr({"tir_var_upper_bound": {"m": 4}})
+        with R.dataflow():
+            y = R.add(x, x)
+            z = R.exp(y)
+            w = R.multiply(z, y)
+            R.output(w)
+        return w
+"""
+
+
+def test_a_bound_of_tvms_plan_is_one_line_at_a_place_that_the_user_has(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(DECLARED)
+    _, out, _ = run("lint", file)
+    (line,) = [line for line in out.splitlines() if "SYM401" in line]
+    assert line.endswith(f"or plan with `symalloc plan --bounds enforce` --> {file}:7:5")
+    dumped = tmp_path / "model.json"
+    dumped.write_text(tvm.ir.save_json(read_one(file)))
+    _, out, _ = run("lint", dumped)
+    (line,) = [line for line in out.splitlines() if "SYM401" in line]
+    assert line.endswith(f" --> {dumped}")
+
+
+def test_a_damaged_file_that_is_named_is_an_error(run: Run, tmp_path: Path) -> None:
+    sound, damaged = tmp_path / "package.json", tmp_path / "damaged.json"
+    sound.write_text('{"name": "x"}')
+    damaged.write_text('{"name": "x", ')
+    assert run("lint", sound)[0] == 0
+    status, out, _ = run("lint", sound, damaged)
+    assert status == 2 and "SYM902" in out and str(damaged) in out
+    sound.write_text(json.dumps({"nodes": [{}] * 40_000, "root_index": 0}))
+    assert run("lint", sound)[0] == 2  # however far behind the mark stands

@@ -85,6 +85,9 @@ def _global(site: CallSite, name: str) -> ir.Instruction:
 
 
 def _operator(site: CallSite, name: str) -> ir.Instruction:
+    if site.context.module.planned and not (name in _GENERATED or site.call.op.get_attr("FCallPacked")):
+        what = f"`{name}`, which no pass of TVM lowers: it cannot build the module"
+        return site.not_understood(what, site.arguments)
     row = _OPERATORS.get(name)
     if row is not None:
         return _handled(site, *row)
@@ -563,6 +566,14 @@ _OPERATORS: Mapping[str, tuple[int, Handler]] = {
     **dict.fromkeys((f"relax.grad.{name}_checkpoint" for name in ("start", "end")), _SAME_VALUE),
     "relax.grad.no_grad": _SAME_VALUE,
 }
+# what LowerRuntimeBuiltin, which follows memory planning, and the code generator of TVM's machine know
+_GENERATED = frozenset(
+    {
+        *(*MEMORY_OPERATORS, "relax.call_builtin_with_ctx", "relax.call_py_func", "relax.invoke_closure"),
+        *("relax.make_closure", "relax.null_value", "relax.reshape", "relax.shape_of"),
+        *("relax.tensor_to_shape", "relax.to_vdevice"),
+    }
+)
 # packed functions that are operations of the program
 _PACKED: Mapping[str, tuple[int, Handler]] = {
     "relax.run.assert_op": (1, _assertion),

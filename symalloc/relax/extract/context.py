@@ -175,9 +175,10 @@ class ModuleFacts:
     `functions` are the Relax functions and `host` the PrimFuncs, both as TVM has them, `externs` gives the
     symbol that an ExternFunc stands for, `symbols` the kernels by the symbol that they are exported as.
     `lowered`: whether operators were lowered to calls already, so that a remaining R.reshape is a view and
-    not a copy.  `handles`: instructions carry their bindings.  `open_shapes`: a tensor may be placed whose
-    extents are not known.  `signatures` keeps what `Context.result_of` has found.  `views` holds what
-    variables, by their addresses, are views of once TVM has lowered the module.
+    not a copy.  `planned`: no pass lowers operators any more.  `handles`: instructions carry their bindings.
+    `open_shapes`: a tensor may be placed whose extents are not known.  `signatures` keeps what
+    `Context.result_of` has found.  `views` holds what variables, by their addresses, are views of once TVM
+    has lowered the module.
     """
 
     kernels: Mapping[str, ir.Kernel]
@@ -185,6 +186,7 @@ class ModuleFacts:
     externs: Mapping[str, str] = field(default_factory=dict)
     symbols: Mapping[str, str] = field(default_factory=dict)
     lowered: bool = False
+    planned: bool = False
     devices: tuple[Node, ...] = ()
     handles: bool = False
     open_shapes: bool = False

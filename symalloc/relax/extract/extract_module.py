@@ -104,6 +104,7 @@ def _program(
             str(f.attrs["global_symbol"]): n for n, f in host.items() if "global_symbol" in (f.attrs or {})
         },
         lowered=any(_is_lowered(f.body, kernels) for f in functions.values()),
+        planned=stage in _PLANNED,
         devices=tuple(mod.global_infos["vdevice"]) if "vdevice" in mod.global_infos else (),
         handles=handles,
         open_shapes=open_shapes,
@@ -154,6 +155,10 @@ def _views_to_be(mod: tvm.IRModule, stage: str) -> Mapping[int, Node]:
         return {}
     found = _calls_in(lowered, frozenset({"relax.reshape"}))
     return {binding.var.__chandle__(): arguments[0] for binding, arguments in found}
+
+
+_PLANNED = frozenset({"StaticPlanBlockMemory", "KillAfterLastUse", "PlanMemory"})
+"""The stages behind which operators are what code is generated for."""
 
 
 def _is_lowered(body: Node, kernels: Mapping[str, ir.Kernel]) -> bool:
