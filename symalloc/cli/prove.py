@@ -20,8 +20,8 @@ from symalloc.prover import smtlib
 from symalloc.prover.batch import BatchError, answer, proof_row, read_questions, summary
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Proof, Verdict, counterexample_title
-from symalloc.report.quantities import binding_text
+from symalloc.prover.verdict import Proof, Verdict
+from symalloc.report.proof_text import proof_facts
 from symalloc.session.files import read_text, write_proofs
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
@@ -119,18 +119,8 @@ def _mention_unused(text: str, assume: Sequence[str]) -> None:
 
 def _as_text(text: str, proof: Proof) -> str:
     written = " ".join(text.split())
-    lines = [f"{proof.verdict.value}: {written}"]
-    if proof.counterexample:
-        lines.append(f"  {counterexample_title(proof.smallest)}: {binding_text(proof.counterexample)}")
-    if proof.witness and proof.counterexample:
-        lines.append(f"  holds at: {binding_text(proof.witness)}")
-    if proof.precondition is not None and str(proof.precondition) != written:
-        lines.append(f"  holds only when: {proof.precondition}")
-    if proof.reason is not None:
-        lines.append(f"  {'unknown' if proof.unknown else 'note'}: {proof.reason}")
-    how = "tried for" if proof.decided_by == "none" else f"decided by: {proof.decided_by} in"
-    lines.append(f"  {how} {1e3 * proof.seconds:.1f} ms")
-    return "\n".join((*lines, ""))
+    facts = "".join(f"  {name}: {said}\n" for name, said in proof_facts(proof, written))
+    return f"{proof.verdict.value}: {written}\n{facts}"
 
 
 def _as_json(text: str, assume: Sequence[str], proof: Proof) -> str:

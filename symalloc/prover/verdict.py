@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from symalloc.prover.domain import Domain
+from symalloc.shown import to_html
 from symalloc.size.condition import Condition
 
 
@@ -51,6 +52,9 @@ class Proof:
     reason: str | None = None
     guarded: bool = False
     seconds: float = 0.0
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
 
     @property
     def holds(self) -> bool:

@@ -9,11 +9,16 @@ from html import escape
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.device_budget import DeviceBudget
+from symalloc.planner.memory_report.function_report import MemorySample, sample_at
+from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.prover.verdict import Proof
 from symalloc.report.budget_text import budget_text
-from symalloc.report.diff_text import plan_diff_text
-from symalloc.report.map.picture import picture, plan_scene
+from symalloc.report.diff_text import measures, plan_diff_text
+from symalloc.report.map.picture import Scene, picture, plan_scene
+from symalloc.report.plan_text import gain_text, plans_as_text
+from symalloc.report.proof_text import proof_facts
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
 from symalloc.shown import to_html, to_text
@@ -40,9 +45,38 @@ def diff_text(diff: PlanDiff) -> str:
     return plan_diff_text(diff).rstrip("\n")
 
 
+@to_text.register
+def module_text(module: ModuleReport) -> str:
+    """Return the plans of a module as `symalloc plan` prints them."""
+    return plans_as_text(module.reports).rstrip("\n")
+
+
+@to_text.register
+def sample_text(sample: MemorySample) -> str:
+    """Return what a call holds at the sizes of a sample."""
+    return gain_text(sample)
+
+
 @to_html.register
 def plan_html(plan: Plan) -> str:
     """Return the arenas of a plan with their formulas, and its map at the binding it was stacked at."""
+    return _plan(plan, plan_scene(plan, plan.representative))
+
+
+@to_html.register
+def module_html(module: ModuleReport) -> str:
+    """Return what the plans of a module's first functions gain, their arenas and their maps."""
+    parts = [f"<div>and {len(module.reports) - MOST_PLANS} more</div>"] * (len(module.reports) > MOST_PLANS)
+    for report in reversed(module.reports[:MOST_PLANS]):
+        sizes = report.shown_first
+        known = {name: sizes[name] for name in report.samples[0].binding} if report.samples else {}
+        gained = gain_text(sample_at(report, known, None))
+        drawn = plan_scene(report.plan, sizes, report.origins)
+        parts.insert(0, f"<div><b>{escape(gained)}</b></div>{_plan(report.plan, drawn)}")
+    return "".join(parts)
+
+
+def _plan(plan: Plan, scene: Scene) -> str:
     rows = [
         (str(number), str(len(arena.placements)), f"{arena.size} B")
         for number, arena in enumerate(plan.arenas, 1)
@@ -51,18 +85,25 @@ def plan_html(plan: Plan) -> str:
     checked = f"<div>checked: {escape(checks)}</div>" if checks else ""
     image = ""
     if rows:  # as an image, so that no style of it reaches the notebook
-        scene = plan_scene(plan, plan.representative)
         data = b64encode(picture(scene).encode()).decode()
         said = escape(f"memory map of {plan.function}: {scene.subtitle}")
         image = f'<img alt="{said}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
     return f"<div>{escape(repr(plan))}{_table(('arena', 'tensors', 'size'), rows)}{checked}{image}</div>"
 
 
-@to_html.register(tuple)
-def plans_html(plans: tuple[Plan, ...]) -> str:
-    """Return the plans of a module's first functions."""
-    more = f"<div>and {len(plans) - MOST_PLANS} more</div>" if len(plans) > MOST_PLANS else ""
-    return "".join(map(plan_html, plans[:MOST_PLANS])) + more
+@to_html.register
+def diff_html(diff: PlanDiff) -> str:
+    """Return what each function took before and takes after, and what is proved of that."""
+    rows = [(one.function, *told) for one in diff.functions for told in measures(one)]
+    rows += [(name, "", "", "", "new") for name in diff.new]
+    rows += [(name, "", "", "", "gone") for name in diff.gone]
+    return f"<div>{escape(repr(diff))}{_table(('function', '', 'before', 'after', ''), rows)}</div>"
+
+
+@to_html.register
+def proof_html(proof: Proof) -> str:
+    """Return a verdict, and what was found on the way."""
+    return f"<div><b>{proof.verdict.value}</b>{_table(('', ''), list(proof_facts(proof)))}</div>"
 
 
 @to_html.register

@@ -292,6 +292,35 @@ def _rows(report: FunctionReport) -> list[Row]:
     ]
 
 
+def gain_text(sample: MemorySample) -> str:
+    """Say in one sentence what a call holds at most, beside calls without a plan and with TVM's, as the map
+    says it.
+    """
+    where = f"At {binding_text(sample.binding)} a" if sample.binding else "A"
+    if sample.refused and not sample.falls_back:
+        return f"{where} call is refused."
+    if sample.call is None:
+        known = "" if sample.known_call is None else f" at least {human_bytes(sample.known_call)}, and"
+        return f"{where} call holds{known} not all of it is known."
+    tvm = sample.call_unbounded
+    if sample.call_bounded is not None and sample.label != "beyond":
+        tvm = sample.call_bounded
+    others = (("without a plan", sample.call_unplanned), ("with TVM's plan", tvm))
+    beside = [
+        f"; {how} {human_bytes(other)} ({_saved(sample.call, other)})"
+        for how, other in others
+        if other is not None
+    ]
+    return f"{where} call holds at most {human_bytes(sample.call)}{''.join(beside)}."
+
+
+def _saved(ours: int, other: int) -> str:
+    change = 100 * (other - ours) / other if other else 0.0
+    if abs(change) < 0.05:
+        return "the same"
+    return f"{change:.1f} % saved" if change > 0 else f"{-change:.1f} % more with ours"
+
+
 def _above_unplanned(report: FunctionReport) -> Iterator[str]:
     """Yield by how much a call holds more than without a plan, at the worst of the samples, if it does."""
     called = [s for s in report.samples if s.call_ratio is not None and not s.refused]

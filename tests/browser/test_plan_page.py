@@ -14,6 +14,7 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.report.document import as_json
 from symalloc.report.map.page import map_page, plan_data
 from symalloc.report.plan_json import function_document
+from symalloc.report.plan_text import gain_text
 from symalloc.report.quantities import human_bytes
 from tests.browser.chromium import Opened
 from tests.browser.conftest import Model, Open
@@ -284,6 +285,7 @@ def test_the_sentence_on_top_has_the_reports_figures(model: Model, open_page: Op
     for sample in model.report.samples[:3]:
         opened.set(**sample.binding)
         said = opened.page.locator("#gain").inner_text()
+        assert said == gain_text(sample)
         assert f"holds at most {human_bytes(sample.call)}" in said
         assert f"without a plan {human_bytes(sample.call_unplanned)}" in said
         tvm = (

@@ -9,10 +9,16 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace as changed
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
-from symalloc.report.notebook import plans_html
+from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_report.module_report import ModuleReport
+from symalloc.planner.plan_diff.compare_plans import compare_plans
+from symalloc.report.plan_json import plans_as_json, read_plan
+from symalloc.report.plan_text import plans_as_text
+from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
 from tests.pool.library import need_native
 from tests.report import plan_samples
@@ -58,11 +64,65 @@ def test_names_in_a_plan_stay_names() -> None:
     assert _tags(plan._repr_html_()) <= {"all", "div", "table", "thead", "tbody", "tr", "th", "td", "img"}
 
 
+def _module(*reports: FunctionReport) -> ModuleReport:
+    functions = {r.plan.function: replace(plan_samples.function(), name=r.plan.function) for r in reports}
+    return ModuleReport(reports=reports, functions=functions)
+
+
 def test_a_planned_module_shows_its_first_plans() -> None:
-    plan = replace(plan_samples.small().plan, representative={"n": 16})
-    html = plans_html(tuple(replace(plan, function=f"f{i}") for i in range(6)))
-    assert html.count("<img") == 4
-    assert "and 2 more" in html
+    one = plan_samples.small()
+    named = [replace(one, plan=replace(one.plan, function=f"f{i}")) for i in range(6)]
+    html = _module(*named)._repr_html_()
+    assert html.count("<img") == html.count("At n = 128 a call holds at most 24.0 KiB; without a plan") == 4
+    assert [f"&lt;Plan of f{i}:" in html for i in range(6)] == [True] * 4 + [False] * 2
+    assert html.endswith("<div>and 2 more</div>")
+    assert _tags(html) == {"all", "b", "div", "table", "thead", "tbody", "tr", "th", "td", "img"}
+
+
+@pytest.mark.parametrize("name", ["small", "everything", "large", "refused", "static"])
+def test_a_module_prints_its_report_and_its_samples_at_any_sizes(name: str) -> None:
+    report = getattr(plan_samples, name)()
+    module = _module(report)
+    assert str(module) == plans_as_text([report]).rstrip("\n")
+    assert module._repr_html_()
+    for sample in report.samples:
+        found = module.at(None, sample.binding)
+        assert changed(found, label=sample.label) == sample
+        assert human_bytes(found.call) in str(found) or found.refused or found.call is None
+
+
+def test_what_a_plan_gains_is_one_sentence() -> None:
+    sample = plan_samples.small().samples[0]
+    told = {"binding": {"n": 2, "B": 3}, "call": 1024, "call_unplanned": 4096, "call_unbounded": 2048}
+    both = "At n = 2, B = 3 a call holds at most 1.0 KiB; "
+    both += "without a plan 4.0 KiB (75.0 % saved); with TVM's plan "
+    assert str(changed(sample, **told)) == f"{both}2.0 KiB (50.0 % saved)."
+    assert str(changed(sample, **told, call_bounded=512)) == f"{both}512 B (100.0 % more with ours)."
+    assert str(changed(sample, **told, call_bounded=512, label="beyond")) == f"{both}2.0 KiB (50.0 % saved)."
+    assert str(changed(sample, **told, call_bounded=1024)) == f"{both}1.0 KiB (the same)."
+    assert str(changed(sample, binding={}, call=0, call_unplanned=0)) == (
+        "A call holds at most 0 B; without a plan 0 B (the same)."
+    )
+    unknown = changed(sample, binding={}, call=None, known_call=64)
+    assert str(unknown) == "A call holds at least 64 B, and not all of it is known."
+    assert str(changed(sample, **told, refused=True)) == "At n = 2, B = 3 a call is refused."
+    assert str(changed(sample, **told, refused=True, falls_back=True)).startswith(both)
+
+
+def test_a_comparison_and_a_proof_show_themselves() -> None:
+    records = read_plan("plan", plans_as_json([plan_samples.small()]))
+    others = read_plan("plan", plans_as_json([plan_samples.everything()]))
+    html = compare_plans(records, [*others, replace(others[0], name=HOSTILE)])._repr_html_()
+    assert _tags(html) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert "whole call" in html
+    assert "new</td>" in html
+    for claim in ("4*m <= 16", "n >= 0", "n < 0", "n*n*m != 7*k*k*k + 11"):
+        proof = symalloc.prove(claim)
+        shown = proof._repr_html_()
+        assert _tags(shown) == {"all", "b", "div", "table", "thead", "tbody", "tr", "th", "td"}
+        assert f"<b>{proof.verdict.value}</b>" in shown
+        if proof.counterexample:
+            assert binding_text(proof.counterexample) in shown
 
 
 def test_a_report_is_printed_as_text() -> None:

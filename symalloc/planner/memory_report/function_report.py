@@ -25,6 +25,7 @@ from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import MODEL_SIZES
 from symalloc.prover.domain import INT64_MAX
+from symalloc.shown import to_text
 from symalloc.size.evaluation import combined, evaluated, highest, total
 from symalloc.size.expr import Expr
 from symalloc.size.sign import undominated
@@ -208,7 +209,7 @@ def check_wanted(
             hint = f"did you mean `{close}`?" if close else f"there are {_quoted(known) or 'none'}"
             raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
         if not partial and not any(frozenset(names) <= binding.keys() for names in functions.values()):
-            text = ", ".join(f"{name} = {value}" for name, value in binding.items())
+            text = ", ".join(f"{name} = {value}" for name, value in binding.items()) or "no size"
             takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
             raise SampleError(f"{text} gives no function all that it takes: {takes}")
 
@@ -261,6 +262,10 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     peak: CallPeak | None = None
     refused: bool = False
     falls_back: bool = False
+
+    def __str__(self) -> str:
+        """The figures that are known, as `symalloc plan` names them."""
+        return to_text(self)
 
     @property
     def call_ratio(self) -> float | None:
@@ -393,7 +398,7 @@ def function_report(
         origins=origins,
         asked=bool(asked),
     )
-    return replace(report, samples=tuple(_sample(report, at, bound_label(at, function)) for at in shown))
+    return replace(report, samples=tuple(sample_at(report, at, bound_label(at, function)) for at in shown))
 
 
 def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
@@ -421,7 +426,8 @@ def floors(plan: Plan) -> tuple[FloorSums, ...]:
     )
 
 
-def _sample(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
+def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
+    """The bytes of a call at a binding."""
     plan, outside, outcome = report.plan, report.outside, report.outcome
     refused = {  # as far as the binding tells
         guard.defined_by is None

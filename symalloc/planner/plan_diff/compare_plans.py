@@ -14,7 +14,7 @@ from symalloc.planner.memory_report.fits import MOST_SUMS
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import counted, to_text
+from symalloc.shown import counted, to_html, to_text
 from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
@@ -327,6 +327,9 @@ class PlanDiff(
     def __str__(self) -> str:
         """The difference as `symalloc diff` prints it."""
         return to_text(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
 
     def __repr__(self) -> str:
         grown = [one.function for one in self.functions if one.peak.grown is not None]

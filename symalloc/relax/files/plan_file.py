@@ -7,6 +7,7 @@ import re
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from math import prod
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeGuard
@@ -35,6 +36,7 @@ from symalloc.planner.memory_report.function_report import (
     own_arenas,
     plan_symbols,
 )
+from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, non_arena_memory
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
@@ -217,7 +219,15 @@ def plan_module(
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> PlannedModule:
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
-    return _planned(lower_or_refuse(module, target, pipeline), target, options)
+    lowered = lower_or_refuse(module, target, pipeline)
+    planned = _planned(lowered, target, options)
+    return replace(planned, reporter=cache(partial(module_report, planned, lowered, target)))
+
+
+def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) -> ModuleReport:
+    """What there is to say about the memory of `planned`, which was `lowered` for `target`."""
+    reports = memory_reports(planned, lowered, target)
+    return ModuleReport(reports=reports, functions=planned.program.functions)
 
 
 def memory_reports(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import tvm
@@ -12,10 +12,12 @@ from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.arguments import shown
+from symalloc.arguments import require_binding, shown
 from symalloc.errors import RunError, UsageError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
+from symalloc.planner.memory_report.function_report import MemorySample
+from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import Function, Origin, Program, Var
@@ -28,7 +30,6 @@ from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
-from symalloc.shown import to_html
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
 _LOG = logging.getLogger("symalloc")
@@ -91,7 +92,7 @@ class PlannedModule:
 
     `flavour` is that of the plans, `memory` that of the devices it was chosen for.  `given` is the program as
     it was before calls were written out in their callers.  With `fallback` functions run as they were where a
-    guard at entry fails.
+    guard at entry fails.  `reporter` makes the `report`.
     """
 
     module: tvm.IRModule
@@ -102,6 +103,7 @@ class PlannedModule:
     memory: DeviceMemory
     given: Program
     fallback: bool = False
+    reporter: Callable[[], ModuleReport] | None = None
 
     @property
     def unplanned(self) -> Mapping[str, FunctionAnalysis]:
@@ -111,8 +113,30 @@ class PlannedModule:
     def __repr__(self) -> str:
         return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"
 
+    def __str__(self) -> str:
+        """The report as `symalloc plan` prints it."""
+        return str(self.report)
+
     def _repr_html_(self) -> str:
-        return to_html(tuple(self.plans.values()))
+        return self.report._repr_html_()
+
+    @property
+    def report(self) -> ModuleReport:
+        """What there is to say about the memory of each function, made when it is first asked for."""
+        if self.reporter is None:
+            raise RunError("only what symalloc.plan returns has a report")
+        return self.reporter()
+
+    def at(
+        self, binding: Mapping[str, int] = {}, /, *, function: str | None = None, **sizes: int
+    ) -> MemorySample:
+        """Return the bytes of a call at some sizes, such as `plan.at(n=128).call`.
+
+        `binding` gives sizes by name or by symbol of sympy; `function` chooses one where there are several.
+        Raises UsageError for sizes that do not fit it.
+        """
+        given = require_binding("binding", binding) | require_binding("sizes", sizes)
+        return self.report.at(function, given)
 
     def __tvm_ffi_object__(self) -> tvm.IRModule:
         """The module: TVM's functions take the plan in its place, `relax.build` among them."""

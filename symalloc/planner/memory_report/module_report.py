@@ -1,0 +1,58 @@
+"""The memory of the functions of a planned module, at any sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symalloc.analysis.donation import function_meant
+from symalloc.arguments import require_text
+from symalloc.errors import UsageError, meant
+from symalloc.planner.memory_report.function_report import (
+    FunctionReport,
+    MemorySample,
+    bound_label,
+    check_wanted,
+    chosen,
+    needed_at_entry,
+    plan_symbols,
+    sample_at,
+)
+from symalloc.program.ir import Function
+from symalloc.shown import to_html, to_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleReport:
+    """What there is to say about the memory of the functions of a planned module.
+
+    It is printed as `symalloc plan` prints it.
+    """
+
+    reports: tuple[FunctionReport, ...]
+    functions: Mapping[str, Function]
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
+
+    def of(self, function: str | None) -> FunctionReport:
+        """Return the report on `function`, by default on the only one, or on main; raises UsageError."""
+        reports = {report.plan.function: report for report in self.reports}
+        wanted = None if function is None else require_text("function", function)
+        found = function_meant(wanted, list(reports))
+        if found is not None:
+            return reports[found]
+        if wanted is None:
+            raise UsageError(f"the module has {len(reports)} functions: name one of {', '.join(reports)}")
+        raise UsageError(f"the module has no function `{wanted}`{meant(wanted, list(reports))}")
+
+    def at(self, function: str | None, sizes: Mapping[str, int]) -> MemorySample:
+        """Return the bytes of a call of a function; raises UsageError for sizes that do not fit it."""
+        report = self.of(function)
+        of, names = self.functions[report.plan.function], plan_symbols(report.plan, report.outside)
+        check_wanted([sizes], {of.name: needed_at_entry(names, of)}, later=names)
+        (at,) = chosen(names, of, [sizes])
+        return sample_at(report, at, bound_label(at, of))
