@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from tvm import relax
 import symalloc
 from symalloc import Severity, UsageError, Verdict
 from symalloc.linter.baseline import Baseline
+from symalloc.report.plan_text import fit_lines, plans_as_text
+from symalloc.report.quantities import human_bytes
 from symalloc.report.text import render_text
 from tests.modules import FAULTY
 
@@ -31,6 +34,29 @@ class Sound:
     def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
         with R.dataflow():
             y = R.nn.relu(x)
+            z = R.add(y, y)
+            R.output(z)
+        return z
+"""
+)
+
+
+TWO = tvm.script.from_source(
+    """# script
+@I.ir_module
+class Two:
+    @R.function
+    def half(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 32), "float32"):
+        with R.dataflow():
+            y = R.strided_slice(x, axes=[1], begin=[0], end=[32])
+            z = R.add(y, y)
+            R.output(z)
+        return z
+
+    @R.function
+    def twice(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 128), "float32"):
+        with R.dataflow():
+            y = R.concat([x, x], axis=1)
             z = R.add(y, y)
             R.output(z)
         return z
@@ -163,6 +189,53 @@ def test_plan_and_run_take_what_the_command_line_takes(tmp_path: Path) -> None:
     assert (result.output_bytes, result.ratio) == (3 * 64 * 4, 1.0)
     with pytest.raises(symalloc.RunError, match="no value for `n`; add --bind n=128"):
         symalloc.run(SOUND, {})
+
+
+@pytest.mark.parametrize("sizes", [{"n": 7}, {"n": 2048}])
+def test_a_plan_says_what_the_command_line_says(sizes: dict[str, int]) -> None:
+    plan = symalloc.plan(SOUND)
+    (report,) = plan.report.reports
+    assert str(plan) == plans_as_text([report]).rstrip("\n")
+    sample, fit = plan.at(**sizes), plan.fits("64KiB")
+    assert sample == plan.at({sympy.Symbol("n"): sizes["n"]}, function="main")
+    call = 2 * 256 * sizes["n"]
+    assert sample.call == call, "what a call takes is counted by hand: y and z"
+    assert f"At n = {sizes['n']} a call holds at most {human_bytes(call)}" in str(sample)
+    assert str(fit) == "\n".join(fit_lines(fit))
+    (largest,) = fit.call.largest
+    assert largest.value is not None
+    for n, fits in ((largest.value, True), (largest.value + 1, False)):
+        held = plan.at(n=n).call
+        assert held is not None
+        assert (held <= 64 * 1024) is fits is plan.fits("64KiB", n=n).call.holds
+    assert not fit.call.holds
+    with pytest.raises(TypeError, match=r"call\.holds"):
+        bool(fit)
+
+
+def test_a_function_is_chosen_where_there_are_several() -> None:
+    plan = symalloc.plan(TWO)
+    assert plan.at(n=3, function="half").call != plan.at(n=3, function="twice").call
+    with pytest.raises(UsageError, match="the module has 2 functions: name one of half, twice"):
+        plan.at(n=3)
+    for ask in (plan.fits, lambda limit, **more: plan.at(n=limit, **more)):
+        with pytest.raises(UsageError, match="no function `twise`; did you mean 'twice'"):
+            ask(3, function="twise")
+
+
+WRONG_SIZES: list[tuple[dict[str, object], str]] = [
+    ({}, "no size gives no function all that it takes: `main` takes `n`"),
+    ({"m": 1}, "`m` is no symbol of the module's functions; there are `n`"),
+    ({"n": -1}, "`n` is an extent of a tensor and cannot be -1"),
+    ({"n": "x"}, "the sizes of 'n' is 'x'; it must be a whole number"),
+    ({"n": 1, "function": 3}, "function is 3; it must be a text"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG_SIZES)
+def test_sizes_that_make_no_sense(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        symalloc.plan(SOUND).at(**given)
 
 
 def test_a_plan_builds_like_its_module() -> None:

@@ -109,6 +109,7 @@ def models() -> Mapping[str, Case]:
     running = {"check": {"true"}, "function": OPTIONAL, "pool": OPTIONAL}
     packing = {"capacity": OPTIONAL, "seed": WHOLE, "certificate": OPTIONAL}
     compared = {"before": planned, "after": planned}
+    at = {"binding": {"n": 1}, "function": None}
     return _by_name(
         Case(symalloc.lint, {"target": Chain}, LINTING),
         Case(symalloc.plan, {"module": Chain}, {**PLANNING, "module": model}),
@@ -121,6 +122,12 @@ def models() -> Mapping[str, Case]:
         Case(symalloc.pack, {"problem": PROBLEM}, packing),
         Case(symalloc.save_program, {"program": None, "path": "x.pt2"}),
         Case(symalloc.assert_memory_safe, {"target": Chain}, LINTING),
+        at=Case(lambda binding, function: planned.at(binding, function=function), at, {"function": OPTIONAL}),
+        fits=Case(
+            lambda limit, binding, function: planned.fits(limit, binding, function=function),
+            {"limit": "1MiB", **at},
+            {"function": OPTIONAL},
+        ),
     )
 
 

@@ -87,7 +87,7 @@ def plan_command(
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.planner.memory_report.fits import Asked
+    from symalloc.planner.memory_report.fits import Asked, fit_functions
     from symalloc.prover.prover import Prover
     from symalloc.report.plan_json import plans_as_json
     from symalloc.report.plan_text import besides_line, exceeding_line, fit_lines, plans_as_text
@@ -116,7 +116,9 @@ def plan_command(
     reports, prover = planned.reports, Prover()
     at = next(iter(samples), {})
     fitting, held, reserved = (
-        [] if limit is None else planned.fits(Asked(limit=limit, values=at, assume=assumed), prover)
+        []
+        if limit is None
+        else fit_functions(reports, planned.deployment, Asked(limit=limit, values=at, assume=assumed), prover)
         for limit in limits
     )
     if form == "json":

@@ -9,6 +9,7 @@ from html import escape
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.device_budget import DeviceBudget
+from symalloc.planner.memory_report.fits import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample, sample_at
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.plan_diff.compare_plans import PlanDiff
@@ -17,7 +18,7 @@ from symalloc.prover.verdict import Proof
 from symalloc.report.budget_text import budget_text
 from symalloc.report.diff_text import measures, plan_diff_text
 from symalloc.report.map.picture import Scene, picture, plan_scene
-from symalloc.report.plan_text import gain_text, plans_as_text
+from symalloc.report.plan_text import fit_lines, gain_text, plans_as_text
 from symalloc.report.proof_text import proof_facts
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
@@ -49,6 +50,12 @@ def diff_text(diff: PlanDiff) -> str:
 def module_text(module: ModuleReport) -> str:
     """Return the plans of a module as `symalloc plan` prints them."""
     return plans_as_text(module.reports).rstrip("\n")
+
+
+@to_text.register
+def fit_text(fit: FunctionFit) -> str:
+    """Return where a function fits as `symalloc plan --fits` prints it."""
+    return "\n".join(fit_lines(fit))
 
 
 @to_text.register

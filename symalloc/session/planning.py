@@ -18,7 +18,6 @@ from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
-from symalloc.planner.memory_report.fits import Asked, FunctionFit, fit_function
 from symalloc.planner.memory_report.function_report import FunctionReport, check_wanted
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.packing.packing_problem import (
@@ -35,7 +34,6 @@ from symalloc.planner.planner_options import EffortName, PackOptions, PlanOption
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
-from symalloc.prover.prover import Prover
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
@@ -72,13 +70,6 @@ class Planned:
     report: Report
     plan_report: Report
     certificate: Mapping[str, str] | None = None
-
-    def fits(self, asked: Asked, prover: Prover) -> list[FunctionFit]:
-        """Return where the memory of each function takes at most so many bytes; raises UsageError."""
-        asked.check(self.deployment)
-        pairs = zip(self.reports, self.deployment.functions, strict=True)
-        constants = self.deployment.constants
-        return [fit_function(report, memory, asked, prover, constants=constants) for report, memory in pairs]
 
     def write(self, output: Path | None, certificate: Path | None = None) -> None:
         """Write the planned module to the file `output`, and the proofs to the folder `certificate`.

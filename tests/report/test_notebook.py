@@ -13,6 +13,7 @@ from msgspec.structs import replace as changed
 
 import symalloc
 from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
+from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.plan_diff.compare_plans import compare_plans
@@ -66,7 +67,7 @@ def test_names_in_a_plan_stay_names() -> None:
 
 def _module(*reports: FunctionReport) -> ModuleReport:
     functions = {r.plan.function: replace(plan_samples.function(), name=r.plan.function) for r in reports}
-    return ModuleReport(reports=reports, functions=functions)
+    return ModuleReport(reports=reports, deployment=Deployment(functions=()), functions=functions)
 
 
 def test_a_planned_module_shows_its_first_plans() -> None:

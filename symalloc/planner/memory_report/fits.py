@@ -13,6 +13,7 @@ from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
+from symalloc.shown import to_text
 from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, symbol
@@ -137,6 +138,26 @@ class FunctionFit:
     again: Fit
     workspace: Fit
     everything: Fit
+
+    def __str__(self) -> str:
+        """The answers as `symalloc plan --fits` prints them."""
+        return to_text(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("say what shall fit: .call.holds, or .arenas, .again, .workspace, .everything")
+
+
+def fit_functions(
+    reports: Sequence[FunctionReport], deployment: Deployment, asked: Asked, prover: Prover
+) -> list[FunctionFit]:
+    """Return where the memory of each function takes at most so many bytes; raises UsageError."""
+    asked.check(deployment)
+    memory = {function.name: function for function in deployment.functions}
+    constants = deployment.constants
+    return [
+        fit_function(report, memory[report.plan.function], asked, prover, constants=constants)
+        for report in reports
+    ]
 
 
 def fit_function(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from symalloc.analysis.donation import function_meant
 from symalloc.arguments import require_text
 from symalloc.errors import UsageError, meant
+from symalloc.planner.memory_report.deployment import Deployment
+from symalloc.planner.memory_report.fits import Asked, FunctionFit, fit_functions
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     MemorySample,
@@ -19,17 +21,19 @@ from symalloc.planner.memory_report.function_report import (
     sample_at,
 )
 from symalloc.program.ir import Function
+from symalloc.prover.prover import Prover
 from symalloc.shown import to_html, to_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleReport:
-    """What there is to say about the memory of the functions of a planned module.
+    """What there is to say about the memory of the functions of a planned module, and about each of them.
 
     It is printed as `symalloc plan` prints it.
     """
 
     reports: tuple[FunctionReport, ...]
+    deployment: Deployment
     functions: Mapping[str, Function]
 
     def __str__(self) -> str:
@@ -56,3 +60,7 @@ class ModuleReport:
         check_wanted([sizes], {of.name: needed_at_entry(names, of)}, later=names)
         (at,) = chosen(names, of, [sizes])
         return sample_at(report, at, bound_label(at, of))
+
+    def fits(self, function: str | None, asked: Asked) -> FunctionFit:
+        """Return where the memory of a function takes at most so many bytes; raises UsageError."""
+        return fit_functions((self.of(function),), self.deployment, asked, Prover())[0]

@@ -227,7 +227,11 @@ def plan_module(
 def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) -> ModuleReport:
     """What there is to say about the memory of `planned`, which was `lowered` for `target`."""
     reports = memory_reports(planned, lowered, target)
-    return ModuleReport(reports=reports, functions=planned.program.functions)
+    return ModuleReport(
+        reports=reports,
+        deployment=deployment(planned, lowered, target, reports, private=True),
+        functions=planned.program.functions,
+    )
 
 
 def memory_reports(
