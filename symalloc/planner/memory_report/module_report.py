@@ -27,7 +27,7 @@ from symalloc.shown import to_html, to_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleReport:
-    """What there is to say about the memory of the functions of a planned module, and about each of them.
+    """The reports on the functions of a planned module, and the memory of each.
 
     It is printed as `symalloc plan` prints it.
     """

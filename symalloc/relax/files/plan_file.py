@@ -225,7 +225,7 @@ def plan_module(
 
 
 def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) -> ModuleReport:
-    """What there is to say about the memory of `planned`, which was `lowered` for `target`."""
+    """The memory of `planned`, which was `lowered` for `target`."""
     reports = memory_reports(planned, lowered, target)
     return ModuleReport(
         reports=reports,

@@ -123,7 +123,7 @@ class PlannedModule:
 
     @property
     def report(self) -> ModuleReport:
-        """What there is to say about the memory of each function, made when it is first asked for."""
+        """The report on the memory of each function, made when it is first asked for."""
         if self.reporter is None:
             raise RunError("only what symalloc.plan returns has a report")
         return self.reporter()
