@@ -237,7 +237,7 @@ class Content:
         kind = tensor_type(arguments[position])
         shape = () if kind is None or kind.shape is None else kind.shape
         for box in sorted(boxes, key=lambda one: not one.is_whole):
-            if box.is_whole:
+            if box.is_whole and box.points is None:
                 yield box if box is UNKNOWN_ELEMENTS else box._replace(ranges=(None,) * len(shape))
                 continue
             bound = bind_kernel(self.program.kernels[call.kernel], arguments)
