@@ -100,10 +100,12 @@ class Finding:
 
     @property
     def counterexample(self) -> dict[str, int] | None:
-        """A binding that breaks the constraint; None where it has no symbols."""
+        """A binding that breaks the constraint, empty where every one does; None where none is known."""
         point = None if self.proof is None else self.proof.counterexample
         known = self.context.function.symbols  # the others stand for what Ifs test
-        return {name: value for name, value in point.items() if name in known} or None if point else None
+        if not point:
+            return None if point is None else {}
+        return {name: value for name, value in point.items() if name in known} or None
 
     @property
     def precondition(self) -> Condition | None:
@@ -485,7 +487,10 @@ class FunctionCheck:
         if within is not None:
             smallest = proof.smallest and within.counterexample == proof.counterexample
             proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
-        proof = self.prover.completed(proof)
+        if asked.constraint.as_bool is False and not domain.assumptions:
+            proof = replace(proof, counterexample={}, smallest=True)  # at every shape
+        else:
+            proof = self.prover.completed(proof)
         more = {"asked": asked, "proof": proof, "only_empty": only_empty, "needed": needed}
         finding = self.finding(rule, site, point, within_bounds=within is not None, **more)
         self.summary.count(proof, certain=finding.site.uncertainty is None)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
@@ -25,7 +25,7 @@ from symalloc.analysis.kernels.index_bounds import (
     scalars_of,
     unknown_indices,
 )
-from symalloc.program.ir import DeclaredBound, Function, Kernel, Origin, declared_bounds
+from symalloc.program.ir import DeclaredBound, Function, Kernel, KernelAccess, Origin, declared_bounds
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.effort import Budget, excess
@@ -310,12 +310,20 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
 
     def __missing__(self, name: str) -> tuple[IndexBound, ...]:
         kernel = self._kernels.get(name)
-        self[name] = found = () if kernel is None else tuple(self._unproved(kernel))
+        found: tuple[IndexBound, ...] = ()
+        if kernel is not None:
+            self.data_dependent += unknown_indices(kernel)
+            accesses = chain(kernel.accesses, kernel.own_accesses)
+            found = tuple(self._unproved(kernel, list(index_bounds(kernel, accesses))))
+        self[name] = found
         return found
 
-    def _unproved(self, kernel: Kernel) -> Iterator[IndexBound]:
-        self.data_dependent += unknown_indices(kernel)
-        bounds = list(index_bounds(kernel))
+    def among(self, name: str, accesses: Sequence[KernelAccess]) -> Iterator[IndexBound]:
+        """The same of some accesses of a kernel."""
+        bounds = index_bounds(self._kernels[name], accesses)
+        return self._unproved(self._kernels[name], list(bounds))
+
+    def _unproved(self, kernel: Kernel, bounds: Sequence[IndexBound]) -> Iterator[IndexBound]:
         if not bounds:
             return
         domain = _domain_of_kernel(kernel)

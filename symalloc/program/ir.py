@@ -191,11 +191,12 @@ class TakeField(Instruction):
 @record()
 class CallKernel(Instruction):
     """A PrimFunc called with its outputs among the arguments (also R.vm.call_tir_dyn, its shape argument
-    spread).
+    spread).  `followed`: accesses of the kernel at indices that the contents of arguments tell.
     """
 
     kernel: str
     arguments: tuple[Operand, ...]
+    followed: tuple[KernelAccess, ...] = ()
 
 
 @record()
@@ -208,6 +209,7 @@ class CallTIR(Instruction):
     inputs: tuple[Operand, ...]
     outputs: tuple[TensorType, ...] = ()
     inplace: tuple[int | None, ...] = ()
+    followed: tuple[KernelAccess, ...] = ()
 
 
 class Ownership(Enum):

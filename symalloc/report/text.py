@@ -439,7 +439,7 @@ class _DiagnosticText:
             every = f"   (every shape {shapes} fails)" if d.verdict is Verdict.ALWAYS_INVALID else ""
             yield counterexample_title(d.smallest), f"{binding_text(d.counterexample)}{consequence}{every}"
         elif d.counterexample is not None:
-            yield "for every input", d.consequence or "the rule is broken"
+            yield "at every shape", d.consequence or "the rule is broken"
         if d.precondition:
             where = f" in `{d.function}`" if d.function else ""
             guard = f"{'a' if d.guarded else 'no'} guard{where} enforces it"

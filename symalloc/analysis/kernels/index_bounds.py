@@ -42,11 +42,11 @@ class IndexBound:
         return ends if self.access.exact else (ends[1], ends[0])
 
 
-def index_bounds(kernel: Kernel) -> Iterator[IndexBound]:
-    """The indices of `kernel` that are not inside by sight; those that are not known are left out."""
+def index_bounds(kernel: Kernel, accesses: Iterable[KernelAccess]) -> Iterator[IndexBound]:
+    """The indices of `accesses` that are not inside by sight; those that are not known are left out."""
     scalars = scalars_of(kernel)
     buffers = (*kernel.parameters, *kernel.own_buffers)
-    for access in chain(kernel.accesses, kernel.own_accesses):
+    for access in accesses:
         buffer = buffers[access.parameter]
         if not isinstance(buffer, KernelBuffer) or buffer.shape is None:
             continue

@@ -430,7 +430,8 @@ def slots(_context: FunctionContext, call: ir.NotUnderstood) -> Iterator[Site]:
 @instruction_sites(ir.CallKernel, ir.CallTIR)
 def indices(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
     """The indices of stores and loads that the kernel's own text does not prove to be inside."""
-    bounds, arguments = context.shared.indices[call.kernel], arguments_of(call)
+    unproved, arguments = context.shared.indices, arguments_of(call)
+    bounds = (*unproved[call.kernel], *unproved.among(call.kernel, call.followed))
     if bounds and len(arguments) == len(context.program.kernels[call.kernel].parameters):
         for bound in bounds:
             if bound.access.unread and not bound.access.exact:

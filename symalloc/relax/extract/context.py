@@ -31,6 +31,8 @@ from symalloc.program.types import (
     is_open,
     substituted,
 )
+from symalloc.relax.extract.kernel_integers import MOST_INTEGERS
+from symalloc.relax.extract.known_integers import KnownIntegers
 from symalloc.relax.extract.shape_heap import ShapeHeaps
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype, truth_value
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, TypeNode, VarNode, elements
@@ -38,7 +40,6 @@ from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr
 
 VARIABLES = (tvm.ir.Var, relax.DataflowVar)
-_MAX_CONSTANT_ELEMENTS = 64
 _MOST_SHOWN = 100  # characters of an extent
 _SHAPES = (relax.ShapeExpr, relax.ShapeType)
 
@@ -212,6 +213,7 @@ class Context:
         self.form = TirToExpr(self.symbols.resolve, self.symbols.resolve_flag, self.symbols.is_size)
         self.types = Types(self.form, self.symbols, module.devices)
         self.out: list[ir.Instruction] = []
+        self.integers = KnownIntegers(module.kernels, module.host)
         self._vars: dict[int, ir.Var] = {}
         self._names: dict[int, str] = {}
         self._nulls: set[int] = set()
@@ -432,7 +434,7 @@ def not_a_size(reason: str) -> NoReturn:
 def _small_integers(value: Node, type_: TensorType) -> tuple[int, ...] | None:
     dtype, numel = type_.dtype, type_.numel
     count = None if numel is None else numel.as_constant
-    if dtype is None or count is None or count > _MAX_CONSTANT_ELEMENTS:
+    if dtype is None or count is None or count > MOST_INTEGERS:
         return None
     if dtype.name != "bool" and not dtype.name.startswith(("int", "uint")):
         return None

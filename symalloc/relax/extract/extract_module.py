@@ -237,7 +237,7 @@ class FunctionExtractor(Context):
     def _bind_temporary(self, node: Node) -> ir.Operand:
         """Binds a value that has no variable in the module."""
         head = CommonFields(var=ir.Var("_", self.types.of(node.ty)), span=None, handle=None)
-        self.out.append(self._translate(head, node))
+        self.out.append(self.integers.note(self._translate(head, node)))
         return self.out[-1].var
 
     # -- bindings -------------------------------------------------------------------------------------------
@@ -253,14 +253,15 @@ class FunctionExtractor(Context):
             return
         declared = self.declare(var, name, type_)
         head = self._head(declared, span, binding)
-        made = self._translate(head, value)
+        made = self.integers.note(self._translate(head, value))
         viewed = self.module.views.get(var.__chandle__())
         if viewed is not None and not isinstance(made, ir.View):
             shown = ir.Var(name, made.var.type)
-            self.out.append(replace(made, var=shown, handle=None))
+            self.out.append(self.integers.note(replace(made, var=shown, handle=None)))
             shape, dtype = self.known_extents(shown), getattr(shown.type, "dtype", None)
             of = self.operand(viewed)
             made = ir.View(**head, source=of, shape=shape, dtype=dtype, offset=ZERO, kind="reshape")
+            made = self.integers.note(made)
         self.out.append(made)
         if made.var is not declared:
             self.retype(var, made.var)
@@ -289,7 +290,8 @@ class FunctionExtractor(Context):
         if isinstance(source, ir.Scalar) and source.value is not None:
             self.symbols.bind(binding.var, source.value)
         head = self._head(self._declared(binding.var), span, binding)
-        self.out.append(ir.MatchCast(**head, source=source, target=target, defines=defines))
+        cast = ir.MatchCast(**head, source=source, target=target, defines=defines)
+        self.out.append(self.integers.note(cast))
 
     def _checked_before(self, binding: BindingNode, span: Span | None, source: ir.Operand) -> None:
         """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
@@ -297,7 +299,7 @@ class FunctionExtractor(Context):
         given = filled_in(known, var.type) if type(known) is type(var.type) else var.type
         head = self._head(ir.Var(var.name, given), span, binding)
         self.retype(binding.var, head["var"])
-        self.out.append(ir.Alias(**head, source=source))
+        self.out.append(self.integers.note(ir.Alias(**head, source=source)))
 
     def _bind_scalar(self, binding: BindingNode, span: Span | None) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""
@@ -378,11 +380,13 @@ class FunctionExtractor(Context):
 
     def _if(self, head: CommonFields, value: Node) -> ir.Instruction:
         test, condition = self.operand(value.cond), self.condition(value.cond)
-        before = self.heaps.saved()
+        before, held = self.heaps.saved(), dict(self.integers.held)
         then = self._block(value.true_branch)
         behind_then, self.heaps.slots = self.heaps.slots, before
+        integers_behind_then, self.integers.held = self.integers.held, held
         otherwise = self._block(value.false_branch)
         self.heaps.join(behind_then)
+        self.integers.join(integers_behind_then)
         yielded = type_of(then.result)
         if yielded == type_of(otherwise.result):
             head = self.known_head(head, yielded)

@@ -12,8 +12,9 @@ from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
-from symalloc.program.ir import BufferLayout, Kernel, KernelBuffer, KernelScalar, Origin
+from symalloc.program.ir import BufferLayout, Kernel, KernelAccess, KernelBuffer, KernelScalar, Origin
 from symalloc.program.record import DeferredTuple
+from symalloc.relax.extract.kernel_integers import Integers, KernelIntegers
 from symalloc.relax.extract.kernel_walk import LEAVING, kernel_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
@@ -160,10 +161,8 @@ def extract_kernel(name: str, function: Node) -> Kernel:
 
 @lru_cache(maxsize=1024)
 def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
-    symbols = Symbols()
+    symbols = _symbols(params)
     form = TirToExpr(symbols.resolve, nonnegative=symbols.is_size)
-    for param in params:
-        _define(param, symbols)
     accesses = buffer_accesses(body)
     in_full = set() if accesses.leaves_early else set(_covered(body, {}, {}))
     parameters = tuple(_parameter(param, form, symbols, accesses, in_full) for param in params)
@@ -181,6 +180,43 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
         negates=_negates(body, params),
         others=tuple(accesses.others),
     )
+
+
+def follow_kernel(
+    function: Node, given: tuple[tuple[int, Integers], ...]
+) -> tuple[tuple[KernelAccess, ...], Mapping[int, Integers]]:
+    """The accesses of a kernel at indices that integers tell which parameters hold, `given` by number, and
+    the integers that it stores to others.
+    """
+    return _followed(function.body, tuple(elements(function.params)), given)
+
+
+@lru_cache(maxsize=256)
+def _followed(
+    body: Node, params: tuple[Node, ...], given: tuple[tuple[int, Integers], ...]
+) -> tuple[tuple[KernelAccess, ...], Mapping[int, Integers]]:
+    symbols, accesses, values = _symbols(params), buffer_accesses(body), dict(given)
+    integers = KernelIntegers(symbols, following=True)
+    buffers = {n: p for n, p in enumerate(params) if type(p.ty) is BufferType}
+    for number, param in buffers.items():
+        if accesses.is_private(param.__chandle__()):
+            integers.declare(param, values.get(number))
+    if accesses.leaves_early:
+        return (), {}
+    found = kernel_accesses(body, params, symbols, accesses.is_private, integers)
+    every = (*found.of_parameters, *found.of_own)
+    stored = ((number, integers.content(param)) for number, param in buffers.items() if number not in values)
+    return (
+        tuple(one for access in every for one in integers.followed(access)),
+        {number: content for number, content in stored if content is not None},
+    )
+
+
+def _symbols(params: Sequence[Node]) -> Symbols:
+    symbols = Symbols()
+    for param in params:
+        _define(param, symbols)
+    return symbols
 
 
 def _negates(body: Node, params: Sequence[Node]) -> tuple[int, int] | None:

@@ -11,7 +11,14 @@ from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import KernelBuffer, KernelLoop
-from symalloc.relax.extract.tir_to_expr import NotASizeError, NumberRanges, Symbols, TirToExpr, to_dtype
+from symalloc.relax.extract.tir_to_expr import (
+    NotASizeError,
+    NumberRanges,
+    Symbols,
+    TirToExpr,
+    to_dtype,
+    truth_value,
+)
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, symbol
@@ -249,11 +256,17 @@ class KernelValues:
     may have stored another: a loop that stores to the buffer knows none of it when a pass begins, and none
     is known behind it, or behind an If or a block of which it is not plain that it is executed.  Nothing is
     known of a buffer that has another name, or whose address is taken.  Addresses of nodes stand for the
-    nodes; `is_private` tells of a buffer whether nothing but loads and stores touches it.
+    nodes; `is_private` tells of a buffer whether nothing but loads and stores touches it, `element` what a
+    buffer of several integers holds at given indices.
     """
 
-    def __init__(self, symbols: Symbols, is_private: Callable[[int], bool]) -> None:
-        self._symbols, self._is_private = symbols, is_private
+    def __init__(
+        self,
+        symbols: Symbols,
+        is_private: Callable[[int], bool],
+        element: Callable[[Node, Indices], Expr | None] = lambda *_: None,
+    ) -> None:
+        self._symbols, self._is_private, self._element = symbols, is_private, element
         self._ranges = NumberRanges(symbols.is_size)
         self._by_data: set[int] = set()
         self._values: dict[int, Expr | None] = {}
@@ -287,6 +300,13 @@ class KernelValues:
         """The exact form of an integer expression; None where it has none."""
         return self._form(self._load).expr_or_none(node.value if type(node) is prim.Broadcast else node)
 
+    def number(self, node: Node) -> Expr | None:
+        """As `expr_or_none`, also of a truth value."""
+        if str(node.ty.dtype) != "bool":
+            return self.expr_or_none(node)
+        known, exact = self.guard(node, holds=True)
+        return truth_value(conjunction(known)) if exact else None
+
     def extent(self, node: Node) -> Expr | None:
         """As `expr_or_none`, of what is evaluated where a buffer is used: what scalars hold by then is not
         known.
@@ -319,6 +339,8 @@ class KernelValues:
 
     def _load(self, node: Node) -> Expr:
         value = self._held.get(node.source.__chandle__()) if _is_plain(node) else None
+        if value is None and getattr(node, "predicate", None) is None:
+            value = self._element(node.source, tuple(map(self.expr_or_none, elements(node.indices))))
         if value is None:
             raise NotASizeError(f"what `{node.source.name}` holds depends on data")
         return value

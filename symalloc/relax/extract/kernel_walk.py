@@ -13,6 +13,7 @@ from tvm.ir.prim import expr as prim
 
 from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop, Origin
 from symalloc.program.packed_contracts import packed_contract
+from symalloc.relax.extract.kernel_integers import KernelIntegers
 from symalloc.relax.extract.kernel_values import BufferPlaces, KernelScope, KernelValues, Place
 from symalloc.relax.extract.tir_to_expr import Symbols, choice_of
 from symalloc.relax.ir_types import Node, constant_extent, elements, visit
@@ -62,17 +63,22 @@ class KernelAccesses(NamedTuple):
 
 
 def kernel_accesses(
-    body: Node, params: Sequence[Node], symbols: Symbols, is_private: Callable[[int], bool]
+    body: Node,
+    params: Sequence[Node],
+    symbols: Symbols,
+    is_private: Callable[[int], bool],
+    integers: KernelIntegers | None = None,
 ) -> KernelAccesses:
     """The loads and stores of `body`, in its order; the extents and scalars of `params` are defined in
     `symbols`, and loops get symbols of their own there.  `is_private` tells, by its address, whether nothing
-    but loads and stores touches a buffer.
+    but loads and stores touches a buffer; `integers` what is known of the elements of buffers.
 
     Each comes with its indices and the points at which it is executed.  Nothing is approximated: what has no
     exact form is said to be unknown (an index that is None, a domain that is not exact).
     """
-    walk = _KernelWalk(params, symbols, is_private)
+    walk = _KernelWalk(params, symbols, is_private, integers or KernelIntegers(symbols))
     walk.statement(body, KernelScope())
+    walk.integers.around = ()
     doubtful = [replace(access, exact=False) for access in walk.found[walk.certain :]]
     found, places = walk.found[: walk.certain] + doubtful, walk.places
     return KernelAccesses(
@@ -86,9 +92,15 @@ def kernel_accesses(
 class _KernelWalk:
     """Follows the statements of a body in the order of their execution, and notes accesses in `found`."""
 
-    def __init__(self, params: Sequence[Node], symbols: Symbols, is_private: Callable[[int], bool]) -> None:
-        self.symbols = symbols
-        self.values = KernelValues(symbols, is_private)
+    def __init__(
+        self,
+        params: Sequence[Node],
+        symbols: Symbols,
+        is_private: Callable[[int], bool],
+        integers: KernelIntegers,
+    ) -> None:
+        self.symbols, self.integers, self.is_private = symbols, integers, is_private
+        self.values = KernelValues(symbols, is_private, integers.load)
         self.places = BufferPlaces(params, self.values.extent)
         self.found: list[KernelAccess] = []
         self.certain = sys.maxsize  # the accesses from this one on may be skipped, nobody knows when
@@ -100,6 +112,7 @@ class _KernelWalk:
 
     def statement(self, node: Node, scope: KernelScope) -> KernelScope:
         """Read a statement; return the scope of what follows it."""
+        self.integers.around = scope.loops
         read = _STATEMENTS.get(type(node))
         if read is None:
             self.anything(node, scope)
@@ -258,6 +271,9 @@ class _KernelWalk:
         for index in (node.value, *elements(node.indices)):
             self.read(index, scope)
         self.access("store", node.buffer, node, scope)
+        if self.integers.holds(node.buffer):
+            indices = tuple(map(self.values.expr_or_none, elements(node.indices)))
+            self.integers.store(node.buffer, indices, self.values.number(node.value), scope)
         self.values.store(node, scope)
 
     def bound(self, node: Node, scope: KernelScope) -> None:
@@ -273,6 +289,8 @@ class _KernelWalk:
     def _allocate(self, buffer: Node, scope: KernelScope) -> None:
         self.places.allocate(buffer)
         self.values.allocate(buffer, scope)
+        if self.is_private(buffer.__chandle__()):
+            self.integers.declare(buffer)
 
     # -- expressions ---------------------------------------------------------------------------------------
 

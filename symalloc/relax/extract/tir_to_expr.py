@@ -492,6 +492,7 @@ _CONDITION_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Condition]] = {
     prim.IntImm: lambda _, node: TRUE if node.value else FALSE,
     prim.Cast: _condition_cast,
     prim.Select: _condition_chosen,
+    ir.TensorLoad: lambda form, node: ne(form.load(node), 0),
     ir.Var: TirToExpr.flag,
     relax.DataflowVar: TirToExpr.flag,
     ir.Call: _condition_chosen,

@@ -103,10 +103,28 @@ def _imported(program: ExportedProgram, names: Mapping[str, str]) -> Node:
             tensors = (*program.state_dict.values(), *program.constants.values())
             sparse = any(isinstance(t, torch.Tensor) and t.layout != torch.strided for t in tensors)
             decomposed = program if sparse else program.run_decompositions()
+        _refuse_updates(decomposed)
         with refusal("the program"):
             importer = _importer(names)
             module = importer.from_exported_program(decomposed, False, False, False, None)
             return importer.block_builder.placed(module)
+
+
+def _refuse_updates(program: ExportedProgram) -> None:
+    """Raise ImportRefusedError where a call updates state: TVM's importer drops what is no result."""
+    kinds = (
+        (spec, spec.kind.name.removesuffix("_MUTATION")) for spec in program.graph_signature.output_specs
+    )
+    found = [
+        f"the {kind.replace('_', ' ').lower()} `{spec.target}`"
+        for spec, kind in kinds
+        if kind != spec.kind.name
+    ]
+    if found:
+        raise ImportRefusedError(
+            f"a call updates {', '.join(found)}, and TVM's importer drops that: each call would begin with "
+            "the same state; return the new value as a result, or export the model in eval mode"
+        )
 
 
 def _importer(names: Mapping[str, str]) -> Any:

@@ -178,3 +178,76 @@ def test_a_damaged_file_is_said(tmp_path: Path) -> None:
     for broken in (data[:-40], data.replace(b"aten.relu.default", b"aten.rulu.default")):
         with pytest.raises(UnreadableError):
             load_torch(tmp_path / "m.pt2", broken)
+
+
+# -- state that calls update --------------------------------------------------------------------------------
+
+
+class Stateful(torch.nn.Module):  # type: ignore[misc]
+    """Counts its calls, keeps what it was given, normalises by statistics of what it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.register_buffer("kept", torch.zeros(8, 4))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
+
+
+class Kept(Stateful):
+    """Keeps what it was given."""
+
+    def forward(self, x: Any) -> Any:
+        """The sum of all that it was given."""
+        self.kept[0:3].copy_(x)
+        self.calls.add_(1)
+        return self.kept.sum(0)
+
+
+class Normalised(Stateful):
+    """Updates its statistics, unless it is in eval mode."""
+
+    def forward(self, x: Any) -> Any:
+        """The normalised input."""
+        return self.norm(x) + self.kept[0]
+
+
+class Updated(Stateful):
+    """Writes over its input, and over memory of its own."""
+
+    def forward(self, x: Any) -> Any:
+        """Twice the input, which is one more by then."""
+        y = torch.zeros_like(x)
+        y.add_(x.add_(1))
+        return y * 2
+
+
+class Silent(Stateful):
+    """Returns nothing."""
+
+    def forward(self, x: Any) -> None:
+        """Adds to a buffer."""
+        self.kept[0].add_(x[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "lost"),
+    [
+        (Kept(), r"the buffer `kept`, the buffer `calls`"),
+        (
+            Normalised(),
+            r"the buffer `norm\.running_mean`, .*`norm\.running_var`, .*`norm\.num_batches_tracked`",
+        ),
+        (Updated(), r"the user input `x`"),
+        (Silent(), r"the buffer `kept`"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_state_that_the_importer_drops_is_refused(model: Any, lost: str, tmp_path: Path) -> None:
+    program = torch.export.export(model, (torch.randn(3, 4),))
+    for load in (import_torch, lambda one: from_file(one, tmp_path)):
+        with pytest.raises(UnreadableError, match=f"a call updates {lost}, and TVM's importer drops that"):
+            load(program)
+
+
+def test_memory_of_the_model_s_own_may_be_updated() -> None:
+    import_torch(torch.export.export(Normalised().eval(), (torch.randn(3, 4),)))

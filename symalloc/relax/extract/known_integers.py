@@ -1,0 +1,96 @@
+"""Integers that the tensors of a function hold because constants say so, through kernels and views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from symalloc.program import ir
+from symalloc.program.operands import leaves_in, operands_of
+from symalloc.program.types import TupleType
+from symalloc.relax.extract.kernel_body import follow_kernel
+from symalloc.relax.extract.kernel_integers import Integers
+from symalloc.relax.ir_types import Node
+
+
+class KnownIntegers:
+    """The integers in the tensors of one function, at the place that its extraction has got to.
+
+    `held` are those in each memory, which is called by the first of its names.
+    """
+
+    def __init__(self, kernels: Mapping[str, ir.Kernel], host: Mapping[str, Node]) -> None:
+        self._kernels, self._host = kernels, host
+        self.held: dict[ir.Operand, Integers] = {}
+        self._first: dict[ir.Operand, ir.Operand] = {}
+        self._fields: dict[ir.Operand, tuple[ir.Operand, ...]] = {}
+
+    def join(self, other: Mapping[ir.Operand, Integers]) -> None:
+        """Keep what is also so behind the `other` side of an If."""
+        self.held = {memory: values for memory, values in self.held.items() if other.get(memory) == values}
+
+    def note(self, made: ir.Instruction) -> ir.Instruction:
+        """Note what an instruction does; return it with the accesses that known integers tell."""
+        match made:
+            case ir.CallKernel() | ir.CallTIR():
+                return self._called(made)
+            case ir.Alias(source=source) | ir.MatchCast(source=source):
+                self._first[made.var] = self._memory(source)
+            case ir.View(source=source, kind="reshape" | "ensure_zero_offset"):
+                self._first[made.var] = self._memory(source)
+            case ir.MakeTuple(fields=fields):
+                self._fields[made.var] = fields
+            case ir.TakeField(source=source, index=index):
+                fields = source.items if isinstance(source, ir.TupleValue) else self._fields.get(source, ())
+                if index < len(fields):
+                    self._first[made.var] = self._memory(fields[index])
+            case _ if self.held:
+                for operand in operands_of(made):
+                    for leaf in leaves_in(operand):
+                        self.held.pop(self._memory(leaf), None)
+        return made
+
+    def _memory(self, operand: ir.Operand) -> ir.Operand:
+        return self._first.get(operand, operand)
+
+    def _values(self, operand: ir.Operand) -> Integers | None:
+        memory = self._memory(operand)
+        return memory.values if isinstance(memory, ir.ConstantTensor) else self.held.get(memory)
+
+    def _called(self, call: ir.CallKernel | ir.CallTIR) -> ir.Instruction:
+        """Note what a kernel stores."""
+        kernel, arguments = self._kernels[call.kernel], self._arguments(call)
+        buffers = [
+            (number, parameter, operand)
+            for number, (parameter, operand) in enumerate(zip(kernel.parameters, arguments, strict=False))
+            if isinstance(parameter, ir.KernelBuffer)
+        ]
+        written = {self._memory(operand) for _, parameter, operand in buffers if parameter.writes}
+        known = ((n, self._values(o)) for n, _, o in buffers if self._memory(o) not in written)
+        given = {number: values for number, values in known if values is not None}
+        fresh = not any(parameter.reads for _, parameter, _ in buffers)
+        followed: tuple[ir.KernelAccess, ...] = ()
+        stored: Mapping[int, Integers] = {}
+        if given or fresh:
+            followed, stored = follow_kernel(self._host[call.kernel], tuple(given.items()))
+        for number, parameter, operand in buffers:
+            if parameter.writes:
+                self.held.pop(self._memory(operand), None)
+                if number in stored:
+                    self.held[self._memory(operand)] = stored[number]
+        return replace(call, followed=followed) if followed else call
+
+    def _arguments(self, call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
+        """The arguments as the PrimFunc sees them; results that are fresh by their variables."""
+        if isinstance(call, ir.CallKernel):
+            return call.arguments
+        results: tuple[ir.Operand, ...] = (call.var,)
+        if isinstance(call.var.type, TupleType):
+            results = tuple(ir.Var(f"{call.var.name}.{n}", kind) for n, kind in enumerate(call.outputs))
+            self._fields[call.var] = results
+        places = (*call.inplace, *(None for _ in call.outputs))
+        for result, place in zip(results, places, strict=False):
+            if place is not None and place < len(call.inputs):
+                self._first[result] = self._memory(call.inputs[place])
+        fresh = (result for result, place in zip(results, places, strict=False) if place is None)
+        return (*call.inputs, *fresh)

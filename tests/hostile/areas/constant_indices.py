@@ -1,0 +1,155 @@
+"""Constant indices, followed into kernels: what they reach outside of a buffer is known at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.hostile.four_floats import PURE, body, module
+from tests.hostile.machine import Array, Machine
+from tests.hostile.program import HostileProgram
+
+STAGE = "StaticPlanBlockMemory"
+_VALUES: Array = np.array([3.5, -8.25, 17.125, 41.0], "float32")
+_UPDATES: Array = np.array([100.5, 200.5], "float32")
+_UPDATED = PURE.replace(") ->", ', u: R.Tensor((2,), "float32")) ->')
+_PAIR = PURE.replace('-> R.Tensor((4,), "float32")', '-> R.Tensor((2,), "float32")')
+
+
+def _reads(bad: Machine, twin: Machine) -> bool:
+    """What the program gives is no element of its input; of its twin it is."""
+    found = [bool(np.isin(one.run(_VALUES)[0], _VALUES).all()) for one in (bad, twin)]
+    return found == [False, True]
+
+
+def _writes(bad: Machine, twin: Machine) -> bool:
+    """An update of the program is not in its result, for it went elsewhere; those of its twin are."""
+    found = [bool(np.isin(_UPDATES, one.run(_VALUES, _UPDATES)[0]).all()) for one in (bad, twin)]
+    return found == [False, True]
+
+
+def _read(name: str, what: str, bad: str, twin: str, *before: str, also: str = "") -> HostileProgram:
+    first, second = (module(body(_PAIR, *before, f"y = {made}", "return y")) for made in (bad, twin))
+    more = frozenset({also}) if also else frozenset[str]()
+    return HostileProgram(
+        name=name, what=what, module=first, twin=second, rule="SYM307", stage="auto", shows=_reads, also=more
+    )
+
+
+def _written(name: str, what: str, bad: str, twin: str, *, verdict: str = "always-invalid") -> HostileProgram:
+    first, second = (module(body(_UPDATED, f"y = {made}", "return y")) for made in (bad, twin))
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=first,
+        twin=second,
+        rule="SYM306",
+        stage="auto",
+        verdict=verdict,
+        shows=_writes,
+    )
+
+
+def _const(values: object) -> str:
+    return f'R.const({values}, "int64")'
+
+
+_TAKEN = "R.take(x, {}, axis=0, mode='fast')"
+_SHIFTED = """
+    @T.prim_func
+    def pick(a: T.Buffer((4,), "float32"), rows: T.Buffer((2, 2), "int64"), out: T.Buffer((2,), "float32")):
+        for i in range(2):
+            if rows[i, 0] < 4:
+                out[i] = a[rows[i, 0] + rows[i, 1]]
+
+    @T.prim_func
+    def put(rows: T.Buffer((2,), "int64"), u: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
+        for i in range(4):
+            out[i] = T.float32(0)
+        for i in range(2):
+            out[rows[i] * rows[i]] = u[i]
+"""
+
+
+def _by_hand(head: str, kernel: str, arguments: str, rows: object, result: str) -> str:
+    call = f'R.call_tir(Module.{kernel}, ({arguments}), out_ty=R.Tensor({result}, "float32"))'
+    return module(_SHIFTED, body(head, f"y = {call.format(_const(rows))}", "return y"))
+
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _read(
+        "gather-elements",
+        "gather_elements does not count negative indices from the end",
+        f"R.gather_elements(x, {_const([3, -1])}, axis=0)",
+        f"R.gather_elements(x, {_const([3, 0])}, axis=0)",
+    ),
+    _read(
+        "gather-nd",
+        "gather_nd transposes its indices into a buffer of its own first",
+        f"R.gather_nd(x, {_const([[1], [6]])})",
+        f"R.gather_nd(x, {_const([[1], [2]])})",
+    ),
+    _read(
+        "index-tensor",
+        "index_tensor spreads its indices over the shape of the result first",
+        f"R.index_tensor(x, ({_const([4, 0])},))",
+        f"R.index_tensor(x, ({_const([3, 0])},))",
+    ),
+    _read(
+        "added",
+        "the index is a sum of two constants",
+        _TAKEN.format("i"),
+        _TAKEN.format(_const([3, 1])),
+        f"i = R.add({_const([2, 1])}, {_const([2, 0])})",
+    ),
+    _read(
+        "normalised",
+        "negative indices are counted from the end, and one lies in front of the first",
+        _TAKEN.format("i"),
+        _TAKEN.format("R.maximum(i, R.const(0, 'int64'))"),
+        f"k = {_const([-5, 2])}",
+        "i = R.where(R.less(k, R.const(0, 'int64')), R.add(k, R.const(4, 'int64')), k)",
+    ),
+    _read(
+        "through-views",
+        "the constant is reshaped, cast, and a part of a longer one",
+        _TAKEN.format("i"),
+        _TAKEN.format("R.subtract(i, R.const(1, 'int64'))"),
+        "k = R.reshape(R.const([[1], [4]], 'int32'), R.shape([2]))",
+        "i = R.concat((R.strided_slice(R.astype(k, 'int64'), [0], [1], [2]), R.const([2], 'int64')), axis=0)",
+    ),
+    HostileProgram(
+        name="guarded-by-another",
+        what="a kernel tests one column of a constant and adds the other",
+        module=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [3, 1]], "(2,)"),
+        twin=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [2, 1]], "(2,)"),
+        rule="SYM307",
+        shows=_reads,
+    ),
+    _written(
+        "scatter-elements",
+        "scatter_elements counts from the end, and one index lies in front of the first",
+        f"R.scatter_elements(x, {_const([-5, 1])}, u, axis=0)",
+        f"R.scatter_elements(x, {_const([-4, 1])}, u, axis=0)",
+    ),
+    _written(
+        "scatter-nd",
+        "scatter_nd writes behind the last element",
+        f"R.scatter_nd(x, {_const([[0], [4]])}, u)",
+        f"R.scatter_nd(x, {_const([[0], [3]])}, u)",
+    ),
+    _written(
+        "index-put",
+        "index_put writes behind the last element",
+        f"R.index_put(x, ({_const([0, 7])},), u)",
+        f"R.index_put(x, ({_const([0, -1])},), u)",
+    ),
+    HostileProgram(
+        name="squared",
+        what="a kernel writes where the square of a constant says",
+        module=_by_hand(_UPDATED, "put", "{}, u", [1, 2], "(4,)"),
+        twin=_by_hand(_UPDATED, "put", "{}, u", [1, 0], "(4,)"),
+        rule="SYM306",
+        verdict="always-invalid",
+        shows=_writes,
+    ),
+)
