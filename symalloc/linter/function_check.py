@@ -102,10 +102,8 @@ class Finding:
     def counterexample(self) -> dict[str, int] | None:
         """A binding that breaks the constraint, empty where every one does; None where none is known."""
         point = None if self.proof is None else self.proof.counterexample
-        known = self.context.function.symbols  # the others stand for what Ifs test
-        if not point:
-            return None if point is None else {}
-        return {name: value for name, value in point.items() if name in known} or None
+        found = {n: v for n, v in (point or {}).items() if n in self.context.function.symbols}  # no tests
+        return found if found or point == {} else None
 
     @property
     def precondition(self) -> Condition | None:
@@ -487,10 +485,7 @@ class FunctionCheck:
         if within is not None:
             smallest = proof.smallest and within.counterexample == proof.counterexample
             proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
-        if asked.constraint.as_bool is False and not domain.assumptions:
-            proof = replace(proof, counterexample={}, smallest=True)  # at every shape
-        else:
-            proof = self.prover.completed(proof)
+        proof = self.prover.completed(proof, asked.constraint)
         more = {"asked": asked, "proof": proof, "only_empty": only_empty, "needed": needed}
         finding = self.finding(rule, site, point, within_bounds=within is not None, **more)
         self.summary.count(proof, certain=finding.site.uncertainty is None)

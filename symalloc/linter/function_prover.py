@@ -198,12 +198,14 @@ class FunctionProver:
         tried = (self._ask(fails.substitute(values), domain) for values in _corners(passes))
         return any(proof.verdict is Verdict.ALWAYS_VALID for proof in tried)
 
-    def completed(self, proof: Proof) -> Proof:
+    def completed(self, proof: Proof, constraint: Condition) -> Proof:
         """`proof` with values in its counterexample for the inputs that it leaves out and that may not be 1.
 
         What is assumed of them says when the place is got to: that a loop is run, or a check passed.  Where
-        all points of the domain are as good, one with small values is taken.
+        all points of the domain are as good, one with small values is taken; none if `constraint` is false.
         """
+        if constraint.as_bool is False and not domain_of(proof).assumptions:  # at every shape
+            return replace(proof, counterexample={}, smallest=True)
         point, inputs = proof.counterexample or {}, self.inputs
         every = proof.verdict is Verdict.ALWAYS_INVALID and inputs and point.keys().isdisjoint(inputs)
         if not every and (proof.counterexample is None or _are_met(domain_of(proof), point, inputs)):

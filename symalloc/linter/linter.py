@@ -172,7 +172,7 @@ def _answer(
     if proof.holds:
         one.summary.count(proof)
         return None
-    proof = one.prover.completed(proof)
+    proof = one.prover.completed(proof, asked.constraint)
     needed = one.prover.needed_bounds(asked.constraint, domain_of(proof))
     if cause.needed and not needed and proof.verdict is Verdict.RUNTIME_CHECK:
         return cause  # the bound that the callee declares is reported there
