@@ -70,7 +70,7 @@ def main(paths: tuple[Path, ...], capacity: int | None, steps: int, seed: int) -
     print(f"{'problem':24}{'buffers':>8}{'steps':>9}{'seconds':>9}{'floor':>12}{'height':>12}")
     for path in paths:
         buffers = _read(path)
-        floor, start = CliqueInstance.of(buffers).floor, one_on_the_other(buffers)
+        floor, start = CliqueInstance.of(buffers, {}).floor, one_on_the_other(buffers)
         begin = perf_counter()
         found = pack_exactly(buffers, start, capacity=capacity, steps=steps, seed=seed)
         taken = perf_counter() - begin

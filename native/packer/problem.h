@@ -40,7 +40,8 @@ struct Problem {
   int64_t capacity;
   std::vector<int64_t> sizes;
   std::vector<int64_t> alignments;
-  std::vector<int64_t> highest;  // the last offset at which a buffer still fits
+  std::vector<int64_t> lowest;   // the first offset that a buffer may have
+  std::vector<int64_t> highest;  // the last one
   Lists cliques;                 // per buffer: the cliques that it is in
   Lists members;                 // per clique: the buffers in it
   Lists neighbours;              // per buffer: those that it must not share a unit with

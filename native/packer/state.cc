@@ -16,7 +16,7 @@ State::State(Problem problem) : problem_(std::move(problem)), weights_(problem_.
 void State::Clear(double share) {
   const int32_t cliques = problem_.members.size();
   trail_.clear();
-  lowest_.assign(problem_.count(), 0);
+  lowest_ = problem_.lowest;
   placed_.assign(problem_.count(), 0);
   left_.assign(cliques, 0);
   floors_.assign(cliques, 0);

@@ -29,6 +29,9 @@ class Module(Protocol):
 class SearchObject:
     """An exact search, `symalloc.packer.Search` of tvm-ffi."""
 
+class FirstFitObject:
+    """Buffers that are put one after the other, `symalloc.packer.FirstFit` of tvm-ffi."""
+
 class GraphObject:
     """An interference graph of buffers, `symalloc.packer.Graph` of tvm-ffi."""
 
@@ -162,13 +165,14 @@ class _PackerFunctions:
         capacity: int,
         sizes: bytes,
         alignments: bytes,
+        lowest: bytes,
         highest: bytes,
         cliques: bytes,
         members: bytes,
         neighbours: bytes,
         /,
     ) -> SearchObject:
-        """The first three are int64, one for each buffer, in units; the others int32: the number of lists,
+        """The first four are int64, one for each buffer, in units; the others int32: the number of lists,
         where each list starts, where the last one ends, all items.
         """
 
@@ -176,6 +180,15 @@ class _PackerFunctions:
     def go(self, search: SearchObject, steps: int, /) -> int: ...
     def steps(self, search: SearchObject, /) -> int: ...
     def offsets(self, search: SearchObject, /) -> bytes: ...
+    def first_fit(self, sizes: bytes, alignments: bytes, lives: bytes, /) -> FirstFitObject:
+        """The first two are int64; `lives` lists as for `create`: begin and end of one interval after the
+        other.
+        """
+
+    def lay(self, first_fit: FirstFitObject, buffer: int, offset: int, /) -> None: ...
+    def put(self, first_fit: FirstFitObject, order: bytes, smallest: bool, /) -> bytes:
+        """`order` is int32; the answer int64: how many were looked at so far, and the offset of each."""
+
     def graph(self, neighbours: bytes, begins: bytes, ends: bytes, /) -> GraphObject:
         """Lists as for `create`: the neighbours of each buffer, and what begins and ends to live at each
         position where something does.

@@ -43,16 +43,16 @@ def live_sets(lives: Sequence[Intervals]) -> Iterator[set[int]]:
 
 def interference(buffers: Sequence[Buffer]) -> tuple[tuple[int, ...], ...]:
     """Return for each buffer the indices of those that are live at some position with it, in order."""
-    found: list[set[int]] = [set() for _ in buffers]
+    found: list[list[int]] = [[] for _ in buffers]
     active: set[int] = set()
     for begins, ends in changes_of([b.live for b in buffers]):
         active.difference_update(ends)
         for index in begins:
-            found[index] |= active
+            found[index] += active
             for other in active:
-                found[other].add(index)
+                found[other].append(index)
             active.add(index)
-    return tuple([tuple(sorted(others)) for others in found])
+    return tuple([tuple(sorted(set(others))) for others in found])
 
 
 def pairs_live_together(lives: Sequence[Intervals]) -> int:

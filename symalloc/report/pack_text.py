@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, TypeAlias
 
 import msgspec
 
+from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.packing_problem import FloorRatio, Packing
 from symalloc.report.document import Document, about, as_json, record
 from symalloc.report.quantities import at_binding, columns, cut
@@ -62,20 +64,30 @@ def packings_as_json(packings: Sequence[Packing]) -> str:
 
 
 def packing_as_csv(packing: Packing) -> str:
-    """The problem's table with a column `offset`; a problem from JSON gets MiniMalloc's columns.
+    """The problem's table with the offsets as its last column; a problem from JSON gets MiniMalloc's columns.
 
     Sizes must have no symbols: CSV holds numbers.
     """
+    buffers = packing.problem.buffers
     header, *rows = packing.problem.table or (
-        ("id", "lower", "upper", "size", "alignment"),
-        *((b.name, *map(str, (*b.live[0], b.size, b.alignment))) for b in packing.problem.buffers),
+        ("id", "lower", "upper", "size", "alignment", "gaps"),
+        *(
+            (b.name, str(b.live[0][0]), str(b.live[-1][1]), str(b.size), str(b.alignment), _gaps(b))
+            for b in buffers
+        ),
     )
+    dropped = {"offset"} if any(len(b.live) > 1 for b in buffers) or packing.problem.table else {"gaps"}
+    kept = [place for place, column in enumerate(header) if column not in dropped]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow((*header, "offset"))
-    for row in rows:
-        writer.writerow((*row, packing.offsets[row[header.index("id")]]))
+    writer.writerow((*(header[place] for place in kept), "offset"))
+    for row, buffer in zip(rows, buffers, strict=True):
+        writer.writerow((*(row[place] for place in kept), packing.offsets[buffer.name]))
     return out.getvalue()
+
+
+def _gaps(buffer: Buffer) -> str:
+    return " ".join(f"{end}-{begin}" for (_, end), (begin, _) in pairwise(buffer.live))
 
 
 def overrun_text(packing: Packing, capacity: int) -> str:

@@ -54,6 +54,20 @@ def test_a_capacity_that_is_kept_and_one_that_is_not(folder: Path, run: Run) -> 
     assert err.endswith("needs 640 bytes at n = 8\n")
 
 
+def test_an_answer_is_read_back_and_stays(folder: Path, run: Run) -> None:
+    named = "buffer_id,begin,end,size,gaps\nb1,0,2,4,\nb2,3,8,4,5-6\nb3,0,8,4,\nb4,5,20,4,\nb5,0,20,4,\n"
+    (folder / "named.csv").write_text(named)
+    gaps = {**PROBLEM, "symbols": {}, "buffers": [{"id": "x", "size": 8, "lower": 0, "upper": 9}]}
+    gaps["buffers"] = [*gaps["buffers"], {"id": "y", "size": 8, "lower": 1, "upper": 7, "gaps": [[2, 4]]}]
+    (folder / "gaps.json").write_text(json.dumps(gaps))
+    for name in ("table.csv", "named.csv", "gaps.json"):
+        status, out, err = run("pack", folder / name, "--format", "csv")
+        assert (status, err) == (0, "")
+        (folder / "answer.csv").write_text(out)
+        assert run("pack", folder / "answer.csv", "--format", "csv")[1] == out
+    assert out.splitlines()[2] == "y,1,7,8,64,2-4,64"
+
+
 def test_one_answer_goes_to_a_file_by_its_suffix(folder: Path, run: Run) -> None:
     status, out, _ = run("pack", folder / "two.json", "-o", folder / "answer.json")
     assert status == 0 and out.startswith("problem")

@@ -5,7 +5,7 @@ again and again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import gcd, inf
@@ -14,7 +14,7 @@ from random import Random
 
 from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
-from symalloc.planner.interference import live_sets
+from symalloc.planner.interference import interference, live_sets
 from symalloc.planner.memory_plan import Buffer
 
 SHORTEST = 800  # steps of an attempt; what ends sooner counts as much: to order its buffers takes as long
@@ -61,25 +61,24 @@ def pack_exactly(
     capacity: int | None,
     seed: int = 0,
     steps: float = inf,
+    fixed: Mapping[int, int] | None = None,
 ) -> ExactPacking:
     """Pack `buffers` within `capacity` bytes or, where that is None, lower than with the offsets `start`.
 
-    Their sizes are constants.  The search ends when the answer is final, or after about `steps` steps; the
-    same `seed` gives the same answer.
+    Their sizes are constants; those that are `fixed`, by index, stay at these offsets.  The search ends when
+    the answer is final, or after about `steps` steps; the same `seed` gives the same answer.
     """
-    instance = CliqueInstance.of(buffers)
+    fixed = fixed or {}
+    instance = CliqueInstance.of(buffers, fixed)
     if capacity is not None and capacity < instance.floor:
         return ExactPacking(offsets=None, height=instance.floor, optimal=True, steps=0)
     sizes = [b.size.evaluate({}) for b in buffers]
     height = max(map(add, start, sizes), default=0)
-    run = _PackingRun(instance=instance, sizes=sizes, seed=seed, most=steps, best=list(start), height=height)
-    grain = gcd(*sizes, *(b.alignment for b in buffers)) or 1
+    run = _PackingRun(
+        instance=instance, sizes=sizes, fixed=fixed, seed=seed, most=steps, best=list(start), height=height
+    )
+    grain = gcd(*sizes, *(b.alignment for b in buffers), *fixed.values()) or 1
     return run.lowest(grain) if capacity is None else run.within(capacity)
-
-
-def steps_within(work: int, neighbours: Sequence[Sequence[int]]) -> int:
-    """Return the steps of `pack_exactly` that cost `work`: one costs as much as a buffer has neighbours."""
-    return work * len(neighbours) // max(sum(map(len, neighbours)), len(neighbours), 1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +87,7 @@ class _PackingRun:
 
     instance: CliqueInstance
     sizes: Sequence[int]
+    fixed: Mapping[int, int]
     seed: int
     most: float
     best: list[int]
@@ -135,7 +135,7 @@ class _PackingRun:
         self.steps += attempts.steps - before
         if outcome is SearchOutcome.FOUND:
             found = attempts.offsets
-            self.best = [found.get(i, 0) for i in range(len(self.sizes))]
+            self.best = [found.get(i, self.fixed.get(i, 0)) for i in range(len(self.sizes))]
             self.height = max(map(add, self.best, self.sizes), default=0)
         return outcome
 
@@ -156,7 +156,11 @@ class Attempts:
             -(-capacity // instance.unit),
             _int64(instance.sizes),
             _int64(instance.alignments),
-            _int64((capacity - nbytes) // instance.unit for nbytes in instance.nbytes),
+            _int64(0 if at is None else at for at in instance.fixed),
+            _int64(
+                (capacity - nbytes) // instance.unit if at is None else at
+                for nbytes, at in zip(instance.nbytes, instance.fixed, strict=True)
+            ),
             lists_of(instance.cliques),
             lists_of(instance.members),
             lists_of(instance.neighbours),
@@ -232,9 +236,10 @@ class CliqueInstance:
     """A problem with its buffers numbered 0, 1, … in the order of their first clique, in units.
 
     `ids` are the indices of these buffers in the sequence that was given; buffers of no size and those that
-    are never live are left out.  A unit is the greatest common divisor of the alignments, in bytes; every
-    offset is a multiple of it, so `sizes` are rounded up to it.  `members` lists for each clique (a set of
-    buffers live at one position, the maximal ones among them) its buffers, `cliques` the other way round.
+    are never live are left out.  A unit is the greatest common divisor of the alignments and of the offsets
+    of those that are `fixed`, in bytes; every offset is a multiple of it, so `sizes` are rounded up to it.
+    `members` lists for each clique (a set of buffers live at one position, the maximal ones among them) its
+    buffers, `cliques` the other way round.
     """
 
     ids: tuple[int, ...]
@@ -243,13 +248,14 @@ class CliqueInstance:
     sizes: tuple[int, ...]
     alignments: tuple[int, ...]
     durations: tuple[int, ...]
+    fixed: tuple[int | None, ...]
     cliques: tuple[tuple[int, ...], ...]
     members: tuple[tuple[int, ...], ...]
     neighbours: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, buffers: Sequence[Buffer]) -> CliqueInstance:
-        """Return the instance of `buffers`, whose sizes are constants."""
+    def of(cls, buffers: Sequence[Buffer], fixed: Mapping[int, int]) -> CliqueInstance:
+        """Return the instance of `buffers`, whose sizes are constants; some have `fixed` offsets in bytes."""
         together = list(live_sets([b.live if b.size.evaluate({}) else () for b in buffers]))
         within: dict[int, list[int]] = {}
         for number, group in enumerate(together):
@@ -261,7 +267,7 @@ class CliqueInstance:
         inside = tuple(tuple(within[id_]) for id_ in ids)
         ordered = [buffers[id_] for id_ in ids]
         nbytes = tuple(b.size.evaluate({}) for b in ordered)
-        unit = gcd(*(b.alignment for b in ordered)) or 1
+        unit = gcd(*(b.alignment for b in ordered), *fixed.values()) or 1
         return cls(
             ids=tuple(ids),
             unit=unit,
@@ -269,18 +275,18 @@ class CliqueInstance:
             sizes=tuple(-(-size // unit) for size in nbytes),
             alignments=tuple(b.alignment // unit for b in ordered),
             durations=tuple(sum(end - begin for begin, end in b.live) for b in ordered),
+            fixed=tuple(fixed[id_] // unit if id_ in fixed else None for id_ in ids),
             cliques=inside,
             members=members,
-            neighbours=tuple(
-                tuple(sorted({j for c in mine for j in members[c]} - {i})) for i, mine in enumerate(inside)
-            ),
+            neighbours=interference(ordered),
         )
 
     @property
     def floor(self) -> int:
         """A lower bound of the height in bytes: the largest sum of sizes in one clique.
 
-        Where all share an alignment every buffer but the topmost takes its size rounded up to it.
+        Where all share an alignment every buffer but the topmost takes its size rounded up to it.  Nothing
+        is lower than the end of what is fixed.
         """
         step = self.unit if set(self.alignments) <= {1} else 1
         rounded = [align_up(size, step) for size in self.nbytes]
@@ -288,4 +294,5 @@ class CliqueInstance:
             sum(rounded[i] for i in group) - max(rounded[i] - self.nbytes[i] for i in group)
             for group in self.members
         )
-        return max(heights, default=0)
+        ends = (at * self.unit + n for at, n in zip(self.fixed, self.nbytes, strict=True) if at is not None)
+        return max((*heights, *ends), default=0)

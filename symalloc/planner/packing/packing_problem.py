@@ -3,9 +3,14 @@
 Files are symalloc's own JSON or the CSV of MiniMalloc.
 
 JSON: `{"name", "symbols": {"n": {"min": 1, "max": 1024}}, "buffers": [{"id", "size": "n*2048", "lower": 1,
-"upper": 17, "alignment": 64}]}`.  Sizes are bytes, in Python syntax; a buffer is live in [lower, upper).
-`max` may be null or missing; a missing `min` is 1 and a missing `alignment` 64.  CSV: a header with `id`,
-`lower`, `upper`, `size` in any order and perhaps `alignment` (missing: 1); sizes are integers.
+"upper": 17, "alignment": 64}]}`.  Sizes are bytes, in Python syntax; a buffer is live in [lower, upper), but
+not in its `gaps`, such as [[3, 5]]; where sizes are numbers, one with an `offset` in bytes stays there.
+`max` may be null or missing; a missing `min` is 1 and a missing `alignment` 64.
+
+CSV: a header with `id` (or `buffer`, `buffer_id`), `lower` (`begin`, `start`), `upper` and `size` in any
+order, and perhaps `alignment` (missing: 1), `gaps`, such as `3-5 7-9`, and `offset` (empty: free).  An `end`
+in the place of `upper` is the last position, in gaps too.  A gap with a window (`3-5@0:64`, for a part of the
+buffer) counts as none, and `hint` is not needed.  All are integers.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -27,10 +33,11 @@ from symalloc.errors import nearest
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanRefusedError, validate
 from symalloc.planner.grid import Grid, Ranges, score_grid
-from symalloc.planner.interference import floor_bytes, interference, live_sums
+from symalloc.planner.interference import changes_of, floor_bytes, live_sums, pairs_live_together
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.offsets import assemble
-from symalloc.planner.packing.exact_packing import align_up, pack_exactly, steps_within
+from symalloc.planner.packing.exact_packing import align_up, pack_exactly
+from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
 from symalloc.planner.stack import LARGEST, SearchBudget, search
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -42,8 +49,11 @@ from symalloc.size.parse import SizeSyntaxError, as_expr, is_sympy, parse_expr, 
 NAME = re.compile(r"[A-Za-z_]\w*")
 FUNCTIONS = frozenset({"max", "min", "ceildiv", "round_up", "piecewise"})  # names that expressions call
 COLUMNS = ("id", "lower", "upper", "size")
-OPTIONAL_COLUMNS = ("alignment",)
+OPTIONAL_COLUMNS = ("alignment", "gaps", "hint", "offset")
+OTHER_NAMES = {"buffer": "id", "buffer_id": "id", "begin": "lower", "start": "lower", "end": "upper"}
 MOST_ALIGNMENT = 2**32
+_INTEGER = re.compile(r"[+-]?\d{1,100}", re.ASCII)
+_GAP = re.compile(r"(-?\d{1,100})-(-?\d{1,100})(@-?\d{1,100}:-?\d{1,100})?", re.ASCII)
 
 
 class ProblemError(ValueError):
@@ -52,7 +62,7 @@ class ProblemError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingProblem:
-    """Buffers to pack, each live in one interval.
+    """Buffers to pack; those that are `fixed`, by index, stay at these offsets in bytes.
 
     `ranges` gives for each symbol its least and its greatest value (None: no limit).  `table` is the
     CSV that it was read from, header first, where it was; `source` is the file, for errors.
@@ -60,6 +70,7 @@ class PackingProblem:
 
     name: str
     buffers: tuple[Buffer, ...]
+    fixed: Mapping[int, int] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     table: tuple[tuple[str, ...], ...] | None = None
     source: str = "problem"
@@ -78,13 +89,17 @@ class _JsonRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _JsonBuffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A buffer that is live in [lower, upper); its size is bytes, or an expression over the symbols."""
+    """A buffer that is live in [lower, upper) but for its gaps; its size is bytes, or an expression over the
+    symbols; where it has an offset, it stays there.
+    """
 
     id: str | int
     size: str | int
     lower: int
     upper: int
     alignment: int = 64
+    gaps: tuple[tuple[int, int], ...] = ()
+    offset: int | None = None
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,8 +145,9 @@ def read_csv(text: str, name: str) -> PackingProblem:
         raise ProblemError("there is nothing in it; the first line names the columns: id,lower,upper,size")
     header = _header(rows[0])
     numbered = [(line, row) for line, row in enumerate(rows[1:], start=2) if any(row)]
-    buffers = _buffers((_row(header, row, line) for line, row in numbered), {})
-    return PackingProblem(name=name, buffers=buffers, table=(header, *(row for _, row in numbered)))
+    raw = [_row(header, row, line) for line, row in numbered]
+    table = (header, *(row for _, row in numbered))
+    return PackingProblem(name=name, buffers=_buffers(raw, {}), fixed=_fixed(raw), table=table)
 
 
 def _problem(read: Callable[[], ProblemDocument], name: str) -> PackingProblem:
@@ -142,8 +158,14 @@ def _problem(read: Callable[[], ProblemDocument], name: str) -> PackingProblem:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ProblemError(f"not JSON: {error}") from None
     ranges = {symbol: _range(symbol, bounds) for symbol, bounds in raw.symbols.items()}
-    buffers = _buffers(((f"buffers[{i}] (`{b.id}`)", b) for i, b in enumerate(raw.buffers)), ranges)
-    return PackingProblem(name=raw.name or name, buffers=buffers, ranges=ranges)
+    given = [(f"buffers[{i}] (`{b.id}`)", b) for i, b in enumerate(raw.buffers)]
+    problem = PackingProblem(
+        name=raw.name or name, buffers=_buffers(given, ranges), fixed=_fixed(given), ranges=ranges
+    )
+    if problem.fixed and problem.symbols:
+        where = given[next(iter(problem.fixed))][0]
+        raise ProblemError(f"{where}.offset: offsets are given where all sizes are numbers, and some are not")
+    return problem
 
 
 def _range(name: str, bounds: _JsonRange) -> tuple[int, int | None]:
@@ -161,21 +183,46 @@ def _buffers(given: Iterable[tuple[str, _JsonBuffer]], ranges: Mapping[str, obje
     """Return the buffers, each of which comes with the words for where it was read; raise ProblemError."""
     found: dict[str, Buffer] = {}
     for where, raw in given:
-        name, size, live = str(raw.id), _size(raw.size, where, ranges), (raw.lower, raw.upper)
+        name, size, live = str(raw.id), _size(raw.size, where, ranges), tuple(_without_gaps(raw))
         if (size.as_constant or 0) < 0:
             raise ProblemError(f"{where}.size: {size} is negative")
         if raw.lower >= raw.upper:
             raise ProblemError(f"{where}: it is never live: lower {raw.lower} is not below upper {raw.upper}")
         if not 1 <= raw.alignment <= MOST_ALIGNMENT:
             raise ProblemError(f"{where}.alignment: {raw.alignment} is not between 1 and {MOST_ALIGNMENT}")
+        if not live:
+            raise ProblemError(f"{where}.gaps: it is never live: there is nothing but gaps")
         if not name:
             raise ProblemError("the id of a buffer is empty")
         if name in found:
             raise ProblemError(f"two buffers have the id `{name}`")
         found[name] = Buffer(
-            id=len(found), name=name, size=size, nbytes=size, live=(live,), alignment=raw.alignment
+            id=len(found), name=name, size=size, nbytes=size, live=live, alignment=raw.alignment
         )
     return tuple(found.values())
+
+
+def _without_gaps(raw: _JsonBuffer) -> Iterator[tuple[int, int]]:
+    """Yield the intervals in which a buffer is live."""
+    begin = raw.lower
+    for gap, end in sorted((*raw.gaps, (raw.upper, raw.upper))):
+        if gap > begin:
+            yield begin, min(gap, raw.upper)
+        begin = max(begin, end)
+        if begin >= raw.upper:
+            return
+
+
+def _fixed(given: Sequence[tuple[str, _JsonBuffer]]) -> dict[int, int]:
+    """Return the offsets that are given, by the index of the buffer; raise ProblemError."""
+    found = {i: raw.offset for i, (_, raw) in enumerate(given) if raw.offset is not None}
+    for index, offset in found.items():
+        where, raw = given[index]
+        if not 0 <= offset <= LARGEST:
+            raise ProblemError(f"{where}.offset: {offset} is not between 0 and {LARGEST}")
+        if offset % raw.alignment:
+            raise ProblemError(f"{where}.offset: {offset} is no multiple of its alignment {raw.alignment}")
+    return found
 
 
 def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
@@ -194,14 +241,16 @@ def _size(size: str | int, where: str, ranges: Mapping[str, object]) -> Expr:
 
 def _header(row: Sequence[str]) -> tuple[str, ...]:
     known = (*COLUMNS, *OPTIONAL_COLUMNS)
-    for name in row:
-        if name not in known:
+    meant = [OTHER_NAMES.get(name, name) for name in row]
+    for name, column in zip(row, meant, strict=True):
+        if column not in known:
             raise ProblemError(
                 f"line 1: unknown column `{name}`{_hint(name, known)}; known are {', '.join(known)}"
             )
-        if row.count(name) > 1:
-            raise ProblemError(f"line 1: two columns are named `{name}`")
-    missing = [name for name in COLUMNS if name not in row]
+        if meant.count(column) > 1:
+            named = [f"`{other}`" for other, same in zip(row, meant, strict=True) if same == column]
+            raise ProblemError(f"line 1: two columns are named {' and '.join(dict.fromkeys(named))}")
+    missing = [name for name in COLUMNS if name not in meant]
     if missing:
         raise ProblemError(f"line 1: there is no column `{missing[0]}`")
     return tuple(row)
@@ -210,13 +259,22 @@ def _header(row: Sequence[str]) -> tuple[str, ...]:
 def _row(header: Sequence[str], row: Sequence[str], line: int) -> tuple[str, _JsonBuffer]:
     if len(row) != len(header):
         raise ProblemError(f"line {line}: {len(row)} cells under {len(header)} columns")
-    cells = dict(zip(header, row, strict=True))
-    name = cells.pop("id")
+    cells = {OTHER_NAMES.get(column, column): text for column, text in zip(header, row, strict=True)}
+    name, last = cells.pop("id"), int("end" in header)
+    gaps = [_GAP.fullmatch(gap) for gap in cells.pop("gaps", "").split()]
+    if None in gaps:
+        raise ProblemError(f"line {line}, gaps: they are written such as `3-5 7-9`")
+    for column in ("hint", "offset"):
+        if not cells.get(column):
+            cells.pop(column, None)
     for column, text in cells.items():
-        if not re.fullmatch(r"[+-]?\d{1,100}", text, re.ASCII):
+        if not _INTEGER.fullmatch(text):
             raise ProblemError(f"line {line}, {column}: `{text[:40]}` is no integer")
     numbers = {"alignment": 1, **{column: int(text) for column, text in cells.items()}}
-    return f"line {line} (`{name}`)", _JsonBuffer(id=name, **numbers)
+    numbers.pop("hint", None)
+    numbers["upper"] += last
+    empty = tuple((int(gap[1]), int(gap[2]) + last) for gap in gaps if gap is not None and gap[3] is None)
+    return f"line {line} (`{name}`)", _JsonBuffer(id=name, gaps=empty, **numbers)
 
 
 def _misshapen(problem: str) -> str:
@@ -241,9 +299,11 @@ def _hint(word: str, known: Sequence[str]) -> str:
 # -- packings ----------------------------------------------------------------------------------------------
 
 
-DENSE = 4096  # all values up to this one, where there is one symbol
-CLOSE = 64  # for two symbols, all values up to this one, then a geometric sequence
-STEPS = 96
+DENSE, CLOSE, STEPS = 4096, 64, 96
+"""All values up to the first, where there is one symbol; for two all up to the second, then a geometric
+sequence.
+"""
+DESCENTS = 20  # of the exact search, each of which looks at all pairs: with fewer it finds nothing
 
 
 class FloorRatio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -305,11 +365,14 @@ def pack_problem(
         assembled = assemble(problem.buffers, found.stacking, domain, prover)
         if assembled is None:
             raise ProblemError("too many sums of its sizes would have to be compared")
-        arena = assembled
+        arena, ratios = assembled, _ratios_of(assembled.size, live_sums(problem.buffers), problem.ranges)
     else:
-        offsets = _pack_static(problem.buffers, budget, capacity)
+        offsets, floor = _pack_static(problem, budget, capacity)
+        height = _height(problem.buffers, offsets)
         placements = tuple(map(Placement, problem.buffers, map(constant, offsets)))
-        arena = Arena.of(constant(_height(problem.buffers, offsets)), placements)
+        arena = Arena.of(constant(height), placements)
+        ratio = height / floor if floor else 1.0
+        ratios = (FloorRatio(binding={}, bytes=height, floor=floor, ratio=ratio),)
     plan = Plan(function=problem.name, arenas=(arena,))
     faults = validate(plan, domain, prover, machine=False)
     if faults:
@@ -318,7 +381,7 @@ def pack_problem(
         problem=problem,
         arena=arena.size,
         offsets={p.buffer.name: p.offset for p in arena.placements},
-        ratios=_ratios_of(arena.size, live_sums(problem.buffers), problem.ranges),
+        ratios=ratios,
         overrun=None if capacity is None else _overrun(arena.size, capacity, problem, prover),
         certificate=plan_certificate([(plan, domain)], prover, machine=False) if certify else None,
         seconds=perf_counter() - start,
@@ -365,21 +428,51 @@ def _overrun(arena: Expr, capacity: int, problem: PackingProblem, prover: Prover
 # -- sizes that are all known --------------------------------------------------------------------------------
 
 
-def _pack_static(buffers: Sequence[Buffer], budget: SearchBudget, capacity: int | None) -> list[int]:
-    """Return offsets in bytes, in the order of `buffers`.
+def _pack_static(
+    problem: PackingProblem, budget: SearchBudget, capacity: int | None
+) -> tuple[list[int], int]:
+    """Return offsets in bytes, in the order of the buffers, and the floor.
 
     Greedy packings are tried first, then the exact method, then local search; the first that reaches the
-    floor or lies within `capacity` is the answer, otherwise the lowest.
+    floor or lies within `capacity` is the answer, otherwise the lowest.  The latter two look at all pairs
+    that are live together again and again, and are left out where that would take all that they may do.
     """
-    target = floor_bytes(live_sums(buffers), {}) if capacity is None else capacity
-    best = _stacked(buffers, replace(budget, work=0))
-    if _height(buffers, best) > target and sum(b.size.evaluate({}) + b.alignment for b in buffers) < LARGEST:
-        steps = steps_within(budget.exact if capacity is None else budget.capacity, interference(buffers))
-        exact = pack_exactly(buffers, best, capacity=capacity, seed=budget.seed, steps=steps).offsets
-        best = best if exact is None else exact
-    if _height(buffers, best) <= target:
-        return best
-    return min(best, _stacked(buffers, budget), key=lambda offsets: _height(buffers, offsets))
+    buffers, fixed = problem.buffers, problem.fixed
+    if sum(b.size.evaluate({}) + b.alignment for b in buffers) + max(fixed.values(), default=0) >= LARGEST:
+        if fixed:
+            raise ProblemError(f"beside offsets that are given, sizes must not add up to {LARGEST} bytes")
+        return _stacked(buffers, budget), floor_bytes(live_sums(buffers), {})
+    _require_apart(buffers, fixed)
+    given = SizedBuffers.of(buffers, fixed)
+    target = given.floor if capacity is None else max(capacity, given.floor)
+    best = pack_greedily(given, target, work=budget.exact, seed=budget.seed).tolist()
+    work = budget.exact if capacity is None else budget.capacity
+    pairs = pairs_live_together([b.live for b in buffers])
+    if _height(buffers, best) <= target or pairs * DESCENTS > work:
+        return best, given.floor
+    steps = work * len(buffers) // max(2 * pairs, len(buffers))
+    exact = pack_exactly(buffers, best, capacity=capacity, seed=budget.seed, steps=steps, fixed=fixed).offsets
+    best = best if exact is None else exact
+    if not fixed and _height(buffers, best) > target:
+        best = min(best, _stacked(buffers, budget), key=lambda offsets: _height(buffers, offsets))
+    return best, given.floor
+
+
+def _require_apart(buffers: Sequence[Buffer], fixed: Mapping[int, int]) -> None:
+    """Raise ProblemError where two overlap at the offsets that are given for them."""
+    sizes = {i: buffers[i].size.evaluate({}) for i in fixed}
+    spans = {i: (at, at + sizes[i], i) for i, at in fixed.items() if sizes[i]}
+    lying: list[tuple[int, int, int]] = []
+    for begins, ends in changes_of([b.live if i in spans else () for i, b in enumerate(buffers)]):
+        for index in ends:
+            del lying[bisect_left(lying, spans[index])]
+        for start, end, index in map(spans.__getitem__, begins):
+            place = bisect_left(lying, (start, end, index))
+            for low, high, other in lying[max(place - 1, 0) : place + 1]:
+                if low < end and start < high:
+                    names = " and ".join(f"`{buffers[i].name}`" for i in sorted((index, other)))
+                    raise ProblemError(f"{names} overlap at the offsets that are given for them")
+            lying.insert(place, (start, end, index))
 
 
 def _stacked(buffers: Sequence[Buffer], budget: SearchBudget) -> list[int]:

@@ -6,6 +6,7 @@ from itertools import permutations
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from symalloc.planner.packing.exact_packing import (
     align_up,
     pack_exactly,
 )
+from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
 from symalloc.size.expr import constant
 
 
@@ -149,6 +151,49 @@ def test_a_capacity_is_kept_or_proved_too_small(problem: Problem, capacity: int)
     else:
         assert_sound(problem, found.offsets)
         assert found.height <= capacity
+
+
+@settings(deadline=None)
+@given(problems(most=5), st.data())
+def test_what_is_fixed_stays_and_the_rest_is_packed_as_low_as_can_be(
+    problem: Problem, data: st.DataObject
+) -> None:
+    """Against all offsets up to the height of a pile of everything."""
+    room = sum(b.size + b.alignment for b in problem) + 8
+    laid = {b.id: b.alignment * data.draw(st.integers(0, 3)) for b in problem if data.draw(st.booleans())}
+    near = neighbours(problem)
+
+    def apart(i: int, at: Mapping[int, int]) -> bool:
+        mine = (at[i], at[i] + problem[i].size)
+        others = [(at[j], at[j] + problem[j].size) for j in near[i] if j in at]
+        return all(
+            low == high or mine[0] == mine[1] or high <= mine[0] or mine[1] <= low for low, high in others
+        )
+
+    def least(at: dict[int, int], left: list[int], most: int) -> int:
+        if not left:
+            return max((at[b.id] + b.size for b in problem), default=0)
+        i, *rest = left
+        for offset in range(0, most - problem[i].size, problem[i].alignment):
+            if apart(i, at | {i: offset}):
+                most = min(most, least(at | {i: offset}, rest, most))
+        return most
+
+    if not all(apart(i, laid) for i in laid):
+        return
+    given = SizedBuffers.of(buffers(problem), laid)
+    start = pack_greedily(given, 0, work=0, seed=0).tolist()
+    found = pack_exactly(buffers(problem), start, capacity=None, fixed=laid)
+    assert found.optimal and found.offsets is not None
+    for offsets in (start, found.offsets):
+        assert_sound(problem, offsets)
+        assert {i: offsets[i] for i in laid} == laid
+    assert given.floor <= found.height <= given.height(np.array(start, dtype=np.int64))
+    small = sum(b.size for b in problem) < 24
+    if small:
+        assert found.height == least(laid, [b.id for b in problem if b.id not in laid], room + 24)
+    again = pack_exactly(buffers(problem), start, capacity=found.height - 1, fixed=laid)
+    assert again.optimal and again.offsets is None
 
 
 @pytest.mark.parametrize("seed", range(8))

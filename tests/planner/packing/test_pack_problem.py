@@ -16,6 +16,7 @@ from symalloc.planner.packing.packing_problem import (
     ProblemError,
     pack_problem,
     problem_of,
+    read_csv,
 )
 from symalloc.planner.stack import SearchBudget
 from tests.planner.brute_stackings import all_heights, floor_at
@@ -145,6 +146,25 @@ def test_a_static_packing_within_a_capacity() -> None:
     fitting = pack_problem(found, budget=QUICK, capacity=12)
     assert fitting.overrun is None and fitting.arena == 12
     assert pack_problem(found, budget=QUICK, capacity=11).overrun == {}
+
+
+def test_what_is_fixed_stays_and_the_rest_lies_around_it() -> None:
+    table = "id,lower,upper,size,offset\na,0,4,8,16\nb,2,6,16,\nc,0,9,4,\n"
+    packing = pack_problem(read_csv(table, "file"), budget=QUICK)
+    check(packing, {})
+    assert packing.offsets["a"] == 16 and (packing.arena, packing.worst_ratio) == (28, 1)
+    with pytest.raises(ProblemError, match="`a` and `c` overlap at the offsets that are given for them"):
+        pack_problem(read_csv(table.replace("c,0,9,4,", "c,3,9,4,20"), "file"), budget=QUICK)
+    assert pack_problem(read_csv(table.replace("c,0,9,4,", "c,4,9,4,20"), "file"), budget=QUICK).arena == 24
+    over = pack_problem(read_csv(table, "file"), budget=QUICK, capacity=27)
+    assert over.overrun == {} and over.arena == 28
+
+
+def test_a_packing_of_many_is_found_in_little_memory_whatever_is_live_together() -> None:
+    """4,000,000 pairs: neither neighbours nor moments are listed."""
+    rows = [f"{i},{i % 9},{9 + i % 50},{4096 * (1 + i % 31)}" for i in range(3000)]
+    packing = pack_problem(read_csv("id,lower,upper,size\n" + "\n".join(rows), "file"), budget=QUICK)
+    assert packing.worst_ratio == 1
 
 
 def test_mixed_alignments_are_all_kept() -> None:

@@ -66,6 +66,26 @@ def test_csv_may_give_alignments() -> None:
     assert problem.buffers[0].alignment == 256
 
 
+MINIMALLOC = """buffer_id,begin,end,size,hint,gaps,alignment,offset
+a,0,4,8,-1,,4,8
+b,1,9,4,16,3-4 6-7@0:2 20-30,2,
+"""
+
+
+def test_columns_of_minimalloc_are_read_by_all_their_names() -> None:
+    problem = read_csv(MINIMALLOC, "file")  # an `end` is the last position
+    a, b = problem.buffers
+    assert (a.name, a.live, a.alignment, problem.fixed) == ("a", ((0, 5),), 4, {0: 8})
+    assert (b.name, b.live, b.alignment) == ("b", ((1, 3), (5, 10)), 2)
+    upper = read_csv("start,id,upper,size,gaps\n-3,x,7,1,-2-0 5-9\n", "file").buffers[0]
+    assert upper.live == ((-3, -2), (0, 5))
+    same = document(symbols={})
+    same["buffers"] = [
+        {"id": "x", "size": 8, "lower": -3, "upper": 7, "gaps": [[5, 9], [-2, 0]], "offset": 64}
+    ]
+    assert problem_of(same).buffers[0].live == upper.live and problem_of(same).fixed == {0: 64}
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -89,6 +109,10 @@ def test_csv_may_give_alignments() -> None:
         (document(symbols={"n": {}, "2x": {}}), "symbols.2x: `2x` is no name for a symbol"),
         (document(symbols={"n": {}, "Max": {}}), "symbols.Max: `Max` is no name for a symbol"),
         (document(buffers={}), "buffers: expected `array`"),
+        (with_buffer(gaps=[[0, 1], [1, 2]]), "buffers[0] (`a`).gaps: it is never live"),
+        (with_buffer(offset=8), "buffers[0] (`a`).offset: 8 is no multiple of its alignment 64"),
+        (with_buffer(offset=-64), "buffers[0] (`a`).offset: -64 is not between 0 and"),
+        (with_buffer(offset=64), "buffers[0] (`a`).offset: offsets are given where all sizes are numbers"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -119,6 +143,11 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
         ("id,lower,upper,size\na,2,2,3\n", "line 2 (`a`): it is never live"),
         ("id,lower,upper,size\na,1,2,3\na,2,3,4\n", "two buffers have the id `a`"),
         ('id,lower,upper,size\n"a,1,2,3\n', "not CSV"),
+        ("id,begin,lower,upper,size\n", "line 1: two columns are named `begin` and `lower`"),
+        ("id,lower,upper,size,gaps\na,1,9,3,4\n", "line 2, gaps: they are written such as `3-5 7-9`"),
+        ("id,lower,upper,size,gaps\na,1,9,3,0-20\n", "line 2 (`a`).gaps: it is never live"),
+        ("id,lower,upper,size,offset\na,1,9,3,x\n", "line 2, offset: `x` is no integer"),
+        ("id,lower,upper,size,offset\na,1,9,3,-1\n", "line 2 (`a`).offset: -1 is not between 0 and"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_said_with_its_line(text: str, said: str) -> None:
