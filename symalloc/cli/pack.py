@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from symalloc.planner.packing.packing_problem import Packing, PackingProblem
 
 EPILOG = """\
-The floor is the lower bound: the largest sum of bytes that are live at the same time.  Ratios are bytes of
-the arena over bytes of the floor, at sizes that go far past the declared bounds.
+The floor is the lower bound: the largest sum of bytes that are live at the same time, or the end of a buffer
+at a fixed offset.  Ratios are bytes of the arena over bytes of the floor, at sizes that go far past the
+declared bounds.  A column `offset` fixes buffers; MiniMalloc's other columns are read by all their names.
 
 Exit status: 0 if all is packed and proved, 1 if a packing does not fit the capacity, 2 for wrong usage or an
 invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` describe the JSON.

@@ -115,7 +115,7 @@ class _PackingRun:
         limit = 2 * SHORTEST
         while floor < self.height and self.steps < self.most:
             gap = (self.height - floor) // grain
-            for height in dict.fromkeys(floor + gap // part * grain for part in (gap + 1, 8, 4, 2)):
+            for height in dict.fromkeys(floor + gap * eighths // 8 * grain for eighths in (0, 1, 2, 4, 6)):
                 if height not in begun:
                     begun[height] = Attempts(self.instance, height, self.seed)
                 outcome = self.attempt(begun[height], limit)
