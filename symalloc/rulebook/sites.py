@@ -142,6 +142,13 @@ _KINDS = (
         quantities={"index": _E, "extent": _E},
         texts=("operator", "tensor", "axis", "mode"),
     ),
+    SiteKind(
+        name="needed-elements",
+        description="an operator that takes elements of an axis: a reduction, R.topk; others: extents beside it",
+        quantities={"needed": _E, "elements": _E, "others": _E},
+        # axis: "axis 0 of ", or nothing where it goes over all
+        texts=("operator", "tensor", "axis"),
+    ),
     *(
         SiteKind(
             name=f"kernel-{access}",

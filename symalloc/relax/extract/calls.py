@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
+from symalloc.program.operands import type_of
 from symalloc.program.packed_contracts import packed_contract, stated_contract
 from symalloc.program.types import DType, ShapeType, TensorType, TupleType, holds_memory, is_open, type_leaves
 from symalloc.relax.extract.context import (
@@ -479,14 +480,16 @@ class _Matching:
 
     def _found(self, axis: int) -> Expr:
         symbols, named = self.context.symbols, self._named[axis] if axis < len(self._named) else None
+        is_tensor = isinstance(type_of(self.source), TensorType)
+        origin = ir.Origin.CAST if is_tensor else self.context.origin_of_cast(self.source)
         if named is not None and type(named) in VARIABLES:
-            defined = symbols.define(named, ir.Origin.CAST)
+            defined = symbols.define(named, origin)
             if defined is not None:
                 self.defines.add(defined)
                 return symbols.resolve(named)
         if self._given is not None and axis < len(self._given):
             return self._given[axis]
-        invented = symbol(symbols.new(f"{self.name}_{axis}", ir.Origin.CAST))
+        invented = symbol(symbols.new(f"{self.name}_{axis}", origin))
         self.defines |= invented.symbols
         return invented
 
@@ -594,4 +597,9 @@ _PACKED: Mapping[str, tuple[int, Handler]] = {
 }
 _CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
 # attributes that rules ask for
-_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"relax.take": ("axis", "mode")}
+_REDUCTIONS = ("argmax", "argmin", "max", "mean", "median", "min", "prod", "sum")
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "relax.take": ("axis", "mode"),
+    "relax.topk": ("axis", "k"),
+    **{f"relax.{name}": ("axis",) for name in _REDUCTIONS},
+}

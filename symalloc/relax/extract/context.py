@@ -118,11 +118,17 @@ class Types:
             self._extents[key] = values, tuple(map(self._form.expr, nodes))
         return self._extents[key][1]
 
-    def define(self, type_: TypeNode, origin: ir.Origin) -> frozenset[str]:
-        """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before."""
+    def define(
+        self, type_: TypeNode, origin: ir.Origin, of_shape: ir.Origin = ir.Origin.SCALAR
+    ) -> frozenset[str]:
+        """Defines the symbols that stand alone as an extent in `type_`; returns those not defined before.
+
+        `of_shape` is the origin of those of an R.Shape: nothing checks that its numbers are not negative.
+        """
         if type(type_) is tvm.ir.TupleType:
-            return frozenset().union(*(self.define(field, origin) for field in type_.fields))
-        shape = type_.shape if type(type_) is relax.TensorType else type_
+            return frozenset().union(*(self.define(field, origin, of_shape) for field in type_.fields))
+        is_tensor = type(type_) is relax.TensorType
+        shape, origin = (type_.shape, origin) if is_tensor else (type_, of_shape)
         values = elements(shape.values) if type(shape) in _SHAPES and shape.values is not None else ()
         names = {self._symbols.define(v, origin) for v in values if type(v) in VARIABLES}
         return frozenset(name for name in names if name is not None)
@@ -218,6 +224,7 @@ class Context:
         self._names: dict[int, str] = {}
         self._nulls: set[int] = set()
         self._unbound: dict[int, ir.Var] = {}
+        self._of_tensors: set[ir.Var] = set()
         self._early: set[ir.Var] = set()
 
     # -- variables ------------------------------------------------------------------------------------------
@@ -291,6 +298,18 @@ class Context:
         if type(node) is tvm.ir.Tuple:
             return len(node.fields) == 0
         return type(node) in VARIABLES and node.__chandle__() in self._nulls
+
+    def note_shape(self, made: ir.Instruction) -> None:
+        """Take note of the shapes of tensors, under whatever name: none of their numbers is negative."""
+        match made:
+            case ir.CallOperator(name="relax.shape_of") | ir.CallPacked(name="vm.builtin.shape_of"):
+                self._of_tensors.add(made.var)
+            case ir.Alias(source=source) | ir.MatchCast(source=source) if source in self._of_tensors:
+                self._of_tensors.add(made.var)
+
+    def origin_of_cast(self, source: ir.Operand) -> ir.Origin:
+        """The origin of the symbols that are the numbers of an R.Shape."""
+        return ir.Origin.CAST if source in self._of_tensors else ir.Origin.SCALAR
 
     def name_of(self, callee: Node, field: str) -> str:
         """The text in a `field` of a callee, which many calls have in common; empty without a field."""

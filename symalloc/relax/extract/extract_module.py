@@ -263,6 +263,7 @@ class FunctionExtractor(Context):
             made = ir.View(**head, source=of, shape=shape, dtype=dtype, offset=ZERO, kind="reshape")
             made = self.integers.note(made)
         self.out.append(made)
+        self.note_shape(made)
         if made.var is not declared:
             self.retype(var, made.var)
         if type(made) is ir.CallOperator and made.name == "relax.null_value":
@@ -285,13 +286,14 @@ class FunctionExtractor(Context):
         if self.heaps.lowered:
             self._checked_before(binding, span, source)
             return
-        defines = self.types.define(binding.ty, ir.Origin.CAST)
+        defines = self.types.define(binding.ty, ir.Origin.CAST, self.origin_of_cast(source))
         target = self.types.of(binding.ty)
         if isinstance(source, ir.Scalar) and source.value is not None:
             self.symbols.bind(binding.var, source.value)
         head = self._head(self._declared(binding.var), span, binding)
         cast = ir.MatchCast(**head, source=source, target=target, defines=defines)
         self.out.append(self.integers.note(cast))
+        self.note_shape(self.out[-1])
 
     def _checked_before(self, binding: BindingNode, span: Span | None, source: ir.Operand) -> None:
         """Behind VMShapeLower a match_cast does nothing: a match_shape in front of it compares."""
@@ -300,6 +302,7 @@ class FunctionExtractor(Context):
         head = self._head(ir.Var(var.name, given), span, binding)
         self.retype(binding.var, head["var"])
         self.out.append(self.integers.note(ir.Alias(**head, source=source)))
+        self.note_shape(self.out[-1])
 
     def _bind_scalar(self, binding: BindingNode, span: Span | None) -> bool:
         """A scalar bound to an expression stands for it from here on; False if that has no exact form."""

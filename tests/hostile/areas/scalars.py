@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.hostile.any_length import COPY, MODULE, storage, tensor
 from tests.hostile.machine import Machine, fails, floats, gives
 from tests.hostile.program import HostileProgram
 
@@ -33,6 +34,49 @@ def _ends(bad: Machine, twin: Machine) -> bool:
     return gives(twin, floats(2044, 8) * 0 + 1, *given) and fails(bad, "allocate", *given)
 
 
+def _placed(parameter: str, *lines: str, guard: str) -> str:
+    """16 floats are copied to byte 64*k + 64 of a storage, and back, where `guard` holds for k."""
+    body = [
+        "k = T.int64()",
+        *lines,
+        f'_ = R.assert_op(R.prim_value({guard}), format="k")',
+        f"s = {storage('4096')}",
+        f"t = {tensor('s', offset='64*k + 64')}",
+        "_1 = Module.copy(x, t)",
+        "y = R.call_tir(Module.twice, (t,), out_ty=R.Tensor((16,), 'float32'))",
+        "return y",
+    ]
+    head = f'    @R.function(pure=False)\n    def main(x: R.Tensor((16,), "float32"), {parameter}):\n'
+    return MODULE + COPY + _TWICE + head + "".join(f"        {line}\n" for line in body)
+
+
+_TWICE = """
+    @T.prim_func
+    def twice(source: T.handle, out: T.handle):
+        k = T.int64()
+        a = T.match_buffer(source, (k,), "float32", offset_factor=16)
+        b = T.match_buffer(out, (k,), "float32", offset_factor=16)
+        for i in range(k):
+            b[i] = a[i] * T.float32(2)
+
+"""
+_SIGNED = {
+    "number-in-a-tensor": (
+        'number: R.Tensor((1,), "int64")',
+        "told = R.tensor_to_shape(number)",
+        "known = R.match_cast(told, R.Shape([k]))",
+    ),
+    "number-behind-names": (
+        'number: R.Tensor((1,), "int64")',
+        "told = R.tensor_to_shape(number)",
+        "pair = (told, x)",
+        "again = pair[0]",
+        "known = R.match_cast(again, R.Shape([k]))",
+    ),
+    "shape-parameter": ('given: R.Shape(["k"])',),
+}
+_GUARDED = "T.And(k <= 62, k >= 0)"
+
 PROGRAMS: tuple[HostileProgram, ...] = tuple(
     HostileProgram(
         name=name,
@@ -44,4 +88,38 @@ PROGRAMS: tuple[HostileProgram, ...] = tuple(
         shows=_ends,
     )
     for name, extent in (("scalar-that-may-be-negative", "k"), ("difference-that-may-be-negative", "m - 4"))
+)
+PROGRAMS += tuple(
+    HostileProgram(
+        name=name,
+        what="a number that may be negative places a tensor in front of its storage; the twin checks that",
+        module=_placed(*lines, guard="k <= 62"),
+        twin=_placed(*lines, guard=_GUARDED),
+        rule="SYM102",
+        on_line="alloc_tensor",
+        counterexample={"k": -2},
+    )
+    for name, lines in _SIGNED.items()
+)
+PROGRAMS += (
+    HostileProgram(
+        name="number-of-a-tensor",
+        what="the twin takes the number from the shape of a tensor, which is never negative",
+        module=_placed(*_SIGNED["number-in-a-tensor"], guard="k <= 62"),
+        twin=_placed(
+            'number: R.Tensor(ndim=1, dtype="int64")',
+            "told = R.shape_of(number)",
+            "named = told",
+            "known = R.match_cast(named, R.Shape([k]))",
+            guard="k <= 62",
+        ),
+        rule="SYM102",
+    ),
+    HostileProgram(
+        name="shape-of-a-tensor",
+        what="the twin is given a tensor of as many elements, which TVM compares",
+        module=_placed(*_SIGNED["shape-parameter"], guard="k <= 62"),
+        twin=_placed('given: R.Shape(["k"]), of: R.Tensor(("k",), "float32")', guard="k <= 62"),
+        rule="SYM102",
+    ),
 )
