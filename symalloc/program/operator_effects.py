@@ -42,3 +42,8 @@ READS_SOME = frozenset(
         "relax.vision.roi_pool",
     )
 )
+
+# operators whose results TVM leaves as it found the memory where an axis has too few elements
+NEEDS_ELEMENTS = frozenset(
+    f"relax.{name}" for name in ("argmax", "argmin", "max", "mean", "median", "min", "prod", "sum", "topk")
+)

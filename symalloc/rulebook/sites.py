@@ -144,7 +144,7 @@ _KINDS = (
     ),
     SiteKind(
         name="needed-elements",
-        description="an operator that takes elements of an axis: a reduction, R.topk; others: extents beside it",
+        description="an operator that takes elements of some axes, the product of the other extents beside",
         quantities={"needed": _E, "elements": _E, "others": _E},
         # axis: "axis 0 of ", or nothing where it goes over all
         texts=("operator", "tensor", "axis"),

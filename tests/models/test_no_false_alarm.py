@@ -37,6 +37,7 @@ EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {
             "several_functions",
         )
     },
+    "several_functions": {("SYM208", "note"): 1, ("SYM309", "note"): 1},
     "branches_of_different_size": {("SYM309", "note"): 2},
     # of a vocabulary of two words nobody gets the best three
     "top_k": {("SYM309", "warning"): 1},

@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from symalloc.linter.sites.site import FunctionContext, Site, instruction_sites, name_of
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
+from symalloc.program.operator_effects import NEEDS_ELEMENTS
 from symalloc.size.expr import constant, product
-
-_NEEDS_ELEMENTS = frozenset(
-    f"relax.{name}" for name in ("argmax", "argmin", "max", "mean", "median", "min", "prod", "sum", "topk")
-)
-"""Operators whose results TVM leaves as it found the memory where there are too few elements."""
 
 
 @instruction_sites(ir.CallOperator)
 def needed_elements(_context: FunctionContext, call: ir.CallOperator) -> Iterator[Site]:
     """The elements that `call` goes over, beside those that it takes at least."""
-    source = tensor_type(call.arguments[0]) if call.name in _NEEDS_ELEMENTS and call.arguments else None
+    source = tensor_type(call.arguments[0]) if call.name in NEEDS_ELEMENTS and call.arguments else None
     if source is None or source.shape is None:
         return
     ndim, told = len(source.shape), re.findall(r"-?\d+", call.attributes.get("axis", ""))

@@ -201,6 +201,7 @@ def tensor_on_storage(context: FunctionContext, alloc: ir.AllocTensor) -> Iterat
             kind="tensor-on-storage",
             quantities=quantities,
             unknown=_unknown(storage, context),
+            doubt=made is not None,
             texts=texts,
             lazy_texts=partial(_noticed, quantities),
             places=places_of(storage=made),

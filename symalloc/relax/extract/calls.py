@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from symalloc.program import ir
-from symalloc.program.operands import type_of
+from symalloc.program.operator_effects import NEEDS_ELEMENTS
 from symalloc.program.packed_contracts import packed_contract, stated_contract
 from symalloc.program.types import DType, ShapeType, TensorType, TupleType, holds_memory, is_open, type_leaves
 from symalloc.relax.extract.context import (
@@ -480,8 +480,7 @@ class _Matching:
 
     def _found(self, axis: int) -> Expr:
         symbols, named = self.context.symbols, self._named[axis] if axis < len(self._named) else None
-        is_tensor = isinstance(type_of(self.source), TensorType)
-        origin = ir.Origin.CAST if is_tensor else self.context.origin_of_cast(self.source)
+        origin = self.context.origin_of_cast(self.source)
         if named is not None and type(named) in VARIABLES:
             defined = symbols.define(named, origin)
             if defined is not None:
@@ -563,11 +562,9 @@ _OPERATORS: Mapping[str, tuple[int, Handler]] = {
     ),
     "relax.reshape": (0, _reshape),
     # these mark a value and may hand on its memory
-    **dict.fromkeys(
-        ("relax.builtin.stop_lift_params", "relax.hint_on_device", "relax.wrap_param"), _SAME_VALUE
-    ),
+    **dict.fromkeys((f"relax.{n}" for n in ("builtin.stop_lift_params", "hint_on_device")), _SAME_VALUE),
     **dict.fromkeys((f"relax.grad.{name}_checkpoint" for name in ("start", "end")), _SAME_VALUE),
-    "relax.grad.no_grad": _SAME_VALUE,
+    **dict.fromkeys(("relax.grad.no_grad", "relax.wrap_param"), _SAME_VALUE),
 }
 # what LowerRuntimeBuiltin, which follows memory planning, and the code generator of TVM's machine know
 _GENERATED = frozenset(
@@ -597,9 +594,7 @@ _PACKED: Mapping[str, tuple[int, Handler]] = {
 }
 _CLOSURES = frozenset({"vm.builtin.invoke_closure", "vm.builtin.make_closure"})
 # attributes that rules ask for
-_REDUCTIONS = ("argmax", "argmin", "max", "mean", "median", "min", "prod", "sum")
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "relax.take": ("axis", "mode"),
-    "relax.topk": ("axis", "k"),
-    **{f"relax.{name}": ("axis",) for name in _REDUCTIONS},
+    **dict.fromkeys(NEEDS_ELEMENTS, ("axis", "k")),
 }

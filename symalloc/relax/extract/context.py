@@ -308,8 +308,9 @@ class Context:
                 self._of_tensors.add(made.var)
 
     def origin_of_cast(self, source: ir.Operand) -> ir.Origin:
-        """The origin of the symbols that are the numbers of an R.Shape."""
-        return ir.Origin.CAST if source in self._of_tensors else ir.Origin.SCALAR
+        """The origin of the symbols that are the extents of a tensor, or the numbers of an R.Shape."""
+        counts = isinstance(getattr(source, "type", None), TensorType) or source in self._of_tensors
+        return ir.Origin.CAST if counts else ir.Origin.SCALAR
 
     def name_of(self, callee: Node, field: str) -> str:
         """The text in a `field` of a callee, which many calls have in common; empty without a field."""

@@ -123,3 +123,29 @@ PROGRAMS += (
         rule="SYM102",
     ),
 )
+
+
+def _sized(size: str) -> str:
+    """n floats on a storage of `size` bytes."""
+    lines = ("n = T.int64()", f"s = {storage(size)}", f"t = {tensor('s', 'n')}", "_ = Module.copy(x, t)")
+    head = '    @R.function(pure=False)\n    def main(x: R.Tensor(("n",), "float32")):\n'
+    return MODULE + COPY + "\n" + head + "".join(f"        {line}\n" for line in (*lines, "return x"))
+
+
+PROGRAMS += tuple(
+    HostileProgram(
+        name=name,
+        what="a size that has no exact form: it cannot be said whether a tensor fits, which is no note",
+        module=_sized(size),
+        twin=_sized("n * 4"),
+        rule="SYM101",
+        severity="warning",
+        verdict="runtime-check",
+        on_line="alloc_tensor",
+    )
+    for name, size in {
+        "power-of-two": "T.shift_left(T.int64(1), n)",
+        "bits-of-a-size": "T.bitwise_and(n * 4, n * 8)",
+        "size-by-floats": 'T.cast(T.pow(T.cast(n, "float32"), T.float32(2)), "int64")',
+    }.items()
+)

@@ -248,7 +248,7 @@ def test_symbols_that_nothing_binds_and_symbols_of_one_name() -> None:
     z = tensor("z", other)
     assert function([x, y], (z, relax.op.sum(y, 1)), result=z) == [
         "private main(x: float32(n), y: float32(n_1, n)) [n DIMENSION, n_1 DIMENSION]",
-        "  z: float32(n_1) = CallOperator name=relax.sum arguments=(y) attributes={'axis': '[1]'}",
+        "  z: float32(n_1) = CallOperator name=relax.sum arguments=(y) attributes={'axis': '(1,)'}",
         "  -> z",
     ]
 
