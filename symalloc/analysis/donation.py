@@ -10,9 +10,10 @@ from symalloc.analysis.regions import Pointees, PointsTo, align
 from symalloc.errors import UsageError
 from symalloc.program import ir
 from symalloc.program.operands import other_names, type_of
-from symalloc.program.types import Type, type_leaves
+from symalloc.program.types import TensorType, Type, type_leaves
 
 WHOLE = "result"  # what a result that is no tuple answers to, beside its variables' names
+NOT_RETURNED = -1  # the path of what is no field of a result
 
 _NAME = r"[A-Za-z_]\w*"
 _OUTPUT = rf"{_NAME}|\d+(?:\.\d+)*"
@@ -23,8 +24,9 @@ _FORM = re.compile(rf"(?:(?P<function>{_NAME}):)?(?P<output>{_OUTPUT})=(?P<input
 class Donation:
     """`output` of `function` is to be written into the memory of its parameter `input`.
 
-    `output`: a field of the result (`0`, `1.0`), a variable's name, or "result".  `input`: a parameter, or a
-    field of one (`caches.0`).  `function` may be None where the module has one public function, or `main`.
+    `output`: a field of the result (`0`, `1.0`), a variable's name, returned or not, or "result".
+    `input`: a parameter, or a field of one (`caches.0`).  `function` may be None where the module has one
+    public function, or `main`.
     """
 
     output: str
@@ -92,6 +94,14 @@ def _parameters(function: ir.Function) -> Iterator[tuple[int, tuple[int, ...], s
     for index, param in enumerate(function.params):
         for path, kind in type_leaves(param.type):
             yield index, path, ".".join((param.name, *map(str, path))), kind
+
+
+def intermediates_of(points_to: PointsTo) -> Iterator[Leaf]:
+    """Yield the variables that hold tensors, whether these are returned or not."""
+    for var in points_to.cfg.definitions:
+        cell = points_to.value_of(var)
+        if isinstance(cell, Pointees) and isinstance(var.type, TensorType):
+            yield Leaf(path=(NOT_RETURNED,), names=(var.name,), type=var.type, cell=cell)
 
 
 def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import click
 
-from symalloc.cli.output import output_options, printing_option
+from symalloc.cli.output import LogLines, output_options, printing_option
 from symalloc.errors import SymallocError, nearest
 from symalloc.native.library import cmake_dir, leave_torch_out
 
@@ -154,12 +154,12 @@ def _versions() -> str:
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
     """Verified memory planning for dynamic-shape models in Apache TVM's Relax."""
+    logger, handler = logging.getLogger("symalloc"), LogLines()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s" if debug else "%(message)s"))
+    ctx.call_on_close(partial(logger.setLevel, logger.level))
+    ctx.call_on_close(partial(logger.removeHandler, handler))
+    logger.addHandler(handler)
     if debug:
-        logger, handler = logging.getLogger("symalloc"), logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        ctx.call_on_close(partial(logger.setLevel, logger.level))
-        ctx.call_on_close(partial(logger.removeHandler, handler))
-        logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
 
 

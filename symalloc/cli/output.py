@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -52,7 +53,10 @@ def output_options(command: Command) -> Command:
             context.color = _COLOURS[choice]
 
     def set_quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
-        context.meta[_QUIET] = quiet or context.meta.get(_QUIET, False)
+        if quiet:
+            context.meta[_QUIET] = True
+            context.call_on_close(partial(_LOGGER.setLevel, _LOGGER.level))
+            _LOGGER.setLevel(logging.ERROR)
 
     colour = click.option(
         "--color",
@@ -162,6 +166,13 @@ def progress(title: str) -> Iterator[Watch]:
         bar.stop()
 
 
+class LogLines(logging.Handler):
+    """Writes what is logged to standard error, above a bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
 class _Steps(logging.Handler):
     """Hands what is logged to a function as a step, of so many where the record says that."""
 
@@ -170,7 +181,5 @@ class _Steps(logging.Handler):
         self._step = step
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            click.echo(record.getMessage(), err=True)
-        else:
+        if record.levelno < logging.WARNING:
             self._step(getattr(record, "done", 0), getattr(record, "total", None), record.getMessage())

@@ -110,7 +110,8 @@ class PlanOptions(SearchOptions):
         (),
         Kind(read=_donations, metavar="[FUNCTION:]OUT=IN", several=True),
         "The caller donates the input IN, and the output OUT is written into its memory; may be "
-        "repeated. OUT is a field of the result (0, 1.0), a variable, or `result`. IN is a parameter or "
+        "repeated. OUT is a field of the result (0, 1.0), a variable (also one that is not "
+        "returned), or `result`. IN is a parameter or "
         "a field of one (caches.0).",
     )
     kept: str = ""

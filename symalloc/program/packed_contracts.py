@@ -114,10 +114,11 @@ def packed_function(name: str, **contract: Any) -> None:
 
         symalloc.packed_function("mylib.sort", defines=[1], takes="nothing")
 
-    The keywords are `returns` ("new", "any", the number of an argument, or a list of them for a tuple),
-    `keeps`, `writes` and `defines` (lists of numbers of arguments; none if left out), `reads` (the same; all
-    but those that it defines), `takes` ("nothing", "result", "state", "unknown"; its result), `byte_offset`
-    ("respected", "ignored", "unknown") and `source`.  Raises UsageError for a value that makes no sense.
+    The keywords are `returns` ("new", "any", "nothing", the number of an argument, or a list of them for a
+    tuple), `keeps`, `writes` and `defines` (lists of numbers of arguments; none if left out), `reads` (the
+    same; all but those that it defines), `takes` ("nothing", "result", "state", "unknown"; its result),
+    `byte_offset` ("respected", "ignored", "unknown") and `source`.  Raises UsageError for a value that makes
+    no sense.
     """
     state(stated_contracts("the contract", {require_text("name", name): contract}))
 
@@ -197,7 +198,7 @@ def _returned(name: str, value: object) -> Returned:
         return tuple(require_whole(name, one, least=0) for one in value)
     if isinstance(value, int):
         return (require_whole(name, value, least=0),)
-    return "any" if require_choice(name, value, choices=("new", "any")) == "any" else "new"
+    return "any" if require_choice(name, value, choices=("new", "any", "nothing")) == "any" else "new"
 
 
 def _word(words: Any) -> Any:

@@ -147,7 +147,7 @@ def _arena(result: RunResult) -> str:
     if result.plan != "symalloc":
         return f"arena: none, {PLANNERS[result.plan]}"
     if not result.planned:
-        return "arena: none, there was no tensor to plan"
+        return "arena: none, no tensor was left to plan"
     if result.ratio is None:
         return f"arena: for {result.planned} tensors; its size depends on what becomes known during the run"
     return (

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import tvm
 
+import symalloc
 from symalloc.errors import UsageError
 from symalloc.program.packed_contracts import (
     _BY_FILE,
+    OPERATIONS,
     UNKNOWN,
     PackedContract,
     contract_of,
@@ -18,6 +20,8 @@ from symalloc.program.packed_contracts import (
     packed_function,
     stated_contracts,
 )
+from symalloc.relax.extract.calls import _CLOSURES, _PACKED
+from symalloc.relax.files.load import read_one
 
 TVM = Path(tvm.__file__).parent
 ROWS = [(file, name, line) for file, rows in _BY_FILE.items() for name, (line, _) in rows.items()]
@@ -79,3 +83,63 @@ def test_users_state_contracts() -> None:
 def test_tables_that_make_no_sense_are_refused(table: object, message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
         contract_of("f", table)
+
+
+def test_operations_that_are_followed_have_no_contract_of_users() -> None:
+    assert _PACKED.keys() | _CLOSURES == OPERATIONS
+    for name in OPERATIONS:
+        with pytest.raises(UsageError, match=f"`{name}` would have no effect"):
+            packed_function(name, returns=0)
+        with pytest.raises(UsageError, match=f"pyproject: `packed` of `{name}` would have no effect"):
+            stated_contracts("pyproject: `packed`", {name: {"returns": 0}})
+
+
+LOGGED = """
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def double(source: T.Buffer((16,), "float32"), out: T.Buffer((16,), "float32")):
+        for i in range(16):
+            out[i] = source[i] * T.float32(2)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+        storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        Module.double(x, a)
+        _ = R.call_packed("CALLED", a, ty_args=(R.Tuple,))
+        b = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([16]), R.dtype("float32"))
+        Module.double(x, b)
+        y = R.call_packed("CALLED", b, ty_args=(R.Tuple,))
+        z = R.add(x, b)
+        return z
+"""
+
+
+def _findings(called: str) -> list[str]:
+    module = read_one(Path("module.py"), data=LOGGED.replace("CALLED", called).encode())
+    return [d.rule for d in symalloc.lint(module, ignore=["SYM2"])]
+
+
+def test_a_function_may_keep_and_return_nothing() -> None:
+    assert _findings("tests.quiet_logger") == ["SYM904"]
+    with contracts({"tests.quiet_logger": contract_of("f", {"returns": "nothing"})}):
+        assert _findings("tests.quiet_logger") == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "called"),
+    [("tests.asked.srot", "tests.asked.sort"), ("asks_sort", "ask_sort"), ("other.place.f_one", "f_one")],
+)
+def test_a_name_that_is_mistyped_is_asked_about_once(
+    stated: str, called: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = f"note: `{called}` has no contract; is that of `{stated}` meant for it?"
+    with contracts({stated: contract_of("f", {"returns": "nothing"})}):
+        for _ in range(2):
+            _findings(called)
+        _findings("vm.builtin.debug_print")
+    assert [record.getMessage() for record in caplog.records] == [said]

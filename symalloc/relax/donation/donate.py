@@ -24,7 +24,14 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.analysis.argument_binding import kernel_facts
 from symalloc.analysis.conflicts import ReuseConflict
-from symalloc.analysis.donation import Donation, Leaf, function_meant, inputs_of, outputs_of
+from symalloc.analysis.donation import (
+    Donation,
+    Leaf,
+    function_meant,
+    inputs_of,
+    intermediates_of,
+    outputs_of,
+)
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
 from symalloc.analysis.regions import Pointees, Region, RegionKind
@@ -112,7 +119,7 @@ def donated_aliases(
                 prover=prover,
                 in_place=in_place,
                 outputs=outputs,
-                output=_named(donation.output, outputs, "output"),
+                output=_named(donation.output, outputs, "output", intermediates_of(analysis.points_to)),
                 source=_named(donation.input, inputs, "input"),
             )
             one = check.alias()
@@ -318,9 +325,10 @@ class _Check:
         return overlay if self.in_place(call, overlay, self.known.domain) else None
 
 
-def _named(name: str, leaves: Sequence[Leaf], what: str) -> Leaf:
+def _named(name: str, leaves: Sequence[Leaf], what: str, others: Iterable[Leaf] = ()) -> Leaf:
     found = [leaf for leaf in leaves if leaf.names[0] == name]
     found = found or [leaf for leaf in leaves if name in leaf.names]
+    found = found or [leaf for leaf in others if name in leaf.names]
     if len(found) == 1:
         return replace(found[0], names=(name,))
     if found:

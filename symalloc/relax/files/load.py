@@ -28,6 +28,7 @@ from symalloc.relax.files.requests import PlanRequest
 from symalloc.relax.ir_types import CallNode, Node, VarNode
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.passes.stages import has_memory_operations
 from symalloc.relax.read.open_model import ModelFile, ModuleEntry, open_model
 from symalloc.relax.source_spans import map_places, place_span
 from symalloc.relax.tvm_error import run_error
@@ -89,11 +90,20 @@ def generates_code(target: Target) -> bool:
     return tvm.get_global_func(f"target.build.{target.kind.name}", allow_missing=True) is not None
 
 
-def load_requested(request: PlanRequest) -> Node:
-    """The IRModule that is asked for, whose contracts hold as long as this process.  Raises RunError."""
+def load_requested(request: PlanRequest, *, again: bool = False) -> Node:
+    """The IRModule that is asked for, whose contracts hold as long as this process.  Raises RunError.
+
+    Unless it is read `again`, it is said where it is planned already.
+    """
     state(request.packed)
     _LOG.info("reading %s", request.path)
-    return load_one(request.path, trust=request.trust, module=request.module, data=request.data)
+    found = load_one(request.path, trust=request.trust, module=request.module, data=request.data)
+    if has_memory_operations(found) and not again:
+        _LOG.warning(
+            "note: %s is planned already: its own storages stay, and count in whole calls, not in arenas",
+            request.path,
+        )
+    return found
 
 
 def load_as_json(request: PlanRequest) -> str:

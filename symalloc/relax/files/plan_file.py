@@ -157,7 +157,8 @@ def plan_file(
 
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     """TVM's own plans of a module, by function; raises RunError."""
-    return compare_with_tvm(lower_or_refuse(load_requested(request), request.target, request.pipeline))
+    module = load_requested(request, again=True)
+    return compare_with_tvm(lower_or_refuse(module, request.target, request.pipeline))
 
 
 def deployment_file(request: PlanRequest, *, options: PlanOptions) -> Deployment:

@@ -20,7 +20,7 @@ from symalloc.errors import RunError, UsageError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.non_arena import DonatedResult, non_arena_memory
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.load import load_one
+from symalloc.relax.files.load import load_one, read_one
 from symalloc.relax.files.plan_file import Form, plan_module, written
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
@@ -91,6 +91,57 @@ def test_other_ways_to_plan(name: str, alias: str, more: dict[str, Any]) -> None
     at = {"Cache": {"c": 9, "p": 4}, "Optimizer": {"n": 9}}[name]
     assert Runner(module(name), options=options).run(at, check=True).difference is None
     assert errors(planned(module(name), alias, **more).module) == []
+
+
+CHAIN = """
+from tvm.script import ir as I, relax as R
+
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")
+    ) -> R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32")):
+        with R.dataflow():
+            h = R.exp(x)
+            g = R.matmul(h, w)
+            k = R.add(g, h)
+            y = R.matmul(k, w)
+            z = R.multiply(y, k)
+            R.output(y, z)
+        return (y, z)
+"""
+
+
+@pytest.mark.parametrize(
+    ("aliases", "refused"),
+    [
+        (("h=x",), ""),
+        (("g=x",), ""),
+        (("k=x",), ""),
+        (("y=x",), ""),
+        (("h=x", "k=w"), "`matmul1` uses `w` after"),
+        (("h=x", "g=x"), "`x` is donated already, to `h`"),
+        (("h=x", "h=w"), "`h` is carried already, by `x`"),
+        (("h=w",), "`h` is larger"),
+        (("q=x",), "there is no output `q`"),
+    ],
+)
+def test_a_variable_that_is_not_returned(aliases: tuple[str, ...], refused: str) -> None:
+    chain = read_one(Path("chain.py"), data=CHAIN.encode())
+    options = PlanOptions(alias=tuple(map(parse_donation, aliases)))
+    runner = Runner(chain, options=options)
+    try:
+        found = [runner.run({"n": n}, check=True).difference for n in (0, 1, 3, 50)]
+    except RunError as error:
+        assert refused, error
+        return
+    assert (refused, found) == ("", [None] * 4)
+    given = planned(chain, *aliases)
+    assert errors(given.module) == []
+    left, all_of_them = (each.module.script().count("alloc_tensor(") for each in (given, planned(chain)))
+    assert left == all_of_them - 1
 
 
 def test_kernels_that_are_fused() -> None:
