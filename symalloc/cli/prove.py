@@ -21,7 +21,6 @@ from symalloc.prover.batch import BatchError, answer, proof_row, read_questions,
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.report.proof_text import proof_facts
 from symalloc.session.files import read_text, write_proofs
 from symalloc.size.condition import Condition
 from symalloc.size.parse import SizeSyntaxError, parse_condition, symbols_in
@@ -119,7 +118,7 @@ def _mention_unused(text: str, assume: Sequence[str]) -> None:
 
 def _as_text(text: str, proof: Proof) -> str:
     written = " ".join(text.split())
-    facts = "".join(f"  {name}: {said}\n" for name, said in proof_facts(proof, written))
+    facts = "".join(f"  {name}: {said}\n" for name, said in proof.facts(written))
     return f"{proof.verdict.value}: {written}\n{facts}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,6 +55,19 @@ class Proof:
 
     def _repr_html_(self) -> str:
         return to_html(self)
+
+    def facts(self, claim: str = "") -> Iterator[tuple[str, str]]:
+        """Yield what a proof of `claim` tells besides its verdict, and the names of that, for a person."""
+        points = {counterexample_title(self.smallest): self.counterexample, "holds at": self.witness}
+        for name, point in points.items() if self.counterexample else ():
+            if point:
+                yield name, ", ".join(f"{symbol} = {value}" for symbol, value in point.items())
+        if self.precondition is not None and str(self.precondition) != claim:
+            yield "holds only when", str(self.precondition)
+        if self.reason is not None:
+            yield "unknown" if self.unknown else "note", self.reason
+        took, tried = f"{1e3 * self.seconds:.1f} ms", self.decided_by == "none"
+        yield ("tried for", took) if tried else ("decided by", f"{self.decided_by} in {took}")
 
     @property
     def holds(self) -> bool:

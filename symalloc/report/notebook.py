@@ -19,7 +19,6 @@ from symalloc.report.budget_text import budget_text
 from symalloc.report.diff_text import measures, plan_diff_text
 from symalloc.report.map.picture import Scene, picture, plan_scene
 from symalloc.report.plan_text import fit_lines, gain_text, plans_as_text
-from symalloc.report.proof_text import proof_facts
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
 from symalloc.shown import to_html, to_text
@@ -110,7 +109,7 @@ def diff_html(diff: PlanDiff) -> str:
 @to_html.register
 def proof_html(proof: Proof) -> str:
     """Return a verdict, and what was found on the way."""
-    return f"<div><b>{proof.verdict.value}</b>{_table(('', ''), list(proof_facts(proof)))}</div>"
+    return f"<div><b>{proof.verdict.value}</b>{_table(('', ''), list(proof.facts()))}</div>"
 
 
 @to_html.register

@@ -300,8 +300,8 @@ def gain_text(sample: MemorySample) -> str:
     if sample.refused and not sample.falls_back:
         return f"{where} call is refused."
     if sample.call is None:
-        known = "" if sample.known_call is None else f" at least {human_bytes(sample.known_call)}, and"
-        return f"{where} call holds{known} not all of it is known."
+        known = "" if sample.known_call is None else f"at least {human_bytes(sample.known_call)}, and "
+        return f"{where} call holds {known}not all of it is known."
     tvm = sample.call_unbounded
     if sample.call_bounded is not None and sample.label != "beyond":
         tvm = sample.call_bounded

@@ -87,7 +87,7 @@ def test_a_module_prints_its_report_and_its_samples_at_any_sizes(name: str) -> N
     assert str(module) == plans_as_text([report]).rstrip("\n")
     assert module._repr_html_()
     for sample in report.samples:
-        found = module.at(None, sample.binding)
+        found = module.at(sample.binding)
         assert changed(found, label=sample.label) == sample
         assert human_bytes(found.call) in str(found) or found.refused or found.call is None
 

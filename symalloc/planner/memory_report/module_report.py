@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symalloc.analysis.donation import function_meant
-from symalloc.arguments import require_text
+from symalloc.arguments import require_binding, require_bytes, require_text
 from symalloc.errors import UsageError, meant
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.fits import Asked, FunctionFit, fit_functions
@@ -23,6 +23,8 @@ from symalloc.planner.memory_report.function_report import (
 from symalloc.program.ir import Function
 from symalloc.prover.prover import Prover
 from symalloc.shown import to_html, to_text
+
+NO_SIZES: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +55,36 @@ class ModuleReport:
             raise UsageError(f"the module has {len(reports)} functions: name one of {', '.join(reports)}")
         raise UsageError(f"the module has no function `{wanted}`{meant(wanted, list(reports))}")
 
-    def at(self, function: str | None, sizes: Mapping[str, int]) -> MemorySample:
-        """Return the bytes of a call of a function; raises UsageError for sizes that do not fit it."""
+    def at(
+        self, binding: Mapping[str, int] = NO_SIZES, /, *, function: str | None = None, **sizes: int
+    ) -> MemorySample:
+        """Return the bytes of a call at some sizes, such as `plan.at(n=128).call`.
+
+        `binding` gives sizes by name or by symbol of sympy; `function` chooses one where there are several.
+        Raises UsageError for sizes that do not fit it.
+        """
+        given = require_binding("binding", binding) | require_binding("sizes", sizes)
         report = self.of(function)
         of, names = self.functions[report.plan.function], plan_symbols(report.plan, report.outside)
-        check_wanted([sizes], {of.name: needed_at_entry(names, of)}, later=names)
-        (at,) = chosen(names, of, [sizes])
+        check_wanted([given], {of.name: needed_at_entry(names, of)}, later=names)
+        (at,) = chosen(names, of, [given])
         return sample_at(report, at, bound_label(at, of))
 
-    def fits(self, function: str | None, asked: Asked) -> FunctionFit:
-        """Return where the memory of a function takes at most so many bytes; raises UsageError."""
+    def fits(
+        self,
+        limit: str | int,
+        binding: Mapping[str, int] = NO_SIZES,
+        /,
+        *,
+        function: str | None = None,
+        **sizes: int,
+    ) -> FunctionFit:
+        """Say for which shapes arenas, a call, workspace, weights and inputs take at most `limit` bytes.
+
+            plan.fits("1GiB", n=128).call.holds
+
+        It is printed as `symalloc plan --fits` prints it; sizes that are given are fixed.  Raises UsageError.
+        """
+        given = require_binding("binding", binding) | require_binding("sizes", sizes)
+        asked = Asked(limit=require_bytes("limit", limit), values=given)
         return fit_functions((self.of(function),), self.deployment, asked, Prover())[0]

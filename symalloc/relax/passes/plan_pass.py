@@ -12,11 +12,11 @@ from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.arguments import require_binding, require_bytes, shown
+from symalloc.arguments import shown
 from symalloc.errors import RunError, UsageError
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
-from symalloc.planner.memory_report.fits import Asked, FunctionFit
+from symalloc.planner.memory_report.fits import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.plan_functions import plan_program
@@ -128,34 +128,15 @@ class PlannedModule:
             raise RunError("only what symalloc.plan returns has a report")
         return self.reporter()
 
-    def at(
-        self, binding: Mapping[str, int] = {}, /, *, function: str | None = None, **sizes: int
-    ) -> MemorySample:
-        """Return the bytes of a call at some sizes, such as `plan.at(n=128).call`.
+    @property
+    def at(self) -> Callable[..., MemorySample]:
+        """`plan.at(n=128)`: the bytes of a call at some sizes, see `ModuleReport.at`."""
+        return self.report.at
 
-        `binding` gives sizes by name or by symbol of sympy; `function` chooses one where there are several.
-        Raises UsageError for sizes that do not fit it.
-        """
-        given = require_binding("binding", binding) | require_binding("sizes", sizes)
-        return self.report.at(function, given)
-
-    def fits(
-        self,
-        limit: str | int,
-        binding: Mapping[str, int] = {},
-        /,
-        *,
-        function: str | None = None,
-        **sizes: int,
-    ) -> FunctionFit:
-        """Say for which shapes arenas, a call, workspace, weights and inputs take at most `limit` bytes.
-
-            plan.fits("1GiB", n=128).call.holds
-
-        It is printed as `symalloc plan --fits` prints it; sizes that are given are fixed.  Raises UsageError.
-        """
-        given = require_binding("binding", binding) | require_binding("sizes", sizes)
-        return self.report.fits(function, Asked(limit=require_bytes("limit", limit), values=given))
+    @property
+    def fits(self) -> Callable[..., FunctionFit]:
+        """`plan.fits("1GiB")`: the shapes at which memory takes so little, see `ModuleReport.fits`."""
+        return self.report.fits
 
     def __tvm_ffi_object__(self) -> tvm.IRModule:
         """The module: TVM's functions take the plan in its place, `relax.build` among them."""

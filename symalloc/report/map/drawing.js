@@ -40,12 +40,10 @@ function fitted(text, width) {
 }
 
 // what a block is called in at most `width` pixels: its operator and place, else of that or its name as much as fits,
-// whose end tells where it is a number
+// and the number at its end, in which many differ
 function titled({ label, short }, width) {
-  const most = Math.floor(width / 6.8);
-  if (label.length <= most) return label;
-  if (short.length <= most || !/\d$/.test(short)) return fitted(short, width);
-  return most < 3 ? "" : `…${short.slice(1 - most)}`;
+  const most = Math.floor(width / 6.8), [number] = /\d*$/.exec(short), head = most - 1 - number.length;
+  return label.length <= most ? label : short.length <= most ? short : head > 0 ? `${short.slice(0, head)}…${number}` : "";
 }
 
 // steps of a power of two, about `count` of them

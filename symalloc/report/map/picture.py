@@ -261,15 +261,17 @@ def _fitted(text: str, width: float) -> str:
 
 
 def _title(block: DrawnBlock, width: float) -> str:
-    """Return the operator and place of a block, or of its operator or name as much as fits: those that end
-    with a number differ at their end.
+    """Return the operator and place of a block, or of its operator or name as much as fits, and the number at
+    its end, in which many differ.
     """
     most, name = int(width / LETTER), block.label.partition(" ")[0] or block.name
     if 0 < len(block.label) <= most:
         return block.label
-    if len(name) <= most or not name[-1:].isdigit():
-        return _fitted(name, width)
-    return "" if most < 3 else f"…{name[1 - most :]}"
+    if len(name) <= most:
+        return name
+    number = name[len(name.rstrip("0123456789")) :]
+    head = most - 1 - len(number)
+    return f"{name[:head]}…{number}" if head > 0 else ""
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:

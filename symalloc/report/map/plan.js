@@ -79,23 +79,6 @@ function numbersOf(fn, value) {
   };
 }
 
-// bytes of planned tensors that are live at each step, as [[step, bytes], …]
-function liveOver(arenas, value) {
-  const changes = new Map();
-  for (const arena of arenas) {
-    for (const buffer of arena.buffers) {
-      const size = value(buffer.bytes);
-      if (buffer.returned || size === null) continue;
-      for (const [begin, end] of buffer.live) {
-        changes.set(begin, (changes.get(begin) ?? 0n) + size);
-        changes.set(end, (changes.get(end) ?? 0n) - size);
-      }
-    }
-  }
-  let now = 0n;
-  return [...changes].sort((a, b) => a[0] - b[0]).map(([step, change]) => [step, (now += change)]);
-}
-
 function planPage(data) {
   let fn = data.functions[0], view = "ours", part = "all", budget = "", numbers = {}, values = [], blocks = [], scene = null;
   const bindings = new Map(data.functions.map((f) => [f.function, mapped(f.start)]));
@@ -144,8 +127,9 @@ function planPage(data) {
   }
 
   function ourScene() {
-    const live = liveOver(fn.arenas, value), peak = stepOf(live, peakOf(live));
-    const last = Math.max(1, ...fn.arenas.map((a) => a.buffers.reduce((most, b) => Math.max(most, b.live.at(-1)?.[1] ?? 0), 0)));
+    const held = fn.arenas.flatMap((arena) => arena.buffers.filter((b) => !b.returned));
+    const last = fn.arenas.flatMap((arena) => arena.buffers).reduce((most, b) => Math.max(most, b.live.at(-1)?.[1] ?? 0), 1);
+    const live = heldOver({ steps: last, held }, value, true, true), peak = stepOf(live, peakOf(live));
     const bands = fn.arenas.map((arena, band) => {
       const bytes = value(arena.bytes);
       const where = arena.result === null ? `device ${arena.device}, ${arena.scope}` : `in the memory of the result ${arena.result}`;
@@ -314,9 +298,9 @@ function planPage(data) {
     const tvm = fn.calls.tvm_bounded && !over.length ? numbers.call_tvm_bounded : numbers.call_tvm_unbounded;
     const others = [["without a plan", numbers.call_unplanned], ["with TVM's plan", tvm]].filter(([, bytes]) => bytes !== null);
     const sizes = fn.symbols.map(({ name }) => `${name} = ${binding()[name]}`).join(", ");
-    const held = numbers.call === null ? `at least ${humanBytes(numbers.known_call)}, and not all of it is known`
-      : [`at most ${humanBytes(numbers.call)}`, ...others.map(([how, bytes]) => `${how} ${humanBytes(bytes)}${saved(numbers.call, bytes)}`)].join("; ");
-    at("gain").textContent = refused || numbers.known_call === null ? "" : `${sizes ? `At ${sizes} a` : "A"} call holds ${held}.`;
+    const held = refused ? "is refused" : numbers.call === null ? `holds ${numbers.known_call === null ? "" : `at least ${humanBytes(numbers.known_call)}, and `}not all of it is known`
+      : [`holds at most ${humanBytes(numbers.call)}`, ...others.map(([how, bytes]) => `${how} ${humanBytes(bytes)}${saved(numbers.call, bytes)}`)].join("; ");
+    at("gain").textContent = `${sizes ? `At ${sizes} a` : "A"} call ${held}.`;
     const fits = (bytes) => (bytes <= limit ? `fits, ${humanBytes(limit - bytes)} are left` : `takes ${humanBytes(bytes - limit)} too much`);
     const known = [["with our plan", numbers.call], ...others].filter(([, bytes]) => bytes !== null);
     at("fits").textContent = limit === null || refused ? "" : `Budget ${humanBytes(limit)}, weights and inputs not counted: ${known.map(([how, bytes]) => `${how} a call ${fits(bytes)}`).join("; ") || "not all that a call takes is known"}.`;
