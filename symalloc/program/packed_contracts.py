@@ -95,7 +95,7 @@ _STATED: dict[str, PackedContract] = {}
 OPERATIONS = frozenset(
     {
         "relax.run.assert_op",
-        "runtime.TVMTensorCreateView",
+        *("runtime.TVMTensorCreateView", "symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor"),
         *(
             f"vm.builtin.{name}"
             for name in (

@@ -567,17 +567,17 @@ _OPERATORS: Mapping[str, tuple[int, Handler]] = {
     **dict.fromkeys(("relax.grad.no_grad", "relax.wrap_param"), _SAME_VALUE),
 }
 # what LowerRuntimeBuiltin, which follows memory planning, and the code generator of TVM's machine know
-_GENERATED = frozenset(
-    {
-        *(*MEMORY_OPERATORS, "relax.call_builtin_with_ctx", "relax.call_py_func", "relax.invoke_closure"),
-        *("relax.make_closure", "relax.null_value", "relax.reshape", "relax.shape_of"),
-        *("relax.tensor_to_shape", "relax.to_vdevice"),
-    }
+_LATE = (
+    *("call_builtin_with_ctx", "call_py_func", "invoke_closure", "make_closure", "null_value"),
+    *("reshape", "shape_of", "tensor_to_shape", "to_vdevice"),
 )
+_GENERATED = MEMORY_OPERATORS.keys() | {f"relax.{name}" for name in _LATE}
 # packed functions that are operations of the program
 _PACKED: Mapping[str, tuple[int, Handler]] = {
     "relax.run.assert_op": (1, _assertion),
     "runtime.TVMTensorCreateView": (1, _take_view),
+    "symalloc.pool.alloc_storage": _VM_STORAGE,
+    "symalloc.pool.alloc_tensor": (4, _place_tensor),
     ALLOCATES: (1, _alloc_heap),
     "vm.builtin.alloc_storage": _VM_STORAGE,
     "vm.builtin.alloc_tensor": (4, _place_tensor),

@@ -38,6 +38,7 @@ from symalloc.relax.ir_types import (
     typed_call,
     typed_var,
 )
+from symalloc.relax.passes.name_tensors import NAMED_STORAGE, NAMED_TENSOR
 from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")
@@ -164,13 +165,19 @@ class _Straight:
 
 
 def _called(value: Node) -> str | None:
-    """The operator or packed function that a value calls, "" for a function or a kernel; None for no call."""
+    """The operator or packed function that a value calls, "" for a function or a kernel; None for no call.
+
+    What NameTensors has named is the same allocation.
+    """
     if type(value) is not Call:
         return None
     op = value.op
     if type(op) is relax.ExternFunc:
-        return str(op.global_symbol)
-    return str(op.name) if type(op) is Op else ""
+        symbol = str(op.global_symbol)
+        return _ALLOC_TENSOR if symbol == NAMED_TENSOR else symbol
+    name = str(op.name) if type(op) is Op else ""
+    named = name == _WITH_MACHINE.name and value.args[0].global_symbol == NAMED_STORAGE.global_symbol
+    return _ALLOC_STORAGE if named else name
 
 
 def _may_allocate(called: str | None) -> bool:
@@ -209,8 +216,7 @@ def _is_dropped(instruction: ir.Instruction) -> bool:
     What a builtin of the machine makes, such as the heap of shapes, is read in places that do not.
     """
     handle: BindingNode = instruction.handle  # type: ignore[assignment]
-    of_machine = isinstance(handle.value, Call) and handle.value.op == _WITH_MACHINE
-    return holds_memory(instruction.var.type) and not of_machine
+    return holds_memory(instruction.var.type) and _called(handle.value) != _WITH_MACHINE.name
 
 
 @dataclass(slots=True, kw_only=True)
@@ -250,8 +256,9 @@ class _KillWriter(BindingRewriter):
         return [*written, *self.dropped((var, "behind"))]
 
     def dropped(self, place: Place) -> list[relax.Binding]:
-        """The kills at a place."""
-        return [_killed(self.variables[var]) for var in self.kills.get(place, ())]
+        """The kills at a place; TVM's planner uses storages of a branch outside of it, too."""
+        bound_here = (var for var in self.kills.get(place, ()) if var in self.variables)
+        return [_killed(self.variables[var]) for var in bound_here]
 
     # -- branches --------------------------------------------------------------------------------------------
 

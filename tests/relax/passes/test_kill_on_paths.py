@@ -14,6 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+import symalloc
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.session.linting import VerifyMemory
 from tests.models.measure import ALLOCATOR, compiler, floor, load, measured
@@ -172,3 +173,47 @@ class ViewOfConstant:
 def test_a_view_of_a_constant_holds_no_tensor_of_a_call() -> None:
     found = machine(ViewOfConstant)["main"](tvm.runtime.tensor(np.zeros((3, 4), "float32")))
     assert found.numpy().tolist() == [[3, 4, 5, 6], [7, 8, 9, 10]]
+
+
+@I.ir_module
+class Chain:
+    """Never more than two tensors at a time."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")):
+        a = R.exp(x)
+        b = R.sin(a)
+        c = R.cos(b)
+        d = R.exp(c)
+        e = R.sin(d)
+        f = R.cos(e)
+        return f
+
+
+@I.ir_module
+class Turns:
+    """The same, with an If in it."""
+
+    @R.function
+    def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 64), "float32")):
+        a = R.exp(x)
+        b = R.sin(a)
+        if c:
+            d = R.cos(b)
+            e = R.exp(d)
+            y = R.sin(e)
+        else:
+            y = R.cos(b)
+        f = R.exp(y)
+        g = R.cos(f)
+        h = R.sin(g)
+        return h
+
+
+@pytest.mark.parametrize("plan", ["none", "tvm", "symalloc"])
+@pytest.mark.parametrize("module", [Chain, Turns], ids=["chain", "turns"])
+def test_what_has_a_name_in_a_pool_goes_as_early(module: tvm.IRModule, plan: str) -> None:
+    found = symalloc.run(module, {"n": ROWS}, plan=plan, pool=symalloc.Pool(), check=True)  # type: ignore[arg-type]
+    assert found.difference is None and found.pool is not None
+    tensors = 3 if plan == "tvm" else 2  # two storages and the result
+    assert found.pool.peak_live <= tensors * ROWS * 64 * 4 + 512  # and the heap of shapes, the condition
