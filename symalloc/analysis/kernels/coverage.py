@@ -178,9 +178,7 @@ class ParameterCoverage:
             return (Elements((None,) * len(self.parameter.shape or ())),) if self.parameter.reads else ()
         if not self.known or any(access.handed for access in self.accesses):
             return (UNKNOWN_ELEMENTS,)
-        sure = dict.fromkeys(
-            self.reached(one, self.parameter.shape) for one in self.fresh.loads if None not in one.indices
-        )
+        sure = dict.fromkeys(self._box(one) for one in self.fresh.loads if None not in one.indices)
         vague = (*(one for one in self.fresh.loads if None in one.indices), *self.fresh.perhaps)
         others = self._any_of(vague) if vague else ()
         return (*sure, *(box._replace(exact=False) for box in others if box not in sure))

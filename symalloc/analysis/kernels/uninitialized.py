@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.kernels.coverage import Elements, Points, Range, element_index
+from symalloc.analysis.kernels.coverage import Elements, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import DType, TensorType
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
-from symalloc.size.expr import ONE, ZERO, Expr, constant, product, symbol
+from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod, product, symbol
 
 _MOST_RANGES = 2
 """The number of ranges, none of them plainly next to another, up to which the order is told."""
@@ -195,8 +195,8 @@ def _gap(
 ) -> UninitializedRange | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
-    if lost is None and wanted.elements.points is not None:
-        return _at_passes(wanted, wanted.elements.points, parts)
+    if wanted.elements.points is not None:
+        return _at_elements(wanted, parts, lost)
     if lost is None and not parts:
         return UninitializedRange(_nbytes(wanted))
     if lost is None and not wanted.elements.exact:
@@ -265,43 +265,33 @@ _MOST_SYMBOLS = 3
 def _at_elements(
     wanted: MemoryRange, parts: Sequence[MemoryRange], lost: MemoryRange | None
 ) -> UninitializedRange | None:
-    """The gap at each element of a tensor that lies where `wanted` does; with `lost` at each that shares a
-    byte with an element of it.
+    """The gap at each element of a tensor that lies where `wanted` does, or at the passes that read `wanted`;
+    with `lost` at each that shares a byte with an element of it.
     """
     found = next((one for one in (wanted, *parts) if one.sized and one.is_at(wanted)), _in_single(wanted))
     if found is None or found.type is None or found.type.shape is None:
         return None
-    shape = found.type.shape
+    shape, points = found.type.shape, wanted.elements.points
     elements = product(shape)
-    if len(elements.terms) > 1 and len(elements.symbols) > _MOST_SYMBOLS:
+    if len(elements.terms) > 1 and len(elements.symbols) > _MOST_SYMBOLS and points is None:
         return None
     held = [_holding(part, found) for part in parts]
     looked_at, taken = _holding(wanted, found), ((), ()) if lost is None else _sharing(lost, found)
     if None in held or looked_at is None or taken is None:
         return None
+    names = [element_index(axis).as_symbol or "" for axis in range(len(shape) + len(taken[1]))]
+    counters: tuple[tuple[str, Expr | None], ...] = tuple(zip(names, (*shape, *taken[1]), strict=True))
     inside = (lt(element_index(axis), extent) for axis, extent in enumerate(shape))
-    (more, extents) = taken
-    among = conjunction((*inside, looked_at, *more)).conjuncts
-    exact = all(part.elements.exact for part in parts)
+    among = conjunction((*inside, looked_at, *taken[0]))
     written = disjunction(one for one in held if one is not None)
-    words = _elements_in_words(written, len(shape))
-    indices = enumerate((*shape, *extents))
-    counters = tuple((element_index(axis).as_symbol or "", extent) for axis, extent in indices)
-    return UninitializedRange(select(written, ZERO, ONE), words, elements=AtElements(counters, among, exact))
-
-
-def _at_passes(
-    wanted: MemoryRange, points: Points, parts: Sequence[MemoryRange]
-) -> UninitializedRange | None:
-    """The gap at the passes that read what their own kernel has not written."""
-    same = [part.region is wanted.region and part.type == wanted.type for part in parts]
-    if not all(same) or any(part.elements.by_data for part in parts):
-        return None
-    at = {element_index(axis).as_symbol or "": index for axis, index in enumerate(points.indices)}
-    written = disjunction(part.elements.condition for part in parts).substitute(at)
-    among = AtElements(points.counters, points.conditions, False)
-    words = _elements_in_words(disjunction(part.elements.condition for part in parts), len(points.indices))
-    return UninitializedRange(select(written, ZERO, ONE), words if parts else "", elements=among)
+    words = _elements_in_words(written, len(shape)) if parts else ""
+    if points is not None:
+        at = dict(zip(names, points.indices, strict=False))
+        among = conjunction((*points.conditions, *(c.substitute(at) for c in taken[0])))
+        written, counters = written.substitute(at), (*points.counters, *counters[len(shape) :])
+    exact = points is None and all(part.elements.exact for part in parts)
+    gap = AtElements(counters, among.conjuncts, exact)
+    return UninitializedRange(select(written, ZERO, ONE), words, elements=gap)
 
 
 def _in_single(wanted: MemoryRange) -> MemoryRange | None:
@@ -317,10 +307,28 @@ def _holding(part: MemoryRange, unit: MemoryRange) -> Condition | None:
         return part.elements.condition
     found = None if part.elements.is_scattered else bytes_of(part)
     element = unit.element
-    if found is None or element is None:
+    if element is None:
         return None
+    if found is None:
+        return _within(element, part)
     inside = le(found.begin, element.begin), le(element.end, found.end)
     return conjunction((*part.elements.conditions, *inside))
+
+
+def _within(element: Range, part: MemoryRange) -> Condition | None:
+    """The condition that the bytes `element` are those of one element of `part`, or lie in one."""
+    kind, start, size = part.type, part.region.offset, (element.end - element.begin).as_constant
+    if kind is None or not kind.shape or kind.dtype is None or start is None:
+        return None
+    if not size or kind.dtype.itemsize % size or (element.begin - start) % size != ZERO:
+        return None
+    number, indices = floordiv(element.begin - start, kind.dtype.itemsize), dict[str, Expr]()
+    for axis in range(len(kind.shape) - 1, 0, -1):
+        indices[element_index(axis).as_symbol or ""] = mod(number, kind.shape[axis])
+        number = floordiv(number, kind.shape[axis])
+    indices[element_index(0).as_symbol or ""] = number
+    inside = ge(number, 0), lt(number, kind.shape[0])
+    return conjunction((*inside, part.elements.condition.substitute(indices)))
 
 
 def _sharing(lost: MemoryRange, unit: MemoryRange) -> tuple[tuple[Condition, ...], tuple[Expr, ...]] | None:

@@ -78,7 +78,8 @@ def _resolved(context: FunctionContext, point: int, target: Target, index: int, 
         read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
         for wanted, part in product(read, written):
             lost = part if part.type is not None else MemoryRange(part.region)  # what is unknown writes all
-            if found.again or lost.elements.is_scattered:
+            alike = lost.axes and lost.is_like(wanted)
+            if found.again or lost.elements.is_scattered or wanted.elements.points or alike:
                 yield from _rewritten(site, wanted, lost, found.again)
                 continue
             for (first, sure), (second, certain) in product(_ranges(wanted), _ranges(lost)):
@@ -108,7 +109,8 @@ def _rewritten(
 ) -> Iterator[Site]:
     """The pair as far as what is lost is not written anew: by anything, then by what is sure."""
     sure = [part for part in again if part.elements.exact and not part.elements.by_data]
-    known = wanted.elements.exact and lost.elements.exact and not lost.elements.by_data
+    read = wanted.elements.exact or wanted.elements.points is not None
+    known = read and lost.elements.exact and not lost.elements.by_data
     unknown = f"how much of `{site.texts['first']}` is written anew before is not known"
     found = [(again, None if known else _another_part(site))]
     for parts, doubt in (*found, (sure, unknown)) if len(sure) < len(again) else found:
