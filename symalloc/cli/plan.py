@@ -118,7 +118,7 @@ def plan_command(
     fitting, held, reserved = (
         []
         if limit is None
-        else fit_functions(reports, planned.deployment, Asked(limit=limit, values=at, assume=assumed), prover)
+        else fit_functions(planned.deployment, Asked(limit=limit, values=at, assume=assumed), prover)
         for limit in limits
     )
     if form == "json":

@@ -194,6 +194,11 @@ class Plan:
     def _repr_html_(self) -> str:
         return to_html(self)
 
+    def refusing(self, binding: Mapping[str, int]) -> list[Guard]:
+        """The guards whose check fails at a binding, as far as it tells."""
+        known = [guard for guard in self.guards if guard.check.symbols <= binding.keys()]
+        return [guard for guard in known if not guard.check.evaluate(binding)]
+
     @property
     def placements(self) -> Mapping[Var, tuple[Arena, Placement]]:
         """The arena and the placement of each planned allocation of the program."""

@@ -13,6 +13,7 @@ from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import Fallback, FurtherArena, TooLarge
+from symalloc.planner.memory_report.deployment import Sum
 from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
 from symalloc.planner.memory_report.function_report import (
     FloorSums,
@@ -109,19 +110,6 @@ class FitEntry(Document, frozen=True, kw_only=True):
     unknown: Annotated[str | None, about("Why there may be more memory, beyond all that is told here.")]
 
 
-class Fits(Document, frozen=True, kw_only=True):
-    """The shapes at which the arenas of a function fit the bytes asked about (null where it has none), its
-    whole call, a call beside the result of the one before, the same with workspace, and with weights, inputs
-    and constants.
-    """
-
-    arenas: FitEntry | None
-    call: FitEntry
-    again: FitEntry
-    workspace: FitEntry
-    everything: FitEntry
-
-
 class PlannedFunction(Document, frozen=True, kw_only=True):
     """The plan of one function, and the memory of a call; without `fallbacks` the plan is at the floor.
 
@@ -131,7 +119,9 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     that may be negative.  `offsets` counts distinct ones that are no constants: evaluated at each call.
     `returned`: results with memory of their own; `carried`: results in that of inputs.  `packed`: functions
     that are called of which it is not known what they take.  `tvm`: with --compare tvm; `target`: null for a
-    CPU; `fits`: only if that was asked; `too_large`: tensors that exceed --max-buffer by themselves.
+    CPU; `fits`: only if that was asked, of arenas, where there are some, a whole call, a call beside the
+    result of the one before (`again`), the same with workspace, and with weights, inputs and constants;
+    `too_large`: tensors that exceed --max-buffer by themselves.
     """
 
     function: str
@@ -154,7 +144,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     target: TargetReport | None
     samples: tuple[MemorySample, ...]
     too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
-    fits: Fits | msgspec.UnsetType = msgspec.UNSET
+    fits: dict[Sum, FitEntry] | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlanDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
@@ -192,7 +182,7 @@ def function_document(report: FunctionReport, fit: FunctionFit | None = None) ->
             bounded=None if both.bounded is None else _other(both.bounded), unbounded=_other(both.unbounded)
         ),
         too_large=plan.too_large or msgspec.UNSET,
-        fits=msgspec.UNSET if fit is None else _fits(fit),
+        fits=msgspec.UNSET if fit is None else {what: _fit(one) for what, one in fit.sums.items()},
     )
 
 
@@ -230,13 +220,6 @@ def _other(memory: Timeline) -> OtherPlan:
         calls=tuple(map(tuple, called.values())),
         problem=memory.problem,
     )
-
-
-def _fits(fit: FunctionFit) -> Fits:
-    lines = [fit.call, fit.again, fit.workspace, fit.everything]
-    call, again, workspace, everything = map(_fit, lines)
-    arenas = None if fit.arenas is None else _fit(fit.arenas)
-    return Fits(arenas=arenas, call=call, again=again, workspace=workspace, everything=everything)
 
 
 def _fit(fit: Fit) -> FitEntry:

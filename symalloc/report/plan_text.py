@@ -9,6 +9,7 @@ from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, TooLarge
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
+from symalloc.planner.memory_report.deployment import Sum
 from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
@@ -262,6 +263,12 @@ def _rows(report: FunctionReport) -> list[Row]:
     planned, outside = bool(report.placements), report.outside
     theirs = report.comparison or TvmComparison(bounded=None, unbounded=Timeline(problem="not asked"))
     called = bool(report.outcome.planned.steps or report.outcome.unplanned.steps)
+    least = any(use.parallel for use in outside.kernels)
+    taken = called and bool(outside.kernels or outside.table)
+
+    def whole(sample: MemorySample) -> bool:
+        return sample.exact and sample.pool_exact
+
     return [
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
@@ -277,8 +284,8 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("donated results", lambda s: human_bytes(s.donated), bool(outside.donated)),
         ("made by calls", lambda s: human_bytes(s.made), bool(outside.made)),
         ("unplanned", lambda s: human_bytes(s.unplanned), bool(report.unplanned)),
-        ("whole call", lambda s: _at_least(s.call, s.known_call), called),
-        ("  without a plan", lambda s: _at_least(s.call_unplanned, s.known_unplanned), called),
+        ("whole call", lambda s: _bounded(s.call, s.known_call, exact=s.exact), called),
+        ("  without a plan", lambda s: _bounded(s.call_unplanned, s.known_unplanned), called),
         ("  ours / unplanned", lambda s: times(s.call_ratio), called),
         (
             "  TVM, its bounds",  # too little past them, and nothing stops the call
@@ -286,9 +293,15 @@ def _rows(report: FunctionReport) -> list[Row]:
             theirs.bounded is not None and theirs.bounded.problem is None,
         ),
         ("  TVM, no bounds", lambda s: human_bytes(s.call_unbounded), theirs.unbounded.problem is None),
-        ("workspace", lambda s: human_bytes(s.workspace), bool(outside.kernels)),
-        ("workspace pool", lambda s: human_bytes(s.pool), bool(outside.kernels)),
-        ("with the pool", lambda s: human_bytes(s.whole), called and bool(outside.kernels)),
+        ("workspace", lambda s: _bounded(s.workspace, least=least), bool(outside.kernels)),
+        (
+            "workspace pool",
+            lambda s: _bounded(s.pool, least=least, exact=s.pool_exact),
+            bool(outside.kernels),
+        ),
+        ("table of sizes", lambda s: human_bytes(s.table), bool(outside.table)),
+        ("with pool and table", lambda s: _bounded(s.whole, least=least, exact=whole(s)), taken),
+        ("and the last result", lambda s: _bounded(s.further, least=least, exact=whole(s)), called),
     ]
 
 
@@ -334,9 +347,11 @@ def _above_unplanned(report: FunctionReport) -> Iterator[str]:
     yield f"  a call holds up to {times(worst.call_ratio)} times what it holds without a plan{where}{why}"
 
 
-def _at_least(nbytes: int | None, known: int | None) -> str:
-    """Return some bytes; where they are not known, those that are."""
-    return human_bytes(nbytes) if nbytes is not None or known is None else f">= {human_bytes(known)}"
+def _bounded(nbytes: int | None, known: int | None = None, *, least: bool = False, exact: bool = True) -> str:
+    """Return some bytes, with the sign of a bound where they are one; where not known, those that are."""
+    if nbytes is None:
+        return human_bytes(known) if known is None else f">= {human_bytes(known)}"
+    return f"{'>= ' if least else '' if exact else '<= '}{human_bytes(nbytes)}"
 
 
 # -- outside the arena -------------------------------------------------------------------------------------
@@ -405,26 +420,28 @@ def _tvm(compared: TvmComparison) -> Iterator[str]:
 # -- fitting a number of bytes -----------------------------------------------------------------------------
 
 
+SUM_TITLES: Mapping[Sum, str] = {
+    "arenas": "arenas",
+    "call": "whole call",
+    "again": "a further call, while the machine holds the last result",
+    "workspace": "with workspace of kernels and the table of sizes",
+    "everything": "with weights, inputs and constants",
+}
+
+
 def fit_lines(fit: FunctionFit) -> Iterator[str]:
     """Yield the conditions under which the memory of a function fits, and the largest symbols."""
     asked = fit.asked
     where = at_binding(asked.values)
     assumed = f", where {' and '.join(map(str, asked.assume))}" if asked.assume else ""
     yield f"{fit.function}: fits {human_bytes(asked.limit)} ({asked.limit} B){where}{assumed}"
-    lines = [
-        ("arenas", "arenas", fit.arenas),
-        ("whole call", "call", fit.call),
-        ("a further call, while the machine holds the last result", "further", fit.again),
-        ("with workspace of kernels", "workspace", fit.workspace),
-        ("with weights, inputs and constants", "all", fit.everything),
-    ]
-    told = [(head, one) for _, head, one in lines if one is not None]
-    yield from (f"  {what}: {_fits_when(one)}" for what, _, one in lines if one is not None)
-    found = [dict(_values(one)) for _, one in told]
+    told = fit.sums.values()
+    yield from (f"  {SUM_TITLES[what]}: {_fits_when(one)}" for what, one in fit.sums.items())
+    found = [dict(_values(one)) for one in told]
     keys = dict.fromkeys(key for each in found for key in each)
-    if keys and not all(one.proof.holds for _, one in told):
+    if keys and not all(one.proof.holds for one in told):
         cells = {key: [each.get(key, "none") for each in found] for key in keys}
-        heads = ("largest", *(head for head, _ in told))
+        heads = ("largest", *fit.sums)
         yield from (f"    {line}" for line in columns([heads, *((key, *cells[key]) for key in keys)]))
 
 

@@ -8,8 +8,18 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from symalloc.planner.memory_report.runs import Output, Peer, PlanKind, PoolUse, RunReport, RunResult
+from symalloc.planner.memory_report.deployment import Sum
+from symalloc.planner.memory_report.runs import (
+    LimitUse,
+    Output,
+    Peer,
+    PlanKind,
+    PoolUse,
+    RunReport,
+    RunResult,
+)
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
+from symalloc.report.plan_text import SUM_TITLES
 from symalloc.report.quantities import at_binding, binding_text, columns, human_bytes, times
 
 # -- JSON --------------------------------------------------------------------------------------------------
@@ -26,7 +36,8 @@ class Run(Document, frozen=True, kw_only=True):
 
     `time_ratio`: the median over the turns of our time over TVM's.  `pool` is null where there was none,
     `same_as_unplanned` where it was not compared.  `undetermined`: elements that are computed from memory
-    that nothing has written, and that differ for that.
+    that nothing has written, and that differ for that.  `unused`: the check at entry that fails, so that the
+    function ran without its plan.
     """
 
     function: str
@@ -45,6 +56,7 @@ class Run(Document, frozen=True, kw_only=True):
     same_as_unplanned: bool | None
     difference: str | None
     undetermined: str | None
+    unused: str | None
 
 
 class RefusedRun(Document, frozen=True, kw_only=True):
@@ -62,6 +74,7 @@ class RunDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=
     pool: Pool | None
     tvm: Annotated[dict[Literal["reserved"], int] | None, about("Bytes that its pool has at last.")]
     refused: RefusedRun | None
+    limit: LimitUse | None
 
 
 def run_as_json(report: RunReport) -> str:
@@ -77,6 +90,7 @@ def run_as_json(report: RunReport) -> str:
             pool=_use(report.pool),
             tvm=None if report.peer is None else {"reserved": report.peer.reserved},
             refused=None if refused is None else RefusedRun(message=refused, binding=report.refused_at),
+            limit=report.limit,
         )
     )
 
@@ -120,6 +134,7 @@ def run_as_text(report: RunReport) -> str:
     if report.peer is not None:
         lines += _peer(report.results, report.peer, report.pool)
     lines += _checked(report.results)
+    lines += [] if report.limit is None else _limit(report.limit)
     if report.refused is not None:
         lines.append(f"REFUSED by the pool{at_binding(report.refused_at)}: {report.refused}")
     return "".join(f"{line}\n" for line in lines)
@@ -146,6 +161,8 @@ def _typical(seconds: Sequence[float]) -> float:
 def _arena(result: RunResult) -> str:
     if result.plan != "symalloc":
         return f"arena: none, {PLANNERS[result.plan]}"
+    if result.unused is not None:
+        return "arena: none, the plan was not used"
     if not result.planned:
         return "arena: none, no tensor was left to plan"
     if result.ratio is None:
@@ -175,7 +192,7 @@ def _table(report: RunReport) -> Iterator[str]:
 
 
 def _row(result: RunResult) -> tuple[str, ...]:
-    planned, pool = result.plan == "symalloc", result.pool
+    planned, pool = result.plan == "symalloc" and result.unused is None, result.pool
     use = ("-",) * 4
     if pool is not None:
         sizes = (human_bytes(pool.peak_live), human_bytes(pool.peak_reserved))
@@ -184,7 +201,7 @@ def _row(result: RunResult) -> tuple[str, ...]:
         binding_text(result.binding),
         str(len(result.seconds)),
         _duration(_typical(result.seconds)),
-        human_bytes(result.arena_bytes if planned else None),
+        "not used" if result.unused is not None else human_bytes(result.arena_bytes if planned else None),
         human_bytes(result.floor_bytes if planned else None),
         human_bytes(result.output_bytes),
         *use,
@@ -204,10 +221,29 @@ def _peer(results: Sequence[RunResult], peer: Peer, pool: PoolUse | None) -> Ite
         yield f"  time, ours / TVM's: {geometric_mean(peer.ratios):.3f}, {told}"
 
 
+def _limit(taken: LimitUse) -> Iterator[str]:
+    where, sums = at_binding(taken.binding), taken.sums
+    yield f"with the limit of {human_bytes(taken.limit)}{where}, of which the pool takes whole pages:"
+    pooled: tuple[Sum, ...] = ("arenas", "call", "again")
+    for what in (what for what in pooled if what in sums):
+        nbytes = sums[what]
+        more = "" if nbytes is None else f", {'more' if nbytes > taken.limit else 'no more'} than that"
+        yield f"  {SUM_TITLES[what]}: {human_bytes(nbytes)}{more}"
+    pool, workspace, whole = sums["again"], sums["workspace"], sums["everything"]
+    kernels = None if pool is None or workspace is None else human_bytes(workspace - pool)
+    around = None if workspace is None or whole is None else human_bytes(whole - workspace)
+    yield (
+        f"  beside the pool: workspace of kernels and the table of sizes, {kernels or 'not known'}; "
+        f"weights, inputs and constants, {around or 'not known'}"
+    )
+
+
 def _checked(results: Sequence[RunResult]) -> Iterator[str]:
     def where(result: RunResult) -> str:
         return f" at {binding_text(result.binding)}" if len(results) > 1 else ""
 
+    for result in (r for r in results if r.unused is not None):
+        yield f"the plan was not used{where(result)}, it needs {result.unused}: there is nothing to compare"
     checked = [r for r in results if r.checked]
     different = [r for r in checked if r.difference is not None]
     for result in different:

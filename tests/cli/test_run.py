@@ -11,6 +11,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import symalloc
+from symalloc.pool.statistics_scope import statistics
 from symalloc.pool.trace import Alloc, CallBegin, read_trace
 from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
@@ -144,9 +146,43 @@ def test_a_limit_that_is_too_small_names_who_holds_the_memory(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize(("file", "n"), [("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)])
+def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
+    path = Path(__file__).parents[2] / "examples" / file
+    options = ("--bind", f"n={n}", "--check", "--format", "json")
+    document = json.loads(run("run", path, *options, "--limit", "64MiB")[1])
+    jsonschema.validate(document, json.loads(schema_text("run")))
+    taken = document["limit"]["sums"]
+    assert document["limit"]["binding"] == {"n": n}
+    assert document["pool"]["peak_live"] == taken["call"] <= taken["again"] < taken["everything"]
+    pool = symalloc.Pool()
+    with statistics(pool) as further:
+        symalloc.run(path, {"n": n}, repeat=3, pool=pool)
+    assert further.peak_live == taken["again"]
+    status, out, _ = run("run", path, *options[:2], "--limit", str(taken["call"] - 1))
+    assert status == 1 and f" at n = {n}, of which the pool takes whole pages:\n" in out
+    assert "  whole call: " in out and "  beside the pool: workspace of kernels" in out
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_beyond_the_bound_the_plan_is_not_used_and_nothing_is_compared(sweep: bool, run: Run) -> None:
+    path = Path(__file__).parents[2] / "examples" / "attention.py"
+    at = ("--sweep", "n=8,600") if sweep else ("--bind", "n=600")
+    options = ("run", path, *at, "--check", "--guards", "fallback", "--bounds", "reserve")
+    status, out, _ = run(*options)
+    where = " at n = 600" if sweep else ""
+    assert (
+        status == 0 and f"the plan was not used{where}, it needs n <= 512: there is nothing to compare" in out
+    )
+    assert ("the same as the unplanned module" in out) is sweep
+    *_, beyond = json.loads(run(*options, "--format", "json")[1])["runs"]
+    assert (beyond["unused"], beyond["arena"], beyond["same_as_unplanned"]) == ("n <= 512", None, None)
+
+
+@pytest.mark.usefixtures("pool")
 def test_a_tensor_that_outgrows_its_storage_is_named(run: Run) -> None:
     status, out, err = run("run", _issue(16, "m"), "--sweep", "m=3..1025", "--pool")
-    assert (status, err) == (1, "")
+    assert status == 1 and err.startswith("note: issue.py is planned already")
     tensor = "tensor `main.alloc (fill, issue.py:17)`, float32[5], needs 20 bytes"
     assert f"REFUSED by the pool at m = 5: {tensor}" in out
 
@@ -155,7 +191,7 @@ def test_a_tensor_that_outgrows_its_storage_is_named(run: Run) -> None:
 @pytest.mark.parametrize("m", (15, 16))  # canaries tell, and a protected page
 def test_an_overrun_is_named_in_guard_mode(m: int, run: Run) -> None:
     status, out, err = run("run", _issue(4096, "m + 1"), "--bind", f"m={m}", "--guard")
-    assert (status, err) == (1, "")
+    assert status == 1 and err.startswith("note: issue.py is planned already")
     assert out.startswith("REFUSED by the pool") and f"m = {m}" in out
     assert f"`main.alloc (fill, issue.py:17)` of {4 * m} bytes " in out
     assert "overrun: byte 0 past its end " in out

@@ -213,10 +213,10 @@ def test_nothing_is_proved_of_a_call_that_takes_memory_which_is_not_known(name: 
         planned = plan_module(module)
         (report,) = reports = memory_reports(planned, lowered, "llvm", samples=[{"n": 1}])
         (memory,) = deployment(planned, lowered, "llvm", reports).functions
-        fit = fit_function(report, memory, Asked(limit=1 << 40), Prover())
+        fit = fit_function(memory, Asked(limit=1 << 40), Prover()).sums
         found = symalloc.lint(module, stage="planned", budget="1TiB", assume=["n <= 64"])
         undecided = any(d.rule == "SYM402" and d.reason is not None for d in found)
-        return fit.call.proof.verdict, fit.again.proof.verdict, report.samples[0].call, undecided
+        return fit["call"].proof.verdict, fit["again"].proof.verdict, report.samples[0].call, undecided
 
     runtime = Verdict.RUNTIME_CHECK
     assert verdicts() == (runtime, runtime, None, True)

@@ -18,8 +18,19 @@ from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, constant, round_up
 from symalloc.size.sign import undominated
 
-Part: TypeAlias = Literal["call", "kept", "workspace", "inputs"]
-"""A call with its results, the result of the call before, workspace, inputs with weights and constants."""
+Part: TypeAlias = Literal["arenas", "call", "kept", "workspace", "inputs"]
+"""Arenas, a call with its results, the result of the call before, workspace and the machine's table of sizes,
+inputs with weights and constants.
+"""
+Sum: TypeAlias = Literal["arenas", "call", "again", "workspace", "everything"]
+SUMS: Mapping[Sum, tuple[Part, ...]] = {
+    "arenas": ("arenas",),
+    "call": ("call",),
+    "again": ("call", "kept"),
+    "workspace": ("call", "kept", "workspace"),
+    "everything": ("call", "kept", "workspace", "inputs"),
+}
+"""Sums that are asked about, of parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +46,9 @@ class FunctionMemory:
     """The memory of one function that a server calls.
 
     `weights` it shares with others by their names; `inputs` are the tensors that come anew with each call.
-    Of `call` the largest counts: sums of bytes that are held together.  `kept` are the results that the
-    machine keeps until the next call is over; as many bytes as are `unsure` may be none.  `workspace`: the
+    Of `call` the largest counts: sums of bytes that are held together, and of `arenas` among them.  `kept`
+    are the results that the machine keeps until the next call is over; as many bytes as are `unsure` may be
+    none.  `table`: the bytes in which the machine keeps sizes during a call, or fewer.  `workspace`: the
     blocks that kernels take of TVM's pool, then those that they take while they hold one, while they hold
     two, and so on: of each the largest counts.  `doubt`: a call, or what it creates, may take less on the
     device.  `state`: what it creates.  `takes_none`: it takes no tensor and no object; `objects` are those
@@ -46,16 +58,19 @@ class FunctionMemory:
     name: str
     weights: tuple[Weight, ...] = ()
     inputs: Expr = ZERO
+    arenas: tuple[Expr, ...] = ()
     call: tuple[Expr, ...] = ()
     doubt: bool = False
     kept: Expr = ZERO
     unsure: Expr = ZERO
     workspace: tuple[tuple[Expr, ...], ...] = ()
+    table: int = 0
     state: tuple[StatePart, ...] = ()
     takes_none: bool = False
     objects: tuple[str, ...] = ()
     unknown: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
     declared: Mapping[str, int] = field(default_factory=dict)
+    lower: Mapping[str, int] = field(default_factory=dict)
     signed: frozenset[str] = frozenset()
     symbols: frozenset[str] = frozenset()
 
@@ -72,22 +87,31 @@ class FunctionMemory:
         """All that is not known."""
         return tuple(dict.fromkeys(chain.from_iterable(self.unknown.values())))
 
-    def sums(self, parts: Sequence[Part], constants: int = 0, *, least: bool = False) -> tuple[Expr, ...]:
-        """Sums of which the largest is what some parts take together; `least`: only what is held for sure."""
+    def sums(self, asked: Sum, constants: int = 0, *, least: bool = False) -> tuple[Expr, ...]:
+        """Sums of bytes of which the largest is what is asked; `least`: only what is held for sure."""
+        if asked == "arenas":
+            return (ZERO,) if least else self.arenas
         made = sum((one.nbytes for one in self.state if not least or not self.doubt), start=ZERO)
         kept = made + self.kept - (self.unsure if least else ZERO)
         weights = sum((one.nbytes for one in self.weights), start=constant(constants))
-        fixed = {"call": made, "kept": kept, "inputs": self.inputs + weights}
-        base = sum((size for part, size in fixed.items() if part in parts), start=ZERO)
-        spaces, *further = self.workspace if "workspace" in parts and self.workspace else ((ZERO,),)
+        fixed: dict[Part, Expr] = {"call": made, "kept": kept, "inputs": self.inputs + weights}
+        fixed["workspace"] = constant(self.table)
+        base = sum((fixed.get(part, ZERO) for part in SUMS[asked]), start=ZERO)
+        spaces, *further = self.workspace if "workspace" in SUMS[asked] and self.workspace else ((ZERO,),)
         more = ZERO if least else sum((maximum(*level) for level in further), start=ZERO)
         calls = (ZERO,) if least and self.doubt else self.call or (ZERO,)
         return undominated((base + more + call + space for call in calls for space in spaces), self.signed)
 
-    def exact(self, parts: Sequence[Part]) -> bool:
+    def exact(self, asked: Sum) -> bool:
         """True if that is no less."""
-        several = "workspace" in parts and len(self.workspace) > 1
-        return not (self.doubt or several or ("kept" in parts and self.unsure != ZERO))
+        several = "workspace" in SUMS[asked] and len(self.workspace) > 1
+        return not (self.doubt or several or ("kept" in SUMS[asked] and self.unsure != ZERO))
+
+    def gap(self, asked: Sum) -> str | None:
+        """The first thing for which it is not known how much that is."""
+        return next(
+            (f"{why} is not known" for part in SUMS[asked] for why in self.unknown.get(part, ())), None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +166,9 @@ def function_memory(
     back = {place: sure for place, sure in outside.returned_inputs.items() if place in sized}
     held = [one for call in calls for one in call.unknown if one.var not in state.variables]
     parallel = any(use.parallel for use in outside.kernels)
+    reserved = outcome.reserved
     unknown: dict[Part, list[str]] = {
+        "arenas": [] if reserved.not_known is None else [reserved.not_known.removesuffix(" is not known")],
         "call": [
             *state.problems,
             *(f"what `{name}` takes" for call in calls for name in call.unseen if name not in state.names),
@@ -164,11 +190,13 @@ def function_memory(
         name=function.name,
         weights=weights,
         inputs=_sum(sized.values()),
+        arenas=(reserved.known.sums(report.signed) or (ZERO,)) if report.placements else (),
         call=tuple(size for one in calls for size in one.known.sums(report.signed) or (ZERO,)),
         doubt=state.doubt or doubt,
         kept=made + _sum(sized[place] for place in back),
         unsure=unsure + (made - _sum(returned) if doubt else ZERO),
         workspace=_workspace(outside.calls),
+        table=outside.table,
         state=tuple(state.parts),
         takes_none=not any(holds_memory(param.type) for param in function.params),
         objects=tuple(
@@ -176,6 +204,7 @@ def function_memory(
         ),
         unknown={part: tuple(dict.fromkeys(why)) for part, why in unknown.items() if why},
         declared=function.declared_upper,
+        lower=function.declared_lower,
         signed=report.signed,
         symbols=frozenset(function.symbols),
     )

@@ -233,7 +233,8 @@ class _Reckoning:
             sizes, name = self.sizes(function, free), function.name
             weights |= {(one.name, one.nbytes.substitute(sizes)): None for one in function.weights}
             kept = (function.kept - function.unsure if least else function.kept).substitute(sizes)
-            calls = [size.substitute(sizes) + function.inputs.substitute(sizes) for size in function.call]
+            inputs = function.inputs.substitute(sizes) + constant(function.table)
+            calls = [size.substitute(sizes) + inputs for size in function.call]
             if name in self.states:
                 term = partial(BudgetTerm, what="state", function=name)
                 fixed.append(term(name="what it returns", sums=(kept,)))

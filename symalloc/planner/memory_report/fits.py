@@ -5,11 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
 
 from symalloc.errors import UsageError, meant
-from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, Part
-from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.memory_report.deployment import SUMS, Deployment, FunctionMemory, Sum
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -20,14 +18,7 @@ from symalloc.size.expr import Expr, constant, symbol
 from symalloc.size.sign import grows
 
 MOST_SUMS = 64  # of a formula that the prover is asked about
-
-LineName: TypeAlias = Literal["arenas", "call", "again", "workspace", "everything"]
-_PARTS: Mapping[LineName, tuple[Part, ...]] = {
-    "call": ("call",),
-    "again": ("call", "kept"),
-    "workspace": ("call", "kept", "workspace"),
-    "everything": ("call", "kept", "workspace", "inputs"),
-}
+_LONG = "its formula is too long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +103,7 @@ class Fit:
 
     limit: int
     proof: Proof
-    largest: tuple[LargestValue, ...]
+    largest: tuple[LargestValue, ...] = ()
     trade: Trade | None = None
     within: Proof | None = None
     unknown: str | None = None
@@ -126,9 +117,8 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionFit:
-    """The shapes at which the arenas of a function fit (None where it has none), its whole call, a call
-    beside the result of the one before, which the machine holds, the same with workspace, and with weights,
-    inputs and constants.
+    """The shapes at which what a function takes fits: arenas, where it has some, its whole call, a call
+    beside the result of the one before, the same with workspace, and with weights, inputs and constants.
     """
 
     function: str
@@ -139,6 +129,12 @@ class FunctionFit:
     workspace: Fit
     everything: Fit
 
+    @property
+    def sums(self) -> Mapping[Sum, Fit]:
+        """Those that there are, by name."""
+        found: dict[Sum, Fit | None] = {what: getattr(self, what) for what in SUMS}
+        return {what: fit for what, fit in found.items() if fit is not None}
+
     def __str__(self) -> str:
         """The answers as `symalloc plan --fits` prints them."""
         return to_text(self)
@@ -147,95 +143,53 @@ class FunctionFit:
         raise TypeError("say what shall fit: .call.holds, or .arenas, .again, .workspace, .everything")
 
 
-def fit_functions(
-    reports: Sequence[FunctionReport], deployment: Deployment, asked: Asked, prover: Prover
-) -> list[FunctionFit]:
+def fit_functions(deployment: Deployment, asked: Asked, prover: Prover) -> list[FunctionFit]:
     """Return where the memory of each function takes at most so many bytes; raises UsageError."""
     asked.check(deployment)
-    memory = {function.name: function for function in deployment.functions}
-    constants = deployment.constants
-    return [
-        fit_function(report, memory[report.plan.function], asked, prover, constants=constants)
-        for report in reports
-    ]
+    return [fit_function(one, asked, prover, constants=deployment.constants) for one in deployment.functions]
 
 
-def fit_function(
-    report: FunctionReport, memory: FunctionMemory, asked: Asked, prover: Prover, *, constants: int = 0
-) -> FunctionFit:
+def fit_function(memory: FunctionMemory, asked: Asked, prover: Prover, *, constants: int = 0) -> FunctionFit:
     """Return where the memory of a planned function takes at most so many bytes."""
-    whole = memory.sums(_PARTS["everything"])
-    named = sorted(frozenset().union(*(one.symbols for one in whole)))
+    named = sorted(frozenset().union(*(one.symbols for one in memory.sums("everything"))))
     names = [name for name in named if name not in asked.values] or named
-    given = {**{name: bound for name, bound in report.upper.items() if name in names}, **asked.values}
-    values = {name: value for name, value in given.items() if name in memory.symbols}
-    question = _Question(report, memory, asked, prover, names, values)
-    fits: dict[LineName, Fit] = {}
-    for name, parts in _PARTS.items():
-        unknown = next(
-            (f"{why} is not known" for part in parts for why in memory.unknown.get(part, ())), None
-        )
-        least = None if memory.exact(parts) else memory.sums(parts, constants, least=True)
-        fits[name] = question.fit(memory.sums(parts, constants), least, unknown)
-    reserved, gap = report.outcome.reserved.known.sums(report.signed), report.outcome.reserved.not_known
-    arenas = question.fit(reserved, None, gap) if report.placements else None
-    return FunctionFit(function=memory.name, asked=asked, arenas=arenas, **fits)
+    upper = {name: bound for name, bound in memory.declared.items() if name in names}
+    lower = {
+        name: bound if name in memory.signed else max(bound, 0)
+        for name, bound in memory.lower.items()
+        if name in names
+    }
+    values = {name: value for name, value in {**upper, **asked.values}.items() if name in memory.symbols}
+    domain = asked.domain(memory)
+    at = {name: constant(value) for name, value in asked.values.items()}
+    bounded = replace(domain, lower={**domain.lower, **lower}, upper=upper) if upper or lower else None
 
+    def fit(what: Sum) -> Fit:
+        sums, unknown, exact = memory.sums(what, constants), memory.gap(what), memory.exact(what)
+        if len(sums) > MOST_SUMS:
+            return Fit(limit=asked.limit, proof=proof_at_most(None, 0, domain, prover, _LONG), unknown=_LONG)
+        least = sums if exact else memory.sums(what, constants, least=True)
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """The question of one function; largest values of `names` are told, those with `values` as these say."""
+        def proof(over: Domain) -> Proof:
+            found = proof_at_most([one.substitute(at) for one in sums], asked.limit, over, prover, unknown)
+            if exact or found.verdict is not Verdict.ALWAYS_INVALID:
+                return found
+            sure = [one.substitute(at) for one in least]
+            return proof_at_most(sure, asked.limit, over, prover, unknown or "it may be less")
 
-    report: FunctionReport
-    memory: FunctionMemory
-    asked: Asked
-    prover: Prover
-    names: Sequence[str]
-    values: Mapping[str, int]
-
-    def fit(self, sums: Sequence[Expr] | None, least: Sequence[Expr] | None, unknown: str | None) -> Fit:
-        """The answer for the largest of `sums`, which may be no more than that of `least` where that is not
-        None.
-        """
-        if sums is not None and len(sums) > MOST_SUMS:
-            sums, least, unknown = None, None, "its formula is too long"
-        limit, domain, prover = self.asked.limit, self.asked.domain(self.memory), self.prover
-        bounded = self.bounded(domain)
-        told: tuple[Any, ...] = (sums or (), limit, self.names, self.values, prover)
         return Fit(
-            limit=limit,
-            proof=self.proof(sums, least, unknown, domain),
-            within=None if bounded is None else self.proof(sums, least, unknown, bounded),
-            largest=largest_values(*told) if sums else (),
-            trade=trade_of(*told) if sums else None,
+            limit=asked.limit,
+            proof=proof(domain),
+            within=None if bounded is None else proof(bounded),
+            largest=largest_values(sums, asked.limit, names, values, prover),
+            trade=trade_of(sums, asked.limit, names, values, prover),
             unknown=unknown,
-            exact=least is None,
+            exact=exact,
         )
 
-    def bounded(self, domain: Domain) -> Domain | None:
-        """The shapes that are declared as well; None where nothing is."""
-        report, names = self.report, self.names
-        upper = {name: bound for name, bound in report.upper.items() if name in names}
-        least = {name: INT64_MIN if name in report.signed else 0 for name in names}
-        lower = {name: max(bound, least[name]) for name, bound in report.lower.items() if name in names}
-        return replace(domain, lower={**domain.lower, **lower}, upper=upper) if upper or lower else None
-
-    def proof(
-        self,
-        sums: Sequence[Expr] | None,
-        least: Sequence[Expr] | None,
-        unknown: str | None,
-        domain: Domain,
-    ) -> Proof:
-        """The proof over some shapes; that nothing fits is proved of what is held for sure."""
-        at = {name: constant(value) for name, value in self.asked.values.items()}
-        alone, sure = (
-            None if each is None else [one.substitute(at) for one in each] for each in (sums, least)
-        )
-        found = proof_at_most(alone, self.asked.limit, domain, self.prover, unknown)
-        if sure is None or found.verdict is not Verdict.ALWAYS_INVALID:
-            return found
-        return proof_at_most(sure, self.asked.limit, domain, self.prover, unknown or "it may be less")
+    fits = {what: fit(what) for what in SUMS if what != "arenas"}
+    arenas = fit("arenas") if memory.arenas else None
+    return FunctionFit(function=memory.name, asked=asked, arenas=arenas, **fits)
 
 
 def proof_at_most(

@@ -226,14 +226,17 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `unshared`: all planned tensors without any reuse, `saved` the share of it that the arena does without.
     `returned`, `made` (by functions that it calls) and `unplanned`: what lies in no arena; `donated`
     (`carried`): results in inputs that the caller gives up.  `workspace`: the most that one kernel holds of
-    its own; `pool`: what TVM's pool of a fresh thread keeps for that in the end.  `bounded`, `unbounded`: the
-    most that a call holds at one moment behind TVM's planner, with and without the declared bounds, results
-    left out.  `call`: the most that a call holds together with its results; `call_unplanned`, `call_bounded`,
-    `call_unbounded`: the same without any plan and with TVM's.  `known_call`, `known_unplanned`: the same of
-    what is known, which is the least.  `whole`: call and pool, `whole_ratio` that over the floor.  `label`:
-    `bound` at the declared bounds, `beyond` past them, where TVM's bounds are too little.  `peak`: what makes
-    the most that the tensors of a call take together.  `refused`: a guard refuses this binding; `falls_back`:
-    the call runs without the plan.
+    its own; `pool`: what TVM's pool of a fresh thread keeps for that in the end.  `table`: what the machine
+    keeps sizes in, at most; `kept`: the results that it holds until the next call is over.  `bounded`,
+    `unbounded`: the most that a call holds at one moment behind TVM's planner, with and without the declared
+    bounds, results left out.  `call`: the most that a call holds together with its results;
+    `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan and with TVM's.
+    `known_call`, `known_unplanned`: the same of what is known, which is the least.  `whole`: call, pool and
+    table, `whole_ratio` that over the floor; `further`: a further call, with what is kept of the one before.
+    `exact`: the call holds no less, and `pool_exact` is the pool no less; else it may.  `label`: `bound` at
+    the declared bounds, `beyond` past them, where TVM's bounds are too little.  `peak`: what makes the most
+    that the tensors of a call take together.  `refused`: a guard refuses this binding; `falls_back`: the call
+    runs without the plan.
     """
 
     binding: Mapping[str, int]
@@ -249,6 +252,8 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     donated: int | None = msgspec.field(name="carried")
     workspace: int | None
     pool: int | None
+    table: int = 0
+    kept: int | None = None
     bounded: int | None = msgspec.field(name="tvm_bounded", default=None)
     unbounded: int | None = msgspec.field(name="tvm_unbounded", default=None)
     call: int | None = None
@@ -258,6 +263,9 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     known_call: int | None = None
     known_unplanned: int | None = None
     whole: int | None = None
+    further: int | None = None
+    exact: bool = True
+    pool_exact: bool = True
     whole_ratio: float | None = None
     peak: CallPeak | None = None
     refused: bool = False
@@ -429,12 +437,8 @@ def floors(plan: Plan) -> tuple[FloorSums, ...]:
 def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
     """The bytes of a call at a binding."""
     plan, outside, outcome = report.plan, report.outside, report.outcome
-    refused = {  # as far as the binding tells
-        guard.defined_by is None
-        for guard in plan.guards
-        if guard.condition.symbols <= at.keys() and not guard.condition.evaluate(at)
-    }
-    falls_back = outcome.fallback and True in refused
+    refused = plan.refusing(at)
+    falls_back = outcome.fallback and any(guard.defined_by is None for guard in refused)
     unplanned, whole, arena = outcome.unplanned.peak(at), outcome.planned.peak(at), outcome.reserved.peak(at)
     known, known_unplanned = outcome.planned.peak(at, known=True), outcome.unplanned.peak(at, known=True)
     assert known is None or arena is None or arena <= known, "arenas are part of a whole call"
@@ -446,7 +450,9 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
     floor = combined(sum, (highest(each.sums, at) for each in report.floor))
     unshared = total((p.buffer.size for p in report.placements if not p.buffer.returned), at)
     pool = workspace_pool_bytes(outside.calls, at) if sized else None
-    with_pool, unsaved = combined(sum, (call, pool)), _ratio(arena, unshared)
+    held = outcome.unplanned if falls_back else outcome.planned
+    kept = combined(max, [0, *(total((one.padded for one in path), at) for path in held.results)])
+    with_pool, unsaved = combined(sum, (call, pool, outside.table)), _ratio(arena, unshared)
     return MemorySample(
         binding=at,
         label=label,
@@ -469,7 +475,12 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
         call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
         known_call=known_call,
         known_unplanned=known_unplanned,
+        table=outside.table,
+        kept=kept,
         whole=with_pool,
+        further=combined(sum, (with_pool, kept)),
+        exact=held.doubt is None,
+        pool_exact=not outside.branches,
         whole_ratio=_ratio(with_pool, floor),
         peak=call_peak(outcome.unplanned, at, report.origins, outcome.operators),
         refused=bool(refused),

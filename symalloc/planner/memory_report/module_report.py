@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symalloc.analysis.donation import function_meant
 from symalloc.arguments import require_binding, require_bytes, require_text
@@ -87,4 +87,6 @@ class ModuleReport:
         """
         given = require_binding("binding", binding) | require_binding("sizes", sizes)
         asked = Asked(limit=require_bytes("limit", limit), values=given)
-        return fit_functions((self.of(function),), self.deployment, asked, Prover())[0]
+        name = self.of(function).plan.function
+        (memory,) = (one for one in self.deployment.functions if one.name == name)
+        return fit_functions(replace(self.deployment, functions=(memory,)), asked, Prover())[0]

@@ -161,7 +161,8 @@ class NonArenaMemory:
 
     `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
     other; `kernels` the same once for each kernel and size.  `returned_inputs` are the parameters, each with
-    the path to a field, that the result may hold; True if it always does.
+    the path to a field, that the result may hold; True if it always does.  `table`: the bytes in which the
+    machine keeps sizes, or fewer.  With `branches` some of `calls` may not be made.
     """
 
     returned: tuple[ResultTensor, ...] = ()
@@ -170,10 +171,12 @@ class NonArenaMemory:
     calls: tuple[KernelWorkspace, ...] = ()
     kernels: tuple[KernelUse, ...] = ()
     returned_inputs: Mapping[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
+    table: int = 0
+    branches: bool = False
 
 
 def non_arena_memory(
-    program: ir.Program, analysis: FunctionAnalysis, scratch: Mapping[str, KernelWorkspace]
+    program: ir.Program, analysis: FunctionAnalysis, scratch: Mapping[str, KernelWorkspace], table: int = 0
 ) -> NonArenaMemory:
     """Return the memory that the function that was analysed needs outside its arenas.
 
@@ -190,6 +193,8 @@ def non_arena_memory(
         calls=tuple(taken for _, taken in found),
         kernels=tuple(KernelUse.of(*use, calls=count) for use, count in Counter(found).items()),
         returned_inputs=dict(_returned_inputs(points_to)),
+        table=table,
+        branches=bool(walk.branches),
     )
 
 
@@ -202,6 +207,7 @@ class _KernelCalls:
 
     program: ir.Program
     scratch: Mapping[str, KernelWorkspace]
+    branches: list[ir.If] = field(default_factory=list)
 
     def block(
         self, block: ir.Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
@@ -217,6 +223,8 @@ class _KernelCalls:
                     for kernel in handed:
                         extents = handed_extents(call, self.program.kernels[kernel])
                         yield kernel, self.at(kernel, _composed(extents, bound))
+                case ir.If():
+                    self.branches.append(instruction)
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
                     callee = self.program.functions[name]
                     values = _composed(values_at_call(callee, instruction), bound)

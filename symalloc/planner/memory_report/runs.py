@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from symalloc.options import FLAG, TEXT, choice, option, read_fields, whole
+from symalloc.planner.memory_report.deployment import Sum
 
 # who plans: PlanMemory, StaticPlanBlockMemory, or nobody, so that every tensor has a storage of its own
 PlanKind: TypeAlias = Literal["symalloc", "tvm", "none"]
@@ -98,9 +99,10 @@ class RunResult:
     function that was run, under its binding; None where they depend on what becomes known only later.
     `plan`: who planned.  `pool`: what these calls took of a pool, where they ran on one.
     `difference` says where the unplanned module gave other bits, None where it gave the same; `checked`
-    whether it was asked at all.  `undetermined`: elements that are computed from memory that nothing has
-    written, and in which the two differ for that; None where there are none.  `seconds` holds the time of
-    each repetition.
+    whether it was asked at all.  `unused`: the check at entry that fails, so that the function runs without
+    its plan, and there is nothing to compare.  `undetermined`: elements that are computed from memory that
+    nothing has written, and in which the two differ for that; None where there are none.  `seconds` holds the
+    time of each repetition.
     """
 
     function: str
@@ -115,6 +117,7 @@ class RunResult:
     checked: bool = False
     difference: str | None = None
     undetermined: str | None = None
+    unused: str | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -130,12 +133,24 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUse:
+    """The bytes that the function takes, with its plan, at one binding beside the limit of a pool; null where
+    that is not known.
+    """
+
+    limit: int
+    binding: Mapping[str, int]
+    sums: Mapping[Sum, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """Runs at several bindings.
 
     `pool` sums up what a pool was used for; `peer` is there where it was asked for.  `refused`: why the pool
     ended the run, with `refused_at`, the binding that it was running at; `results` holds what came before.
-    `trace`: the pool's record as JSON.
+    `limit`: what the function takes where the pool has one, at the binding that was refused, or at the one
+    that takes most.  `trace`: the pool's record as JSON.
     """
 
     results: tuple[RunResult, ...]
@@ -143,6 +158,7 @@ class RunReport:
     peer: Peer | None = None
     refused: str | None = None
     refused_at: Mapping[str, int] | None = None
+    limit: LimitUse | None = None
     trace: bytes | None = None
 
     @property

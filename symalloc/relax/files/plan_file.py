@@ -56,8 +56,9 @@ from symalloc.relax.files.load import (
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
-from symalloc.relax.ir_types import CallNode, Node, visit
+from symalloc.relax.ir_types import CallNode, Node, elements, visit
 from symalloc.relax.passes.pass_sequence import passes_run_by
+from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.rewrite import with_functions
@@ -71,6 +72,7 @@ STRUCT_GET = "tirx.tvm_struct_get"
 SHAPE, VALUE, ELEMENT = 2, 15, 17
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
+TABLE = "vm.builtin.alloc_shape_heap"
 _LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
 Form: TypeAlias = Literal["json", "script"]
@@ -251,7 +253,11 @@ def memory_reports(
     _LOG.info("measuring the plan")
     program = planned.program
     scratch = kernel_scratch(lowered, program.kernels, target)
-    around = {name: non_arena_memory(program, planned.analyses[name], scratch) for name in planned.plans}
+    tables = tables_of_sizes(planned.module, target) if device_kind(target) == "cpu" else {}
+    around = {
+        name: non_arena_memory(program, planned.analyses[name], scratch, tables.get(name, 0))
+        for name in planned.plans
+    }
     outcomes = plan_outcomes(planned)
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
@@ -273,6 +279,29 @@ def memory_reports(
         )
     except SampleError as error:
         raise RunError(str(error)) from None
+
+
+def tables_of_sizes(planned: tvm.IRModule, target: str) -> Mapping[str, int]:
+    """The bytes of the tables in which TVM's machine keeps sizes, by function, those of what it calls among
+    them; raises RunError.
+    """
+    with run_error("TVM cannot lower the planned module"):
+        behind = finishing_pipeline(target)(planned)
+    own, called = dict[str, int](), dict[str, list[str]]()
+    for variable, function in behind.functions_items():
+        calls: list[CallNode] = []
+        if isinstance(function, relax.Function):
+            visit(function.body, (ir.Call, calls.append))
+        given = [elements(one.args) for one in calls if _is_call(one, "relax.call_builtin_with_ctx")]
+        slots = [int(fields.fields[0].value) for name, fields in given if name.global_symbol == TABLE]
+        own[variable.name_hint] = sum(padded(8 * count) or 0 for count in slots)
+        called[variable.name_hint] = [one.op.name_hint for one in calls if isinstance(one.op, ir.GlobalVar)]
+
+    def held(name: str, callers: tuple[str, ...] = ()) -> int:
+        inner = dict.fromkeys(one for one in called.get(name, ()) if one not in (*callers, name))
+        return own.get(name, 0) + max((held(one, (*callers, name)) for one in inner), default=0)
+
+    return {name: held(name) for name in own}
 
 
 def plan_outcomes(planned: PlannedModule) -> dict[str, PlanOutcome]:

@@ -23,8 +23,10 @@ from tvm import relax
 
 from symalloc.analysis.donation import donated, function_meant
 from symalloc.errors import RunError
+from symalloc.planner.memory_report.deployment import SUMS, FunctionMemory
 from symalloc.planner.memory_report.function_report import PlanOutcome, floors
 from symalloc.planner.memory_report.runs import (
+    LimitUse,
     Output,
     Peer,
     PlanKind,
@@ -41,7 +43,7 @@ from symalloc.pool.trace import ALL_EVENTS, trace_as_json
 from symalloc.program.reading import PipelineName
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
-from symalloc.relax.files.plan_file import plan_outcomes
+from symalloc.relax.files.plan_file import deployment, memory_reports, plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
@@ -79,7 +81,7 @@ class Runner:
         allocator.  Raises RunError.
         """
         _require_cpu(target)
-        self.name = _chosen(module, function)
+        self.name, self._target = _chosen(module, function), target
         self.pool, self.plan_kind = pool, plan
         self._functions = extract(module, name="module").functions
         self._seen = self._functions[self.name]
@@ -155,6 +157,29 @@ class Runner:
         """A call of the function with our plan, and without."""
         return None if self.plans is None else plan_outcomes(self.plans)[self.name]
 
+    def unused(self, binding: Mapping[str, int]) -> str | None:
+        """The check at entry that a binding does not pass, so that the function runs without its plan."""
+        if self.plans is None or not self.plans.fallback:
+            return None
+        refusing = self.plans.plans[self.name].refusing(binding)
+        return next((str(guard.check) for guard in refusing if guard.defined_by is None), None)
+
+    def taken(self, binding: Mapping[str, int], limit: int) -> LimitUse | None:
+        """The bytes of a call at a binding; None where somebody else plans.  Raises RunError."""
+        if self.plans is None:
+            return None
+        memory, constants = self._memory
+        at = {what: highest(memory.sums(what, constants), binding) for what in SUMS}
+        known = {what: None if memory.gap(what) else nbytes for what, nbytes in at.items()}
+        return LimitUse(limit=limit, binding=binding, sums=known)
+
+    @cached_property
+    def _memory(self) -> tuple[FunctionMemory, int]:
+        assert self.plans is not None
+        reports = memory_reports(self.plans, self.lowered, self._target)
+        found = deployment(self.plans, self.lowered, self._target, reports)
+        return next(one for one in found.functions if one.name == self.name), found.constants
+
     @cached_property
     def planned(self) -> relax.VirtualMachine:
         """The machine that is measured."""
@@ -198,7 +223,7 @@ class Calls:
         self.outputs = tuple(
             Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found.outputs
         )
-        if check:
+        if check and self.runner.unused(self.binding) is None:
             self.checked = True
             different, open_elements = self.runner.compared(found, arguments)
             self.difference = self.difference or different
@@ -231,13 +256,15 @@ class Calls:
         """The figures of the calls; there must have been one."""
         runner = self.runner
         plan = None if runner.plans is None else runner.plans.plans[runner.name]
+        unused = runner.unused(self.binding)
+        plan = plan if unused is None else None
         floor = [highest(one.sums, self.binding) for one in floors(plan)] if plan else [None]
         return RunResult(
             function=runner.name,
             binding=self.binding,
             outputs=self.outputs,
             planned=sum(not p.buffer.returned for a in (plan.arenas if plan else ()) for p in a.placements),
-            arena_bytes=None if runner.outcome is None else runner.outcome.reserved.peak(self.binding),
+            arena_bytes=runner.outcome.reserved.peak(self.binding) if runner.outcome and plan else None,
             floor_bytes=None if None in floor else sum(each or 0 for each in floor),
             seconds=tuple(self.seconds),
             plan=runner.plan_kind,
@@ -245,6 +272,7 @@ class Calls:
             checked=self.checked,
             difference=self.difference,
             undetermined=self.undetermined,
+            unused=unused,
         )
 
 
@@ -322,12 +350,16 @@ def sweep(
     except RefusedError as error:
         refused = str(error)
     used = sum((calls.use for calls in all_calls), PoolUse())
+    limited = [calls.binding for calls in all_calls] if refused is None or at is None else [at]
+    taken = [] if asked.limit is None else [runner.taken(binding, asked.limit) for binding in limited]
+    known = [one for one in taken if one is not None]
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
         pool=used if used.calls else None,
         peer=peer.result(all_calls) if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
+        limit=max(known, key=lambda one: one.sums["again"] or 0, default=None),
         trace=trace_as_json(recording.stop()) if recording is not None else None,
     )
 

@@ -29,14 +29,13 @@ def report(*sizes: Expr, **upper: int) -> FunctionReport:
 
 
 def fitted(report: FunctionReport, limit: int, **more: Any) -> FunctionFit:
-    memory = function_memory(function(), report, {}, "cpu")
-    return fit_function(report, memory, Asked(limit=limit, **more), Prover())
+    made = replace(function(), declared_upper=report.upper)
+    memory = function_memory(made, report, {}, "cpu")
+    return fit_function(memory, Asked(limit=limit, **more), Prover())
 
 
 def arenas(report: FunctionReport, limit: int, **more: Any) -> Fit:
-    found = fitted(report, limit, **more).arenas
-    assert found is not None
-    return found
+    return fitted(report, limit, **more).sums["arenas"]
 
 
 def test_the_condition_is_exact_and_coupled_symbols_are_told_together() -> None:
@@ -97,9 +96,8 @@ def test_each_line_adds_what_the_line_before_leaves_out() -> None:
     memory = replace(
         function_memory(function(), call, {}, "cpu"), inputs=32 * N, kept=64 * N, symbols=frozenset("nk")
     )
-    fit = fit_function(call, memory, Asked(limit=2**20), Prover(), constants=2**10)
-    lines = [fit.arenas, fit.call, fit.again, fit.workspace, fit.everything]
-    most = [one.largest[0].value for one in lines if one is not None]
+    fit = fit_function(memory, Asked(limit=2**20), Prover(), constants=2**10)
+    most = [one.largest[0].value for one in fit.sums.values()]
     held = [lambda n: 64 * n, lambda n: 128 * n, lambda n: 128 * n + max(4096, -(-64 * n // 4096) * 4096)]
     assert most[0] == most[1] == 2**14
     for value, taken in zip(most[2:], [*held[1:], lambda n: held[2](n) + 32 * n + 2**10], strict=True):
@@ -121,9 +119,9 @@ def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
     ]
     assert all("not proved: the size of `held1`" in line for line in said[2:6])
     assert said[-1].split() == ["n", "9", *["<=", "9"] * 4]
-    assert not fit.call.proof.holds and fit.call.proof.precondition is None
-    assert fitted(doubtful, 2**80).call.proof.verdict is Verdict.RUNTIME_CHECK
-    assert fitted(doubtful, 63).call.proof.verdict is Verdict.ALWAYS_INVALID
+    assert not fit.sums["call"].proof.holds and fit.sums["call"].proof.precondition is None
+    assert fitted(doubtful, 2**80).sums["call"].proof.verdict is Verdict.RUNTIME_CHECK
+    assert fitted(doubtful, 63).sums["call"].proof.verdict is Verdict.ALWAYS_INVALID
 
 
 def test_nothing_is_proved_of_a_function_that_calls_itself() -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tvm
+from tvm import relax
+from tvm.script import from_source
 
 from symalloc.planner.planner_options import GuardKind, PlanOptions
-from symalloc.relax.files.plan_file import plan_file
+from symalloc.relax.files.plan_file import plan_file, plan_module, tables_of_sizes
 from symalloc.relax.files.requests import PlanRequest
+from symalloc.relax.passes.pipeline import finishing_pipeline
+from tests.models.measure import ALLOCATOR, load, measured
 
 ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
 
@@ -30,3 +36,39 @@ def test_what_a_fallback_holds_counts_where_a_guard_refuses_and_nowhere_else(gua
     assert beyond.refused and beyond.falls_back is (guards == "fallback")
     assert (beyond.call == beyond.call_unplanned) is beyond.falls_back
     assert not any(s.refused or s.falls_back for s in (few, bound))
+
+
+NESTED = """# script
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def inner(x: R.Tensor(("m", "k"), "float32")) -> R.Tensor(("m", "k"), "float32"):
+        a = R.exp(x)
+        b = R.reshape(a, R.shape([m * k]))
+        return R.reshape(R.exp(b), R.shape([m, k]))
+
+    @R.function
+    def main(x: R.Tensor(("n", "k"), "float32")) -> R.Tensor(("n", "k"), "float32"):
+        y = Module.inner(x)
+        return Module.inner(R.add(y, x))
+
+    @R.function
+    def still(x: R.Tensor((8, 4), "float32")) -> R.Tensor((8, 4), "float32"):
+        return R.exp(R.exp(x))
+"""
+
+
+@pytest.mark.parametrize("guards", ["assert", "native", "fallback"])
+def test_the_table_of_sizes_is_what_the_machine_takes(guards: GuardKind) -> None:
+    load()
+    module = from_source(NESTED)
+    planned = plan_module(module, options=PlanOptions(guards=guards))
+    said = tables_of_sizes(planned.module, "llvm")
+    program = relax.build(planned.module, "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    machine = relax.VirtualMachine(program, tvm.cpu(), memory_cfg={tvm.cpu(): ALLOCATOR})
+    given = tvm.runtime.tensor(np.ones((8, 4), "float32"))
+    for name in ("main", "still"):
+        _, usage = measured(lambda name=name: machine[name](given))  # type: ignore[misc]
+        taken = -(-usage.table // 64) * 64
+        assert said[name] >= taken and (taken == 0) is (name == "still")
+        assert said[name] == taken or guards == "fallback"  # which of the two runs is not known
