@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi.libinfo
 from tvm import relax
 
 import symalloc
@@ -123,6 +124,50 @@ def test_guards_hold_where_there_is_no_python_function_to_call(
     good, bad = ran(_RUNTIME_ONLY, library).splitlines()
     assert good == "384.0"
     assert bad == said.format(most=18014398509481983)
+
+
+_BOUNDED = """
+@I.ir_module
+class Bounded:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 0), "float32")) -> R.Tensor((), "float32"):
+        n = T.int64()
+        R.assert_op(n <= 4096, [n], format="no more than 4096 rows, not {}")
+        y = R.add(x, R.const(1, "float32"))
+        z = R.exp(y)
+        return R.sum(R.add(z, y))
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the program")
+def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: Path) -> None:
+    """Checks of the plan and of the model's author alike; takes 3 s, for g++ reads tvm-ffi's headers."""
+    authors = tvm.script.from_source(_BOUNDED)
+    empty = load_one(SCRIPT, module="FromEmpty")
+    target = relax.get_default_pipeline(tvm.target.Target("llvm"))
+    built = {
+        "default": relax.build(symalloc.plan(empty), "llvm"),
+        "target": relax.build(symalloc.plan(empty), "llvm", relax_pipeline=target),
+        "native": relax.build(symalloc.plan(empty, guards="native"), "llvm"),
+        "authors": relax.build(symalloc.plan(authors), "llvm"),
+    }
+    for name, executable in built.items():
+        executable.export_library(str(tmp_path / f"{name}.so"))
+    libraries = [Path(tvm.libinfo.find_libtvm_runtime()), Path(tvm_ffi.libinfo.find_libtvm_ffi())]
+    foreign = (tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path())
+    command = ["g++", "-std=c++17", str(Path(__file__).with_name("runtime_only.cc")), "-o", "program"]
+    command += [*(f"-I{folder}" for folder in foreign), "-Wl,--no-as-needed", *map(str, libraries)]
+    command += [f"-Wl,-rpath,{library.parent}" for library in libraries]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    loaded = [str(tmp_path / f"{name}.so") for name in built]
+    done = subprocess.run([tmp_path / "program", *loaded], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.splitlines()
+    assert found[0::2] == ["384", "384", "384", "0"]
+    said = _OVERFLOWS.format(most=18014398509481983)
+    assert found[1:5:2] == [said, said]
+    assert found[5].startswith("ValueError main: these shapes need more bytes than 64 bits count; need n <= ")
+    assert found[7] == "AssertionError no more than 4096 rows, not n"
 
 
 # -- several devices --------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Guards in the module: a call that raises, a kernel's own asserts, or nothing.
 
-An assertion names the values of the symbols; it is a Python function of TVM's, looked up when the module is
-loaded.  A kernel's asserts need no Python, and their text is fixed.  An assertion carries that text, too, as
-an argument that its format does not mention: LowerGuards takes it for the kernel.
+An assertion names the values of the symbols; it is a Python function of TVM's.  A kernel's asserts need no
+Python, and their text is fixed.  An assertion carries that text, too, as an argument that its format does not
+mention: `lower_guards` takes it for the kernel that it becomes once the module is written.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.extract.kernel_body import ASSERT
 from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
 from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, conjunction
 from symalloc.size.expr import Expr, constant, symbol
-
-ASSERT = "relax.run.assert_op"  # what LegalizeOps makes of R.assert_op
 
 NOTHING = TupleType([])
 """The type of what a guard returns."""

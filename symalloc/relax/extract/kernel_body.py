@@ -238,9 +238,26 @@ def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
         if type(statement) is tirx.AssertStmt:
             with suppress(NotASizeError):
                 yield form.condition(statement.condition)
+        elif type(statement) is tirx.IfThenElse and _complains(statement):
+            wrong = statement.condition
+            if type(statement.then_case) is tirx.Evaluate and type(wrong) is prim.Not:
+                with suppress(NotASizeError):
+                    yield form.condition(wrong.a)
         elif type(statement) not in _NAMING:
             return
 
+
+def _complains(statement: Node) -> bool:
+    """Return whether `statement` does nothing but let TVM's assertion fail, perhaps under conditions."""
+    while type(statement) is tirx.IfThenElse and statement.else_case is None:
+        statement = statement.then_case
+    call = statement.value if type(statement) is tirx.Evaluate else None
+    arguments = elements(call.args) if type(call) is ir.Call else ()
+    return [getattr(argument, "value", None) for argument in arguments[:2]] == [ASSERT, 0]
+
+
+ASSERT = "relax.run.assert_op"
+"""What LegalizeOps makes of R.assert_op; it raises where its first argument is false."""
 
 _NAMING = frozenset({tirx.Bind, tirx.AllocBuffer, tirx.DeclBuffer})
 """Statements that reach no element."""

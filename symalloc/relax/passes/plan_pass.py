@@ -31,6 +31,7 @@ from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
+from symalloc.relax.passes.sizes_and_guards import lower_guards
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
 _LOG = logging.getLogger("symalloc")
@@ -183,7 +184,7 @@ def plan_lowered(
         keeps_reshapes=keeps_reshapes,
     )
     return PlannedModule(
-        module=planned,
+        module=lower_guards(planned, target),
         plans=plans,
         program=program,
         analyses=analyses,

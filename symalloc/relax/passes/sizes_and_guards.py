@@ -10,9 +10,11 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, PrimType, StringImm, TupleType
 from tvm.relax.analysis import definable_tir_vars_in_type
+from tvm.target import Target
 from tvm_ffi import StructuralKey
 
-from symalloc.relax.emit.guard_calls import ASSERT
+from symalloc.relax.emit.guard_calls import NOTHING
+from symalloc.relax.extract.kernel_body import ASSERT
 from symalloc.relax.extract.tir_to_expr import TirToExpr
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -23,6 +25,7 @@ from symalloc.relax.ir_types import (
     elements,
     may_divide_by_zero,
     of_type,
+    typed_call,
     typed_var,
     with_arguments,
 )
@@ -214,24 +217,30 @@ def _extent(extent: Node) -> object:
 
 @tvm.transform.module_pass(opt_level=0, name="LowerGuards")
 class LowerGuards:
-    """Replaces assertions about sizes by kernels that assert the same, and call into Python where one fails.
-
-    `relax.run.assert_op` is a Python function: calling it to hear that all is well costs more than the kernel
-    does, condition and all.  Stands in front of ComputePrimValue and behind the last DeadCodeElimination,
-    which takes a kernel without effects for dead code.
-
-    That function formats the values of the symbols, and only Python brings it.  Nothing tells whether it is
-    there but TVM's compiler, which comes with it.  Elsewhere the kernel asserts the same without the values.
-    """
+    """Compiles the assertions about sizes of functions that nothing has planned: see `lower_guards`."""
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        """The module with its guards in kernels; nothing else changes."""
-        draft = ModuleDraft(module)
+        """The module with its assertions in kernels; nothing else changes."""
+        return lower_guards(module, Target.current(allow_none=True))
 
-        def lowered(name: str, function: relax.Function) -> relax.Function | None:
-            return _Lowering(function=name, draft=draft).rewritten(function)
 
-        return with_functions(map_functions(module, lowered), draft.functions)
+def lower_guards(module: tvm.IRModule, target: Target | None) -> tvm.IRModule:
+    """`module` with kernels in the place of assertions about sizes; they assert the same, and call into
+    Python where one fails.
+
+    `relax.run.assert_op` is a Python function: calling it to hear that all is well costs more than the kernel
+    does, condition and all, and no C++ program has it.  Kernels are called by their symbols: a direct call of
+    one without effects is dead code for TVM.
+
+    That function formats the values of the symbols.  Nothing tells whether it is there but TVM's compiler,
+    which comes with it.  Elsewhere the kernel asserts the same without the values.
+    """
+    draft = ModuleDraft(module)
+
+    def lowered(name: str, function: relax.Function) -> relax.Function | None:
+        return _Lowering(function=name, draft=draft, target=target).rewritten(function)
+
+    return with_functions(map_functions(module, lowered), draft.functions)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,6 +249,7 @@ class _Lowering(BindingRewriter):
 
     function: str
     draft: ModuleDraft
+    target: Target | None
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """The same, or the check in place of a guard."""
@@ -249,19 +259,24 @@ class _Lowering(BindingRewriter):
         guard = _guard_in(value)
         if guard is None:
             return [binding]
-        check = self.draft.add(f"{self.function}_check", _kernel(guard))
-        return [relax.VarBinding(binding.var, Call(check, guard.symbols, ret_ty=TupleType([])))]
+        kernel = _kernel(guard, self.target)
+        check = relax.ExternFunc(self.draft.add(f"{self.function}_check", kernel, public=True).name_hint)
+        return [bound(binding.var, typed_call(check, [*guard.symbols, *guard.beside], NOTHING, [NOTHING]))]
 
 
 @dataclass(frozen=True, slots=True)
 class _SizeGuard:
-    """An assertion about sizes: `template` is a format of the `values`, `fixed` says it without them."""
+    """An assertion about sizes: `template` is a format of the `values`, `fixed` says it without them.
+
+    `beside` are tensors that it does not look at: they keep it out of CUDA graphs.
+    """
 
     condition: Node
     template: Node
     values: list[Node]
     fixed: Node | None
     symbols: list[Node]
+    beside: list[Node]
 
 
 def _guard_in(value: Node) -> _SizeGuard | None:
@@ -280,19 +295,20 @@ def _guard_in(value: Node) -> _SizeGuard | None:
         free = tirx.analysis.undefined_vars(expression) if isinstance(expression.ty, PrimType) else ()
         symbols += [v for v in free if not any(v.same_as(s) for s in symbols)]
     sizes = all(isinstance(one.ty, PrimType) for one in values) and all(map(_is_size, symbols))
-    return _SizeGuard(condition, template, values, next(iter(texts), None), symbols) if sizes else None
+    fixed = next(iter(texts), None)
+    return _SizeGuard(condition, template, values, fixed, symbols, tensors) if sizes else None
 
 
 def _is_size(value: Node) -> bool:
     return type(value.ty) is PrimType and str(value.ty.dtype) == "int64"
 
 
-def _kernel(guard: _SizeGuard) -> tirx.PrimFunc:
-    """The kernel for an assertion, which is called with its symbols."""
+def _kernel(guard: _SizeGuard, target: Target | None) -> tirx.PrimFunc:
+    """The kernel for an assertion, which is called with its symbols and what stands beside them."""
     asserted = tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), guard.template, *guard.values)
     fails, wrong = tirx.Evaluate(asserted), tirx.Not(guard.condition)
     body = tirx.IfThenElse(wrong, fails, None)
-    if not _compiles_to_c():
+    if not _compiles_to_c(target):
         formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
         with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
         fixed = guard.fixed
@@ -300,7 +316,8 @@ def _kernel(guard: _SizeGuard) -> tirx.PrimFunc:
             fixed = StringImm(_named(str(guard.template.value), guard.values))
         without = tirx.AssertStmt(guard.condition, StringImm("AssertionError"), [fixed])
         body = tirx.SeqStmt([with_values, without])
-    return tirx.PrimFunc(guard.symbols, body).with_attr("tirx.is_host_func", True)
+    unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(guard.beside))]
+    return tirx.PrimFunc([*guard.symbols, *unread], body).with_attr("tirx.is_host_func", True)
 
 
 def _named(template: str, values: Sequence[Node]) -> str:
@@ -314,7 +331,6 @@ def _named(template: str, values: Sequence[Node]) -> str:
     return said or ", ".join(shown) or "Assertion Failed"
 
 
-def _compiles_to_c() -> bool:
+def _compiles_to_c(target: Target | None) -> bool:
     """Return whether the host's code is C: TVM writes nothing for the value of a packed function there."""
-    target = tvm.target.Target.current(allow_none=True)
     return target is not None and (target.host or target).kind.name == "c"

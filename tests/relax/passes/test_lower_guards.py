@@ -8,44 +8,36 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, StringImm, TupleType
 
-from symalloc.relax.emit.guard_calls import ASSERT
+from symalloc.relax.extract.kernel_body import ASSERT
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import LowerGuards
 from tests.relax.built import lowered
 
 
-def planned(name: str) -> tvm.IRModule:
-    return plan_lowered(lowered(name)).module
+def names(module: tvm.IRModule) -> set[str]:
+    return {variable.name_hint for variable in module.get_global_vars()}
 
 
 def first(module: tvm.IRModule) -> relax.Call:
     return module["main"].body.blocks[0].bindings[0].value
 
 
-def names(module: tvm.IRModule) -> set[str]:
-    return {variable.name_hint for variable in module.get_global_vars()}
-
-
-def test_the_assertion_becomes_a_kernel_over_the_symbols() -> None:
-    before = planned("Branches")
-    after = LowerGuards()(before)
-    assert first(before).op.global_symbol == ASSERT
-    (added,) = names(after) - names(before)
-    assert added == "main_check" == first(after).op.name_hint
-    assert [p.name for p in after[added].params] == [a.name for a in first(after).args] == ["n"]
-    old, new = (m["main"].body.blocks for m in (before, after))
-    assert len(new) == len(old)
-    assert all(
-        a.value.same_as(b.value) for a, b in zip(old[0].bindings[1:], new[0].bindings[1:], strict=True)
-    )
+def test_a_plan_holds_its_check_as_a_kernel_over_the_symbols() -> None:
+    before = lowered("Branches")
+    after = plan_lowered(before).module
+    added = names(after) - names(before)
+    assert added == {"main_check"} and ASSERT not in after["main"].script()
+    check = first(after)
+    assert check.op.global_symbol == after["main_check"].attrs["global_symbol"] == "main_check"
+    assert [p.name for p in after["main_check"].params] == [a.name for a in check.args] == ["n"]
+    assert "main_check" in names(relax.transform.DeadCodeElimination()(after))
 
 
 def test_the_name_of_the_kernel_is_one_that_nobody_has() -> None:
-    module = planned("Branches")
+    module = lowered("Branches")
     module["main_check"] = module[next(n for n in names(module) if n != "main")]
-    after = LowerGuards()(module)
-    assert names(after) - names(module) == {"main_check_1"}
+    assert names(plan_lowered(module).module) - names(module) == {"main_check_1"}
 
 
 _ELSEWHERE = """
@@ -94,5 +86,4 @@ def test_an_assertion_about_values_stays() -> None:
         builder.emit(Call(relax.ExternFunc(ASSERT), arguments, ty_args=[TupleType([])]))
         builder.emit_func_output(ok)
     module = builder.get()
-    assert first(module).op.global_symbol == ASSERT
     assert LowerGuards()(module).same_as(module)
