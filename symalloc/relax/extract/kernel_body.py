@@ -251,8 +251,9 @@ def _complains(statement: Node) -> bool:
     """Return whether `statement` does nothing but let TVM's assertion fail, perhaps under conditions."""
     while type(statement) is tirx.IfThenElse and statement.else_case is None:
         statement = statement.then_case
-    call = statement.value if type(statement) is tirx.Evaluate else None
-    arguments = elements(call.args) if type(call) is ir.Call else ()
+    if type(statement) is not tirx.Evaluate or type(statement.value) is not ir.Call:
+        return False
+    arguments = elements(statement.value.args)
     return [getattr(argument, "value", None) for argument in arguments[:2]] == [ASSERT, 0]
 
 
