@@ -479,9 +479,9 @@ class FunctionCheck:
         runtime = proof.verdict is Verdict.RUNTIME_CHECK
         if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
             proof = replace(proof, guarded=True)
-        domain = domain_of(proof)
-        needed = () if proof.guarded else self.prover.needed_bounds(asked.constraint, domain)
-        within = None if proof.guarded or needed else self.prover.within_bounds(asked.constraint, domain)
+        over = domain_of(proof)
+        needed = () if proof.guarded or site.promised else self.prover.needed_bounds(asked.constraint, over)
+        within = None if proof.guarded or needed else self.prover.within_bounds(asked.constraint, over)
         if within is not None:
             smallest = proof.smallest and within.counterexample == proof.counterexample
             proof = replace(proof, counterexample=within.counterexample, smallest=smallest)

@@ -329,6 +329,10 @@ class Origin(Enum):
     UNDEFINED = "undefined"  # used, but defined nowhere (SYM903)
 
 
+PLAN_CONDITION = "symalloc.plan_condition"
+"""The attribute of a planned function that says, as text, what it checks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """One Relax function.
@@ -337,6 +341,7 @@ class Function:
     enforced. `private` functions are called only from within the module.  `span` is where the `def`
     stands and `result_span` what it returns; None without source.  `bounded_results` is the attribute
     relax.memory_plan_dynamic_func_output: where memory is reserved for bounds, that of results is, too.
+    `required` is the attribute PLAN_CONDITION: what the function checks, for its plan rests on it.
     """
 
     name: str
@@ -350,6 +355,7 @@ class Function:
     span: Span | None = None
     result_span: Span | None = None
     bounded_results: bool = False
+    required: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

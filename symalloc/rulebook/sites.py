@@ -52,6 +52,12 @@ _KINDS = (
         places=("storage",),
     ),
     SiteKind(
+        name="plan-condition",
+        description="memory that a planned function reserves, and a condition that its plan rests on",
+        quantities={"excess": _1},  # positive where the condition does not hold
+        texts=("condition",),
+    ),
+    SiteKind(
         name="storage",
         description="the allocation of a storage",
         quantities={"size": _B},

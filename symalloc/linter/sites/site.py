@@ -48,7 +48,8 @@ class Site:
     shape satisfies; where there is none, all are kept that guards against the others leave.
 
     `checked` is what the program itself checks right here: a constraint that is no more than that stops the
-    program before any fault.  `sized` sites ask only about inputs no larger than what a machine holds.
+    program before any fault.  `promised`: the program says that it checks it, and no declared bound stands in
+    for that.  `sized` sites ask only about inputs no larger than what a machine holds.
     `passes`: inside a kernel, whose divisors are its own affair.  `shown_only`: a fault where there is a
     counterexample, and `estimate`: perhaps also at smaller sizes than the smallest one found.
 
@@ -71,6 +72,7 @@ class Site:
     dedup_key: object = None
     several: bool = False
     checked: Condition | None = None
+    promised: bool = False
     sized: bool = False
     passes: Passes | None = None
     shown_only: bool = False

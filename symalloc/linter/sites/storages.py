@@ -29,15 +29,15 @@ from symalloc.linter.sites.site import (
     shape_text,
 )
 from symalloc.program import ir
-from symalloc.program.control_flow import PointKind, ProgramPoint, functions_as_values
-from symalloc.program.operands import tensor_type
-from symalloc.program.types import TensorType, byte_count
+from symalloc.program.control_flow import ControlFlowGraph, PointKind, ProgramPoint, functions_as_values
+from symalloc.program.operands import extent_pairs, tensor_type
+from symalloc.program.types import ScalarType, TensorType, byte_count
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
-from symalloc.size.choice import maximum
-from symalloc.size.condition import Condition, le
+from symalloc.size.choice import maximum, select
+from symalloc.size.condition import Condition, Relation, le
 from symalloc.size.evaluation import evaluated
-from symalloc.size.expr import ONE, ZERO, Expr, constant, product, round_up
+from symalloc.size.expr import ONE, ZERO, Expr, constant, product, round_up, symbol
 from symalloc.size.sign import undominated
 
 _TYPICAL = 1024  # the value of every symbol where moments are compared to point at one
@@ -337,6 +337,41 @@ def _misplaced(
     elif not kind and not made.scope.startswith(("global.", _IPC)):
         doubt = "it depends on the device, which the module does not name"
         yield f"{scope}, which allocators do not have", doubt, {"scopes": ZERO}
+
+
+@function_sites("plan-condition")
+def plan_conditions(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each condition that a plan rests on, where memory is reserved and its symbols are known."""
+    cfg, at, required = context.analysis.cfg, context.paths.at, context.function.required
+    defined = _defined_later(cfg) if required else {}
+    for point, _ in cfg.of_type(ir.AllocStorage, ir.AllocFresh) if required else ():
+        for one in required:
+            late = (defined[name] for name in one.symbols & defined.keys())
+            if all(binding < point and at[binding] <= at[point] for binding in late):
+                excess = select(one, ZERO, ONE)
+                if isinstance(one, Relation) and one.operator == "<=":
+                    excess = one.expr
+                site = Site(
+                    kind="plan-condition",
+                    quantities={"excess": excess},
+                    texts={"condition": str(one)},
+                    promised=True,
+                    dedup_key=("plan-condition", one),
+                )
+                yield point, site
+
+
+def _defined_later(cfg: ControlFlowGraph) -> Mapping[str, int]:
+    """The symbols that get their values behind the entry, with the points where they do."""
+    given = {size for param in cfg.function.params for size, _ in extent_pairs(param.type, param.type)}
+    found: dict[str, int] = {}
+    for point, made in cfg.instructions:
+        scalar = made.var.type.value if isinstance(made.var.type, ScalarType) else None
+        names = made.defines if isinstance(made, ir.MatchCast) else {scalar.as_symbol if scalar else None}
+        for name in names:
+            if name is not None and symbol(name) not in given:
+                found.setdefault(name, point)
+    return found
 
 
 @instruction_sites(ir.AllocStorage)

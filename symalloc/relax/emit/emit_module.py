@@ -114,14 +114,19 @@ class _FunctionWriter(BindingRewriter):
     # -- the function ---------------------------------------------------------------------------------------
 
     def planned(self) -> relax.Function:
-        """The function with the plan written into it, and the checks that its match_casts need."""
+        """The function with the plan written into it, the checks that its match_casts need, and in words what
+        the plan rests on.
+        """
         guards = [g for g in self.plan.guards if g.defined_by is None]
         self.due = first_uses(self.plan, self.cfg)
         guarded = self.unplanned is None or not guards
         body = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
         if not self.written >= {*self.places, *self.late}:
             raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
-        return forced_pure(with_body(self.function, body if guarded else self.either(guards, body)))
+        written = forced_pure(with_body(self.function, body if guarded else self.either(guards, body)))
+        if not self.plan.guards or self.module.kind == "none":
+            return written
+        return written.with_attr(ir.PLAN_CONDITION, str(conjunction(g.check for g in self.plan.guards)))
 
     def either(self, guards: Sequence[Guard], planned: relax.SeqExpr) -> relax.SeqExpr:
         """An If whose else-branch calls the function as it was."""

@@ -13,14 +13,16 @@ from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, SourceMap, script_maps
 from symalloc.program.span import Source, Span
-from symalloc.program.types import StorageType, TupleType, filled_in, is_open
+from symalloc.program.types import OpaqueType, StorageType, TupleType, filled_in, is_open
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
 from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
 from symalloc.relax.extract.kernel_body import extract_kernel
 from symalloc.relax.extract.shape_heap import ShapeHeaps, returned, slot_fault
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, truth_value
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements, span_given
+from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
+from symalloc.size.parse import SizeSyntaxError, parse_condition
 
 
 def extract(
@@ -182,12 +184,14 @@ class FunctionExtractor(Context):
         params = self.declare_parameters(function.params)
         signature = dict(self.symbols.original)
         body = self._block(function.body)
+        attributes: Mapping[str, Node] = function.attrs or {}
+        required, unread = self._required(str(attributes.get(ir.PLAN_CONDITION, "")))
         # variables that nothing binds are said to be so at the start
         said = [
             ir.NotUnderstood(var=var, what=f"the variable `{var.name}`, which nothing defines")
             for var in self._unbound.values()
         ]
-        attributes: Mapping[str, Node] = function.attrs or {}
+        said += [ir.NotUnderstood(var=ir.Var("_", OpaqueType()), what=what) for what in unread]
         return ir.Function(
             name=name,
             params=params,
@@ -201,7 +205,24 @@ class FunctionExtractor(Context):
             span=self.source_map.definition,
             result_span=self.source_map.result,
             bounded_results=bool(attributes.get("relax.memory_plan_dynamic_func_output", False)),
+            required=required,
         )
+
+    def _required(self, text: str) -> tuple[tuple[Condition, ...], list[str]]:
+        """The parts of the condition that a plan rests on, and what is not understood of it.
+
+        Nothing is left of its symbols behind VMShapeLower.
+        """
+        if not text or self.heaps.lowered:
+            return (), []
+        try:
+            found = parse_condition(text)
+        except SizeSyntaxError as problem:
+            return (), [f"the attribute `{ir.PLAN_CONDITION}`, which is no condition: {problem}"]
+        unknown = sorted(found.symbols - self.symbols.origins.keys())
+        if unknown:
+            return (), [f"the attribute `{ir.PLAN_CONDITION}`, which names `{unknown[0]}`, no symbol here"]
+        return tuple(found.conjuncts) or (found,), []
 
     # -- blocks ---------------------------------------------------------------------------------------------
 
