@@ -70,7 +70,7 @@ def _rows(opened: Opened) -> list[list[str]]:
     """The rows of the table of tensors, all of them."""
     more = opened.page.locator("#tables > .more")
     if more.count():
-        more.last.click()
+        more.click()
     rows: list[list[str]] = opened.page.eval_on_selector_all(
         "#tensors tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
@@ -241,13 +241,13 @@ def test_other_plans_are_shown_beside_ours(model: Model, open_page: Open) -> Non
 
 def _peak(opened: Opened) -> tuple[str, list[list[str]]]:
     """What heads the table of the peak, and its rows, all of them."""
-    more = opened.page.locator("#tables > .more")
+    more = opened.page.locator("#peaks > .more")
     if more.count():
-        more.first.click()
+        more.click()
     rows: list[list[str]] = opened.page.eval_on_selector_all(
         "#peak tbody tr", "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
-    return opened.page.locator("#tables h2").first.inner_text(), rows
+    return opened.page.locator("#peaks h2").inner_text(), rows
 
 
 def test_the_peak_and_its_tensors_are_those_of_the_report(model: Model, open_page: Open) -> None:
@@ -382,6 +382,7 @@ def test_every_function_and_view_can_be_chosen(open_page: Open, tmp_path: Path) 
     file.write_text(map_page(plan_data(reports, CLEAN, title="several")), encoding="utf-8")
     opened = open_page(file)
     page = opened.page
+    assert page.locator("#summary").inner_text().startswith("large: "), "it has most tensors"
     for name, report in made.items():
         page.locator("#functions button", has_text=name).click()
         assert page.locator("#summary").inner_text().startswith(f"{name}: ")
@@ -393,11 +394,12 @@ def test_every_function_and_view_can_be_chosen(open_page: Open, tmp_path: Path) 
         for sample in report.samples:
             opened.set(**sample.binding)
             assert page.locator("#gain").inner_text() == gain_text(changed(sample, binding=ordered(sample)))
-    assert "--function=large" in page.url
+    page.locator("#functions button", has_text="small").click()
+    assert "--function=small" in page.url
     again = open_page(file)
     again.page.evaluate("(hash) => { location.hash = hash; }", page.url.partition("#")[2])
     again.settle()
-    assert again.page.locator("#summary").inner_text().startswith("large: ")
+    assert again.page.locator("#summary").inner_text().startswith("small: ")
 
 
 def test_ten_thousand_tensors_can_be_read(open_page: Open, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ const peakOf = (steps) => steps.reduce((most, [, bytes]) => (bytes > most ? byte
 // the first step at which most bytes are held; null where none are
 const stepOf = (steps, most) => steps.find(([, bytes]) => bytes === most && most > 0n)?.[0] ?? null;
 
+const wholeStep = (step) => (Number.isInteger(step) ? String(step) : "");
 const wholeIn = (text) => (/^\s*-?\d{1,19}\s*$/.test(text) ? BigInt(text.trim()) : null);
 // bytes as the command line takes them, such as 1.5GiB; null for anything else
 function bytesIn(text) {
@@ -80,7 +81,8 @@ function numbersOf(fn, value) {
 }
 
 function planPage(data) {
-  let fn = data.functions[0], view = "ours", part = "all", budget = "", numbers = {}, values = [], blocks = [], scene = null;
+  const tensors = (f) => f.arenas.reduce((count, arena) => count + arena.buffers.length, 0);
+  let fn = data.functions.reduce((most, f) => (tensors(f) > tensors(most) ? f : most)), view = "ours", part = "all", budget = "", numbers = {}, values = [], blocks = [], scene = null;
   const bindings = new Map(data.functions.map((f) => [f.function, mapped(f.start)]));
   const binding = () => bindings.get(fn.function);
   const value = (size) => (size === null ? null : values[data.formulas[size.f][1]]);
@@ -263,7 +265,7 @@ function planPage(data) {
     const ours = view === "ours", whole = ours ? ourScene() : otherScene(view);
     const bands = ours && part !== "all" ? whole.bands.filter((_, i) => String(i) === part) : whole.bands;
     const label = ours ? `Map of ${fn.function}: ${bands.length} stretches of memory, bytes against time` : `What a call of ${fn.function} holds, bytes against time`;
-    scene = { ...whole, bands, x: explore.state.part ?? whole.span, format: String, xTitle: "step of the call, in the order of its text", label };
+    scene = { ...whole, bands, x: explore.state.part ?? whole.span, format: wholeStep, xTitle: "step of the call, in the order of its text", label };
     blocks = bands.flatMap((band) => band.blocks);
     explore.draw();
     at("profile").toggleAttribute("hidden", !ours);
@@ -286,7 +288,7 @@ function planPage(data) {
     if (ours && numbers.arena !== null && numbers.arena !== most) levels.push({ value: Number(numbers.arena), text: `arenas ${humanBytes(numbers.arena)}`, name: "level" });
     if (!ours) levels.push(...budgetLine(most));
     const label = `${ours ? "Bytes of live planned tensors" : scene.label}, ${levels[0].text}`;
-    return { blocks, steps: scene.live, x: scene.x, levels, highest: Math.max(1, ...levels.map((l) => l.value)), peak: scene.peak === null ? null : scene.peak + 0.5, format: ours ? null : String, label };
+    return { blocks, steps: scene.live, x: scene.x, levels, highest: Math.max(1, ...levels.map((l) => l.value)), peak: scene.peak === null ? null : scene.peak + 0.5, format: ours ? null : wholeStep, label };
   }
 
   // what the plan gains, in one sentence, and how it does within the budget
@@ -317,7 +319,7 @@ function planPage(data) {
     at("numbers").replaceChildren(bars("Planned tensors", planned), bars("Whole call, with results", call), ...(other.length ? [bars("Outside the arenas", other)] : []));
     const less = numbers.floor !== null && numbers.arena !== null && numbers.arena < numbers.floor;
     const ratio = less ? "; the rest of the floor lies in results" : numbers.floor ? `, ${(Number(numbers.arena) / Number(numbers.floor)).toFixed(3)} of the floor` : "";
-    at("summary").textContent = `${fn.function}: ${fn.arenas.reduce((n, a) => n + a.buffers.length, 0)} tensors in ${fn.arenas.length} ${fn.arenas.length === 1 ? "arena" : "arenas"}, ${humanBytes(numbers.arena)}${ratio}`;
+    at("summary").textContent = `${fn.function}: ${tensors(fn)} tensors in ${fn.arenas.length} ${fn.arenas.length === 1 ? "arena" : "arenas"}, ${humanBytes(numbers.arena)}${ratio}`;
   }
 
   function drawLegend() {
@@ -388,11 +390,9 @@ function planPage(data) {
     const query = explore.state.query, peak = blocks.filter((b) => b.atPeak).sort(ORDERS.size);
     const listed = blocks.filter((b) => !query || b.search.includes(query)).sort(ORDERS[order]);
     const all = `${view.startsWith("tvm") ? "Storages" : "Tensors"}${query ? ` that match “${query}”` : ""}: ${listed.length}`;
-    at("tables").replaceChildren(
-      ...(peak.length ? section(`At the peak, step ${scene.peak}: ${humanBytes(peakOf(scene.live))}, the largest first`, "peak", peak, ["name", "operator", "size", "share", "until", "source"]) : []),
-      ...section(all, "tensors", listed, ["name", "operator", "size", "formula", "band", "offset", "live", "source"], true),
-      ...outside(),
-    );
+    const title = `At the peak, step ${scene.peak}: ${humanBytes(peakOf(scene.live))}, the largest first`;
+    at("peaks").replaceChildren(...(peak.length ? section(title, "peak", peak, ["name", "operator", "size", "share", "until", "source"]) : []));
+    at("tables").replaceChildren(...section(all, "tensors", listed, ["name", "operator", "size", "formula", "band", "offset", "live", "source"], true), ...outside());
   }
 
   function outside() {
@@ -420,7 +420,8 @@ function planPage(data) {
       link.addEventListener("click", () => explore.pick(block.key, { pin: true, focus: true }));
       return html("li", {}, link);
     });
-    at("findings").replaceChildren(...(list.length ? [html("h2", {}, `Findings of the linter: ${list.length}`), html("ul", {}, ...list)] : []));
+    const open = data.findings.some((f) => f.severity !== "note");
+    at("findings").replaceChildren(...(list.length ? [html("details", { open }, html("summary", {}, `Findings of the linter: ${list.length}`), html("ul", {}, ...list))] : []));
   }
 
   function choices() {
