@@ -35,9 +35,11 @@ settings.register_profile("daily", deadline=None, derandomize=True, database=Non
 settings.register_profile("nightly", deadline=None, print_blob=True)
 settings.load_profile("nightly" if NIGHTLY else "daily")
 
-# nohup, or a shell's background, have signals ignored, and children would inherit that
+# nohup, a shell's background, a supervisor: they have signals ignored or blocked, and children inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGCHLD):
+    signal.signal(number, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 _frame_info = inspect.getframeinfo
 

@@ -9,7 +9,7 @@ import keyword
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -69,8 +69,13 @@ def require_known(importer: str, unknown: Iterable[str]) -> None:
     """Raise ImportRefusedError where there are operators that TVM's importer has no converter for."""
     names = list(unknown)
     if names:
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        raise ImportRefusedError(f"TVM's {importer} does not know {', '.join(names[:_NAMED])}{more}")
+        raise ImportRefusedError(f"TVM's {importer} does not know {listed(names)}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b, c and 2 more`."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 # -- dimensions: from what the author of a model wrote to TVM's variables ------------------------------------

@@ -25,6 +25,7 @@ from symalloc.relax.ir_types import Node
 from symalloc.relax.read.importing import (
     SourcedBuilder,
     dimensions,
+    listed,
     quietly,
     refusal,
     require_extra,
@@ -58,6 +59,7 @@ def load_torch(path: Path, data: bytes, *, trust: bool = False) -> Node:
         except UnreadableError:
             raise
         except Exception as error:  # zip, JSON, versions, operators: each raises what it raises
+            _require_operators(data)
             raise UnreadableError(f"torch cannot load it: {error_text(error)}") from error
         _forget_guards(program)
         return _imported(program, _saved_names(program, extra[DIMENSIONS]))
@@ -372,7 +374,24 @@ def _check(archive: zipfile.ZipFile, trust: bool) -> None:
         if _CODE.search(name):
             raise UnreadableError(f"not loaded: the archive holds {name}, which is code", hint=_HINT)
         if name.endswith(".json"):
-            _check_graph(_document(archive, name))
+            for found in _objects(_document(archive, name)):
+                _check_texts(found)
+
+
+def _require_operators(data: bytes) -> None:
+    """Raise UnreadableError where the program calls operators of a library that torch has not loaded."""
+    import torch
+
+    with _opened(data) as archive:
+        graphs = [_document(archive, name) for name in archive.namelist() if _MODEL.search(name)]
+    targets = {str(found.get("target")) for graph in graphs for found in _objects(graph) if "inputs" in found}
+    names = [name.split(".")[2:4] for name in sorted(targets) if name.startswith("torch.ops.")]
+    missing = [name for name in names if not hasattr(getattr(torch.ops, name[0]), name[-1])]
+    if missing:
+        quantised = any(library.startswith("quantized") for library, *_ in missing)
+        known = "quantised operators; export the model before it is quantised" if quantised else "them either"
+        unknown = listed([".".join(name) for name in missing])
+        raise UnreadableError(f"torch knows no {unknown} here", hint=f"TVM's importer does not know {known}")
 
 
 def _document(archive: zipfile.ZipFile, name: str) -> object:
@@ -384,12 +403,13 @@ def _document(archive: zipfile.ZipFile, name: str) -> object:
         raise UnreadableError(f"the archive is damaged: {name} cannot be read") from error
 
 
-def _check_graph(document: object) -> None:
+def _objects(document: object) -> Iterator[dict[str, object]]:
+    """The objects of a document of JSON, whatever they lie in."""
     pending = [document]
     while pending:
         match pending.pop():
             case dict() as found:
-                _check_texts(found)
+                yield found
                 pending.extend(found.values())
             case list() as items:
                 pending.extend(items)

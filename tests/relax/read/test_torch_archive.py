@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
 from symalloc.program.reading import UnreadableError
-from symalloc.relax.read.torch_program import guarded
+from symalloc.relax.read.torch_program import _require_operators, guarded
 
 SIZE = "Add(Mul(Integer(2), Symbol('s17', positive=True, integer=True)), Integer(1))"
 NODE = {"target": "torch.ops.aten.add.Tensor", "inputs": []}
@@ -83,3 +85,41 @@ def test_code_is_refused(name: str) -> None:
 def test_damaged_archives_are_said(data: bytes, said: str) -> None:
     with pytest.raises(UnreadableError, match=said), guarded(data, trust=False):
         pytest.fail("it passed")
+
+
+@pytest.mark.parametrize(
+    ("targets", "known", "message", "hint"),
+    [
+        (
+            ["quantized_decomposed.quantize_per_tensor.default"],
+            ["aten.add"],
+            "quantized_decomposed.quan",
+            "quantised",
+        ),
+        (
+            ["mine.twice", "aten.add.Tensor"],
+            ["aten.add", "mine.once"],
+            "torch knows no mine.twice here",
+            "them",
+        ),
+        ([f"mine.f{n}.default" for n in range(5)], [], "mine.f0, mine.f1, mine.f2 and 2 more here", "them"),
+        (["aten.add.Tensor"], ["aten.add"], "", ""),
+    ],
+)
+def test_operators_that_torch_has_not_loaded_are_named(
+    targets: list[str], known: list[str], message: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = SimpleNamespace()
+    for target in (*targets, *known):
+        library = target.partition(".")[0]
+        vars(ops).setdefault(library, SimpleNamespace())
+    for library, operator in (name.split(".") for name in known):
+        setattr(vars(ops)[library], operator, object())
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(ops=ops))
+    data = archive({"nodes": [{**NODE, "target": f"torch.ops.{target}"} for target in targets]})
+    if not message:
+        _require_operators(data)
+        return
+    with pytest.raises(UnreadableError, match=message) as caught:
+        _require_operators(data)
+    assert hint in str(caught.value.hint)
