@@ -37,6 +37,8 @@ from benchmarks.lint_llama import planned as planned_by_tvm
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
+from symalloc.analysis.kernels.coverage import CoverageTable, kernel_coverage
+from symalloc.linter.function_prover import UnprovedIndices
 from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_bytes import Groups
@@ -366,10 +368,18 @@ def _looked_at(
     look(asked, point)
 
 
+def _covered_anew(_self: object, kernels: Any, decide: Any, name: str) -> object:
+    return kernel_coverage(kernels, decide, name)
+
+
 LINT: Mapping[str, Mechanism] = {
     "instructions known to be clean": Mechanism(
         stand_ins={"symalloc.linter.function_check.MemoKeys.of": _none},
         code=["symalloc.linter.function_check.MemoKeys"],
+    ),
+    "kernels known from another stage": Mechanism(
+        stand_ins={"symalloc.analysis.kernels.coverage.CoverageTable.of": _covered_anew},
+        code=["symalloc.analysis.kernels.coverage.CoverageTable"],
     ),
     "instructions and sites known so": Mechanism(
         stand_ins={"symalloc.linter.function_check.FunctionCheck._unless_clean": _looked_at},
@@ -395,8 +405,11 @@ def lint_rows(rounds: int) -> Iterator[dict[str, Any]]:
         with patched(mechanism.stand_ins):
             for _ in range(rounds):
                 started = process_time()
+                coverages = CoverageTable()
                 for program in programs:
-                    check(program, rules, Prover())
+                    prover = Prover()
+                    indices = UnprovedIndices(program.kernels, prover, coverages)
+                    check(program, rules, prover, indices=indices)
                 taken.append(process_time() - started)
         row = {"without": without, "lines": mechanism.lines, "seconds": min(taken)}
         yield {**row, "of the build": min(taken) / build}

@@ -13,7 +13,7 @@ from symalloc.analysis.content import Content, KernelCoverages
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.kernels.coverage import Decide, kernel_coverage
+from symalloc.analysis.kernels.coverage import CoverageTable, Decide
 from symalloc.analysis.liveness import (
     LiveRanges,
     LiveRegions,
@@ -118,10 +118,13 @@ class FunctionAnalysis:
         return find_live_ranges(self.points_to, self.effects, numbers)
 
 
-def analyse(program: Program, decide: Decide = lambda _, __: None) -> dict[str, FunctionAnalysis]:
+def analyse(
+    program: Program, decide: Decide = lambda _, __: None, known: CoverageTable | None = None
+) -> dict[str, FunctionAnalysis]:
     """The analyses of all functions of `program`, callees before callers where there is no recursion.
 
-    Functions that nothing calls have no summary.  `decide` is asked what kernels read of their own writing.
+    Functions that nothing calls have no summary.  `decide` is asked what kernels read of their own writing;
+    `known` are kernels of which that is known, and takes up the others.
     """
     graphs = {name: control_flow_graph(function) for name, function in program.functions.items()}
     callees = call_graph(graphs)
@@ -130,7 +133,8 @@ def analyse(program: Program, decide: Decide = lambda _, __: None) -> dict[str, 
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
-    coverages = cache(partial(kernel_coverage, program.kernels, decide))
+    table = CoverageTable() if known is None else known
+    coverages = cache(partial(table.of, program.kernels, decide))
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:

@@ -17,6 +17,7 @@ from itertools import chain, islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
+from symalloc.analysis.kernels.coverage import CoverageTable
 from symalloc.analysis.kernels.index_bounds import (
     IndexBound,
     entry_facts_of,
@@ -303,10 +304,14 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
 
     Each kernel is looked at once, when it is first asked for: what holds for all its extents and scalars
     holds at every call.  `data_dependent` counts the indices in these kernels that depend on data.
+    `coverages` are those of the kernels of other stages.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel], prover: Prover) -> None:
+    def __init__(
+        self, kernels: Mapping[str, Kernel], prover: Prover, coverages: CoverageTable | None = None
+    ) -> None:
         super().__init__()
+        self.coverages = CoverageTable() if coverages is None else coverages
         self._kernels, self._prover, self._glancing = kernels, prover, Prover(GLANCE)
         self.data_dependent = 0
 

@@ -10,6 +10,7 @@ from time import perf_counter
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.call_expansion import callees_to_write_out, expand_calls
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
+from symalloc.analysis.kernels.coverage import CoverageTable
 from symalloc.linter.diagnostic import (
     CANNOT_BE_READ,
     Dependent,
@@ -41,7 +42,7 @@ from symalloc.size.expr import Expr, symbol
 
 def _analyse(shared: ProgramContext) -> None:
     """Analyse functions, and write calls out where summaries do not say enough of what they call."""
-    analyses = analyse(shared.program, shared.indices.possible)
+    analyses = analyse(shared.program, shared.indices.possible, shared.indices.coverages)
     shared.summaries.update((name, analysis.summary) for name, analysis in analyses.items())
     for name, analysis in analyses.items():
         shared.functions[name] = FunctionContext(shared, shared.program.functions[name], analysis)
@@ -435,8 +436,10 @@ class Linter:
         """
         stages: list[list[Diagnostic]] = []
         found: list[Diagnostic] = []
+        coverages, asked = CoverageTable(), (self._active, self.prover)
         for program in reading.programs:
-            result = check(program, self._active, self.prover, assume=self.assume, budget=self.options.budget)
+            indices = UnprovedIndices(program.kernels, self.prover, coverages)
+            result = check(program, *asked, assume=self.assume, budget=self.options.budget, indices=indices)
             summary.add(result.summary)
             text, spans = _printed(program, result)
             if text:

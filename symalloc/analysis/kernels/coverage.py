@@ -240,6 +240,21 @@ def kernel_coverage(
     }
 
 
+class CoverageTable(dict[str, tuple[ir.Kernel, Mapping[int, ParameterCoverage]]]):
+    """The coverages of kernels by name, with the kernels: the stages of a module mostly have the same."""
+
+    def of(
+        self, kernels: Mapping[str, ir.Kernel], decide: Decide, name: str
+    ) -> Mapping[int, ParameterCoverage]:
+        """The coverage of a kernel of one stage; see `kernel_coverage`."""
+        kernel = kernels.get(name)
+        if kernel is None:
+            return {}
+        if name not in self or self[name][0] != kernel:
+            self[name] = kernel, kernel_coverage(kernels, decide, name)
+        return self[name][1]
+
+
 # -- the elements that an access reaches -------------------------------------------------------------------
 
 
