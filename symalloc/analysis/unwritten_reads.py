@@ -208,38 +208,46 @@ class UnwrittenReads:
         return found
 
     @cached_property
-    def all_writes(self) -> dict[int, list[_Write]]:
-        """The writes of the function, in order, by root."""
-        found: dict[int, list[_Write]] = {}
+    def all_writes(self) -> tuple[dict[int, list[_Write]], dict[int, list[_Write]]]:
+        """The writes of the function, in order: by the region that they write, or a view of it; and those of
+        tensors that nothing reads, and of storages, by root.
+        """
+        by_base: dict[int, list[_Write]] = {}
+        left: dict[int, list[_Write]] = {}
         for point, (effect, need) in enumerate(zip(self.effects, self.content.needs, strict=True)):
             must = effect.writes | effect.may_defs | effect.defs | need.assumed
             if not (must or effect.may_writes):
                 continue
             for target in self.points_to.targets(must, effect.may_writes):
-                writes = found.setdefault(self.points_to.regions[target.region].root, [])
                 path, parts = self.paths.at[point] | target.path, self.content.writes(point, target.region)
-                writes += (_Write(point, one, path, target.certain) for one in parts)
-        return found
+                writes = [_Write(point, one, path, target.certain) for one in parts]
+                base = self.base_of(target.region)
+                by_base.setdefault(base.number, []).extend(writes)
+                if base.kind is RegionKind.STORAGE or not contains(self.read, base.number):
+                    left.setdefault(base.root, []).extend(writes)
+        return by_base, left
 
-    def writes_to(self, number: int) -> Iterator[_Write]:
+    def writes_to(self, number: int) -> Sequence[_Write]:
         """The writes that give a region content, or a part of it."""
-        base = self.base_of(number)
-        for write in self.all_writes.get(base.root, ()):
-            other = self.base_of(write.stretch.region.number)
-            if other.number == base.number or self.is_left_for(base, other):
-                yield write
+        base, (by_base, left) = self.base_of(number), self.all_writes
+        own, others = by_base.get(base.number, []), left.get(base.root, ())
+        meant = [w for w in others if self.is_left_for(base, self.base_of(w.stretch.region.number))]
+        return sorted((*own, *meant), key=lambda write: write.point) if meant else own
 
     def is_left_for(self, one: Region, other: Region) -> bool:
-        """True if tensor `one` may be meant to find what was written to a storage, or to a tensor on it.
+        """True if tensor `one` may be meant to find what was written to a storage, or to a tensor on it that
+        nothing reads.
 
         That storage goes by two names: one function was handed it by another.
         """
+        if other.number == one.number:
+            return False
         if other.kind is RegionKind.STORAGE:
             return True
         made, before = one.instruction, other.instruction
         if not (isinstance(made, ir.AllocTensor) and isinstance(before, ir.AllocTensor)):
             return False
-        return made.storage is not before.storage and not contains(self.read, other.number)
+        return made.storage is not before.storage
 
     @cached_property
     def read(self) -> RegionSet:

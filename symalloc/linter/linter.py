@@ -434,8 +434,7 @@ class Linter:
 
         The scripts that they point into are added to `sources`, and what was counted to `summary`.
         """
-        stages: list[list[Diagnostic]] = []
-        found: list[Diagnostic] = []
+        stages, found = list[list[Diagnostic]](), list[Diagnostic]()
         coverages, asked = CoverageTable(), (self._active, self.prover)
         for program in reading.programs:
             indices = UnprovedIndices(program.kernels, self.prover, coverages)

@@ -140,7 +140,8 @@ class AtElements(NamedTuple):
 
 
 class UninitializedRange(NamedTuple):
-    """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words.
+    """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words, or the
+    elements `where` a condition holds, over so many dimensions.
 
     `idle`: there is one only where some loop of a kernel that fills all is not run at all.  `elements`: the
     gap is that at each of these, if they are no range.  `by_data`: it hangs on the elements of a buffer.
@@ -151,6 +152,12 @@ class UninitializedRange(NamedTuple):
     idle: bool = False
     elements: AtElements | None = None
     by_data: bool = False
+    where: tuple[Condition, int] | None = None
+
+    @property
+    def words(self) -> str:
+        """The words for what is written; empty where nothing is."""
+        return self.written if self.where is None else _elements_in_words(*self.where)
 
 
 Apart: TypeAlias = Callable[[Range, Range], bool]
@@ -284,14 +291,14 @@ def _at_elements(
     inside = (lt(element_index(axis), extent) for axis, extent in enumerate(shape))
     among = conjunction((*inside, looked_at, *taken[0]))
     written = disjunction(one for one in held if one is not None)
-    words = _elements_in_words(written, len(shape)) if parts else ""
+    where = (written, len(shape)) if parts else None
     if points is not None:
         at = dict(zip(names, points.indices, strict=False))
         among = conjunction((*points.conditions, *(c.substitute(at) for c in taken[0])))
         written, counters = written.substitute(at), (*points.counters, *counters[len(shape) :])
     exact = points is None and all(part.elements.exact for part in parts)
     gap = AtElements(counters, among.conjuncts, exact)
-    return UninitializedRange(select(written, ZERO, ONE), words, elements=gap)
+    return UninitializedRange(select(written, ZERO, ONE), elements=gap, where=where)
 
 
 def _in_single(wanted: MemoryRange) -> MemoryRange | None:

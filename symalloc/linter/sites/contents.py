@@ -278,9 +278,10 @@ def _doubt_of_read(found: UnwrittenRead, reader: str) -> str | None:
 
 def _what(found: UnwrittenRead) -> str:
     """The words for what is not written: all of it, or all but a part."""
-    if not found.gap.written:
+    words = found.gap.words
+    if not words:
         return "which nothing has written before"
-    return f"of which only {found.gap.written} are written before"
+    return f"of which only {words} are written before"
 
 
 def _later_writer(context: FunctionContext, found: UnwrittenRead) -> ir.Instruction | None:
