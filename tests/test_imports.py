@@ -72,7 +72,17 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "donation": {"emit", "extract", "ir_types", "rewrite"},
     "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "source_spans", "tvm_error"},
     "workers": {"extract", "ir_types", "passes", "read", "tvm_error"},
-    "files": {"emit", "extract", "ir_types", "passes", "read", "rewrite", "source_spans", "tvm_error"},
+    "files": {
+        "donation",
+        "emit",
+        "extract",
+        "ir_types",
+        "passes",
+        "read",
+        "rewrite",
+        "source_spans",
+        "tvm_error",
+    },
     "run": {"extract", "files", "ir_types", "passes", "rewrite", "tvm_error", "workers"},
     "": set(),
 }

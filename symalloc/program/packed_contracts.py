@@ -327,6 +327,7 @@ _BY_FILE: Mapping[str, Mapping[str, tuple[int, PackedContract]]] = {
         "vm.builtin.tensor_cache.get": (259, _contract("any")),
         "vm.builtin.tensor_cache.update": (260, _contract(takes="state", keeps=(1,), reads=(1,))),
     },
+    "src/runtime/module.cc": {"runtime.RuntimeEnabled": (88, _READS)},
     "src/runtime/tensor.cc": {
         "runtime.TVMTensorAllocWithScope": (292, _MAKES),
         "runtime.TVMTensorCopyFromTo": (298, _contract(defines=(1,))),

@@ -92,7 +92,9 @@ def _remedy(peak: CallPeak) -> str:
     found = next(tensor for tensor in peak.tensors if tensor.name == peak.remedy.name)
     left = f"without {_named_tensor(found)} it is {human_bytes(peak.remedy.without)}"
     if found.kind == "result":
-        return f"{left}: let the caller donate an input to this result (--alias)"
+        if peak.remedy.alias is not None:
+            return f"{left}: the caller can donate an input (--alias {peak.remedy.alias}, tried)"
+        return f"{left}, but no input can be donated to this result: {peak.remedy.refused or 'not tried'}"
     if found.idle:
         return f"{left}: it waits for `{found.until}`" if found.until else f"{left}: nothing reads it"
     return f"{left}: `{peak.operator}` itself touches it, so only a smaller or split operator helps"
@@ -273,6 +275,7 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
         ("arena / floor", lambda s: times(s.ratio), planned),
+        ("in place would save", lambda s: human_bytes(s.in_place), bool(report.over)),
         ("without reuse", lambda s: human_bytes(s.unshared), planned),
         ("saved by reuse", lambda s: percent(s.saved), planned),
         (

@@ -134,6 +134,54 @@ def test_a_sample_shows_what_makes_the_peak(run: Run) -> None:
     assert "    alloc5 (matmul2)  256*n " in out
 
 
+RESULTS = """\
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def {name}(x: R.Tensor(("n", 64), "float32"), y: R.Tensor(("n", 64), "float32")):
+        n = T.int64()
+        {body}
+        return d
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("d = R.add(x, y)", "it is 0 B: the caller can donate an input (--alias {}result=x, tried)"),
+        ("d = R.permute_dims(x)", "it is 0 B: the caller can donate an input (--alias {}result=y, tried)"),
+        ("d = (R.permute_dims(x), y)", "but no input can be donated to this result: the alias 0=y of "),
+        ("d = R.concat([x, y], axis=1)", "but no input can be donated to this result: no input is as large"),
+        ("d = R.matmul(x, R.permute_dims(y))", "but no input can be donated to this result: "),
+    ],
+)
+@pytest.mark.parametrize("name", ["main", "step"])
+def test_a_remedy_is_tried_before_it_is_told(
+    body: str, said: str, name: str, tmp_path: Path, run: Run
+) -> None:
+    file = tmp_path / "result.py"
+    file.write_text(RESULTS.format(name=name, body=body))
+    shown = run("plan", file, "--bind", "n=128")[1]
+    found = [line for line in shown.splitlines() if line.startswith("    without ")]
+    assert any(said.format("" if name == "main" else f"{name}:") in line for line in found)
+    for alias in (line.partition("--alias ")[2].partition(",")[0] for line in found if "--alias" in line):
+        status, out, _ = run("run", file, "--bind", "n=128", "--check", "--alias", alias)
+        assert status == 0 and "the same as the unplanned module" in out
+
+
+def test_what_kernels_in_place_would_save_is_told_beside_the_floor(run: Run) -> None:
+    file = Path(__file__).parents[2] / "examples" / "mlp.py"
+    (main,) = json.loads(run("plan", file, "--bind", "n=128", "--format", "json")[1])["functions"]
+    (sample,) = main["samples"]
+    # without: b, c and d at once; gelu over its input: b and c, or b and d, of 256 floats a row
+    assert (sample["ratio"], sample["floor"], sample["in_place"]) == (1.0, 3 * 131072, 131072)
+    attention = file.with_name("attention.py")
+    assert "in place would save     896.0 KiB\n" in run("plan", attention, "--bind", "n=512")[1]
+
+
 def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, run: Run) -> None:
     file = Path(__file__).parents[2] / "examples" / "mlp.py"
     output = tmp_path / "planned.json"

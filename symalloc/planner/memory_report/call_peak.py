@@ -41,10 +41,16 @@ class PeakTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tensor without which the peak is least, and the bytes of that peak."""
+    """The tensor without which the peak is least, and the bytes of that peak.
+
+    `alias`: the donated input with which that was tried, where the tensor is a result; `refused`: why there
+    is none.
+    """
 
     name: str
     without: int
+    alias: str | None = None
+    refused: str | None = None
 
 
 class CallPeak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeGuard
 
+import msgspec
 import tvm
 import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
@@ -44,6 +45,7 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
+from symalloc.relax.donation.savings import with_alias, written_over
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, to_dtype
 from symalloc.relax.files.load import (
@@ -144,6 +146,7 @@ def plan_file(
         samples=samples,
         partial=partial,
         comparison=_compared(comparison, planned),
+        prover=prover,
     )
     return PlannedFile(
         text="" if form is None else written(planned.module, form),
@@ -245,10 +248,12 @@ def memory_reports(
     samples: Sequence[Mapping[str, int]] = (),
     partial: bool = False,
     comparison: Mapping[str, TvmComparison] = {},
+    prover: Prover | None = None,
 ) -> tuple[FunctionReport, ...]:
     """A report on each plan of `planned`, which was `lowered` for `target`.
 
-    Raises RunError for a sample that does not fit.
+    With a `prover` it is tried what aliases and kernels in place would save.  Raises RunError for a sample
+    that does not fit.
     """
     _LOG.info("measuring the plan")
     program = planned.program
@@ -264,7 +269,7 @@ def memory_reports(
     try:
         later = frozenset().union(*symbols.values(), *(program.functions[name].symbols for name in needed))
         check_wanted(samples, needed, later, partial=partial)
-        return tuple(
+        reports = (
             function_report(
                 plan,
                 program.functions[name],
@@ -274,11 +279,25 @@ def memory_reports(
                 target=target_report(planned, name, target),
                 origins=_origins(planned, name),
                 wanted=samples,
+                over=frozenset()
+                if prover is None
+                else written_over(lowered, program, planned.analyses[name], plan, prover),
             )
             for name, plan in planned.plans.items()
         )
+        return tuple(one if prover is None else _with_aliases(one, lowered, prover) for one in reports)
     except SampleError as error:
         raise RunError(str(error)) from None
+
+
+def _with_aliases(report: FunctionReport, lowered: tvm.IRModule, prover: Prover) -> FunctionReport:
+    """A report whose remedies at samples that somebody asked for were tried."""
+    if not report.asked:
+        return report
+    name, samples = report.plan.function, report.samples
+    peaks = [s.peak and with_alias(s.peak, lowered, name, s.binding, prover) for s in samples]
+    tried = (msgspec.structs.replace(s, peak=peak) for s, peak in zip(samples, peaks, strict=True))
+    return replace(report, samples=tuple(tried))
 
 
 def tables_of_sizes(planned: tvm.IRModule, target: str) -> Mapping[str, int]:
