@@ -94,7 +94,7 @@ class _LintRun:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1)
+@click.argument("paths", nargs=-1, type=click.Path())
 @from_table(_LintRun, "format", "output")
 @from_table(LintOptions, "select", "ignore", "rules", "assume", "stage", "pipeline", "trust", "target")
 @from_table(LintOptions, "timeout", "jobs", "budget")

@@ -92,20 +92,14 @@ def packed_contract(name: str) -> PackedContract:
 # -- contracts that users state ------------------------------------------------------------------------------
 
 _STATED: dict[str, PackedContract] = {}
-OPERATIONS = frozenset(
-    {
-        "relax.run.assert_op",
-        *("runtime.TVMTensorCreateView", "symalloc.pool.alloc_storage", "symalloc.pool.alloc_tensor"),
-        *(
-            f"vm.builtin.{name}"
-            for name in (
-                *("alloc_shape_heap", "alloc_storage", "alloc_tensor", "copy", "cuda_graph.get_cached_alloc"),
-                *("cuda_graph.run_or_capture", "ensure_zero_offset", "invoke_closure", "make_closure"),
-                *("make_shape", "make_tuple", "match_prim_value", "match_shape", "reshape", "tuple_getitem"),
-            )
-        ),
-    }
+_BUILTINS = (
+    *("alloc_shape_heap", "alloc_storage", "alloc_tensor", "copy", "cuda_graph.get_cached_alloc"),
+    *("cuda_graph.run_or_capture", "ensure_zero_offset", "invoke_closure", "make_closure", "make_shape"),
+    *("make_tuple", "match_prim_value", "match_shape", "reshape", "tuple_getitem"),
 )
+OPERATIONS = frozenset(
+    ("relax.run.assert_op", "runtime.TVMTensorCreateView", *(f"vm.builtin.{name}" for name in _BUILTINS))
+).union(f"symalloc.pool.alloc_{what}" for what in ("storage", "tensor"))
 """The packed functions that are operations of a program: whatever a contract says, these are followed."""
 
 

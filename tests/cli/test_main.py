@@ -141,6 +141,7 @@ def test_a_bar_shows_what_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
         ("symalloc plan --guards fa", "plain,fallback"),
         ("symalloc run x.py --color al", "plain,always"),
         ("symalloc diff examp", "file,examp"),
+        ("symalloc lint examp", "file,examp"),
     ],
 )
 def test_a_shell_completes(words: str, completed: str) -> None:
