@@ -361,6 +361,5 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
 
 
 def _domain_of_kernel(kernel: Kernel) -> Domain:
-    """The sizes at which the body of a kernel is executed."""
-    lower = dict.fromkeys(scalars_of(kernel), INT64_MIN)
-    return Domain(lower=lower, assumptions=(*kernel.asserts, *entry_facts_of(kernel)))
+    """The sizes at which a kernel is called: its assertions hold only behind them."""
+    return Domain(lower=dict.fromkeys(scalars_of(kernel), INT64_MIN), assumptions=entry_facts_of(kernel))

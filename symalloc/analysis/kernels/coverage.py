@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from itertools import chain
+from math import lcm
 from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.kernels.fresh_loads import FreshLoads, Possible, fresh_loads
@@ -19,8 +20,8 @@ from symalloc.analysis.kernels.solution import Solution
 from symalloc.program import ir
 from symalloc.program.ir import KernelAccess
 from symalloc.size.choice import maximum, minimum
-from symalloc.size.condition import TRUE, Condition, conjunction, le, lt
-from symalloc.size.expr import ZERO, Expr, symbol
+from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, le, lt
+from symalloc.size.expr import ZERO, Expr, constant, symbol
 from symalloc.size.sign import undominated
 
 
@@ -116,7 +117,8 @@ class Elements(NamedTuple):
 
 UNKNOWN_ELEMENTS = Elements((), exact=False)
 """Any elements of a parameter, or none."""
-Reached: TypeAlias = Callable[[KernelAccess, Sequence[Expr] | None], Elements]
+Reached: TypeAlias = Callable[..., Elements]
+"""Return the elements of an access; see `accessed_elements`."""
 
 _MOST_READS = 4
 """The number of boxes that are kept of what a kernel reads of one parameter."""
@@ -196,9 +198,25 @@ class ParameterCoverage:
         vague = any(a.handed or (a.unread and (not a.exact or None in a.indices)) for a in accesses)
         if self.parameter.shape is None or not accesses or vague:
             return (UNKNOWN_ELEMENTS,)
-        found = dict.fromkeys(self.reached(access, self.parameter.shape) for access in accesses)
+        split = [a for a in accesses if a.part is not None and a.kind == "store"]
+        found = dict.fromkeys(self.reached(a, self.parameter.shape) for a in accesses if a not in split)
+        if split:
+            found[self._in_all_parts(split)] = None
         whole = sorted((one for one in found if one.is_whole), key=lambda one: not one.exact)
         return tuple(whole[:1]) or tuple(found)
+
+    def _in_all_parts(self, stores: Sequence[KernelAccess]) -> Elements:
+        """The elements that stores to parts of them reach in every part."""
+        count = lcm(*(store.part[1] for store in stores if store.part is not None))
+        every = []
+        for number in range(count):
+            boxes = [self.reached(store, self.parameter.shape, (number, count)) for store in stores]
+            every.append(disjunction(box.condition for box in boxes))
+        exact = all(box.exact for box in boxes)
+        by_data = any(box.by_data for box in boxes)
+        return Elements(
+            (None,) * len(boxes[0].ranges), exact=exact, where=conjunction(every), by_data=by_data
+        )
 
 
 def points_of(load: KernelAccess) -> Points | None:
@@ -225,7 +243,7 @@ def kernel_coverage(
     kernel = kernels.get(name)
     if kernel is None:
         return {}
-    known = any(access.kind == "store" for access in kernel.accesses)
+    known = any(access.kind == "store" for access in chain(kernel.accesses, kernel.own_accesses))
     own: defaultdict[int, list[KernelAccess]] = defaultdict(list)
     for access in chain(kernel.accesses if known else (), kernel.own_accesses):
         own[access.parameter].append(access)
@@ -264,16 +282,23 @@ def element_index(axis: int) -> Expr:
 
 
 def accessed_elements(
-    access: KernelAccess, shape: Sequence[Expr] | None, scalars: frozenset[str]
+    access: KernelAccess,
+    shape: Sequence[Expr] | None,
+    part: tuple[int, int] = (0, 1),
+    *,
+    scalars: frozenset[str],
 ) -> Elements:
     """The elements of a buffer of `shape` that an access reaches, or, if not exact, some that hold them all.
 
-    Those of a load are always a box.  The symbols `scalars` may be negative.
+    Those of a load are always a box.  The symbols `scalars` may be negative.  `part`: those of which it is at
+    this part, of so many.
     """
     if shape is None or len(shape) != len(access.indices):
         return Elements((), exact=False)
     indices = [element_index(axis) for axis in range(len(shape))]
-    equations = ((index, e) for index, e in zip(access.indices, indices, strict=True) if index is not None)
+    equations = [(index, e) for index, e in zip(access.indices, indices, strict=True) if index is not None]
+    if access.part is not None and part[1] > 1:
+        equations.append((access.part[0], constant(part[0] // (part[1] // access.part[1]))))
     held, runs, exact = Solution(access, equations, scalars).held()
     inside = [lt(index, extent) for index, extent in zip(indices, shape, strict=True)]
     names = frozenset[str]().union(*(index.symbols for index in indices))

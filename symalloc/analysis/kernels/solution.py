@@ -9,7 +9,7 @@ from math import gcd
 from symalloc.analysis.kernels.index_bounds import Extremes, divided, extremes, factor_of, is_below
 from symalloc.program.ir import KernelAccess
 from symalloc.size.condition import Condition, eq, ge, le, lt
-from symalloc.size.expr import ZERO, Expr, FloorDiv, Mod, floordiv, mod, symbol
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, floordiv, from_atom, mod, symbol
 from symalloc.size.sign import is_nonnegative
 
 _MOST_STEPS = 32
@@ -96,19 +96,30 @@ class Solution:
 
     def paired(self) -> bool:
         """Put a quotient and its remainder together; False where there is no such pair left."""
-        for one in self.equations:
-            for other in self.equations:
-                row, column = one[0].as_atom, other[0].as_atom
+        alone = [self.atom_alone(*equation) for equation in self.equations]
+        for one, (row, quotient) in enumerate(alone):
+            for other, (column, remainder) in enumerate(alone):
                 if isinstance(row, FloorDiv) and isinstance(column, Mod):
                     whole = _put_together(row, column)
                     if whole is None:
                         continue
-                    self.equations = [e for e in self.equations if e is not one and e is not other]
                     width = column.denominator
-                    self.conditions += (ge(other[1], 0), lt(other[1], width))
-                    self.equations.append((whole, one[1] * width + other[1]))
+                    self.equations = [e for n, e in enumerate(self.equations) if n not in (one, other)]
+                    self.conditions += (ge(remainder, 0), lt(remainder, width))
+                    self.equations.append((whole, quotient * width + remainder))
                     return True
         return False
+
+    def atom_alone(self, index: Expr, value: Expr) -> tuple[Atom | None, Expr]:
+        """The one quotient or remainder in an equation with unsolved counters, and what it must be."""
+        index = index.substitute(self.solved)
+        atoms = [
+            atom
+            for atom in index.atoms
+            if isinstance(atom, FloorDiv | Mod) and self.unsolved(from_atom(atom))
+        ]
+        rest = index - from_atom(atoms[0]) if len(atoms) == 1 else index
+        return (None, value) if self.unsolved(rest) else (atoms[0] if atoms else None, value - rest)
 
     # -- what is known in the end --------------------------------------------------------------------------
 
@@ -175,7 +186,7 @@ def _put_together(row: FloorDiv, column: Mod) -> Expr | None:
     width = column.denominator
     if row.denominator == width:
         outer = row.numerator.as_atom
-        same = row.numerator == column.numerator
+        same = divided(row.numerator - column.numerator, width) is not None  # but for whole rows
         inside = isinstance(outer, Mod) and outer.numerator == column.numerator
         if same or (isinstance(outer, Mod) and inside and divided(outer.denominator, width) is not None):
             return row.numerator

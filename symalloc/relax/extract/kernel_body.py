@@ -233,7 +233,9 @@ def _negates(body: Node, params: Sequence[Node]) -> tuple[int, int] | None:
 
 
 def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
-    """The conditions of assertions that stand before all else in the body, where those are about sizes."""
+    """The conditions of assertions that stand at the top of the body, where those are about sizes."""
+    while type(body) is s_tir.SBlockRealize and constant_extent(body.predicate) == 1:
+        body = body.block.body
     for statement in body.seq if type(body) is tirx.SeqStmt else (body,):
         if type(statement) is tirx.AssertStmt:
             with suppress(NotASizeError):
@@ -243,8 +245,6 @@ def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
             if type(statement.then_case) is tirx.Evaluate and type(wrong) is prim.Not:
                 with suppress(NotASizeError):
                     yield form.condition(wrong.a)
-        elif type(statement) not in _NAMING:
-            return
 
 
 def _complains(statement: Node) -> bool:
@@ -259,9 +259,6 @@ def _complains(statement: Node) -> bool:
 
 ASSERT = "relax.run.assert_op"
 """What LegalizeOps makes of R.assert_op; it raises where its first argument is false."""
-
-_NAMING = frozenset({tirx.Bind, tirx.AllocBuffer, tirx.DeclBuffer})
-"""Statements that reach no element."""
 
 
 def _define(param: Node, symbols: Symbols) -> None:
