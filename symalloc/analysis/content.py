@@ -116,7 +116,9 @@ class Content:
             isinstance(call, ir.CallPacked)
             and contains(self.surely([call.arguments[i] for i in call.contract.defines]), number)
         )
-        return self._parts(call, number, lambda known: known.writes) or (_part_of(region, exact=sure),)
+        parts = self._parts(call, number, lambda known: known.writes)
+        untouched = not parts and contains(self.needs[point].partial, number)
+        return () if untouched else parts or (_part_of(region, exact=sure),)
 
     def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts that hold all that a point may read of what a region held before; exact where it surely
@@ -178,7 +180,7 @@ class Content:
         for position, known, value in self.covered(call):
             read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
             must, may = (must | read, may) if known.surely else (must, may | read)
-            written = pointees_of(value)[0] & tensors if known.writes else NO_REGIONS
+            written = pointees_of(value)[0] & tensors
             if any(one.is_whole for one in self.at_call(call, position, known.writes)):
                 whole |= written
             else:

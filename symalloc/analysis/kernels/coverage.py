@@ -170,8 +170,15 @@ class ParameterCoverage:
         if self.parameter.must_def:
             return (Elements((None,) * len(self.parameter.shape or ())),)
         stores = self._of_kind("store")
-        untouched = self.known and not stores and not self.parameter.writes
-        return () if untouched else self._any_of(stores)
+        return () if self.known and not stores else self._any_of(stores)
+
+    @cached_property
+    def unsure(self) -> bool:
+        """True if it is not told exactly what is stored, although that hangs on no data."""
+        told = [(store, self.reached(store, self.parameter.shape)) for store in self._of_kind("store")]
+        sure = any(box.is_whole and box.exact and store.part is None for store, box in told)
+        plain = (box.exact for store, box in told if store.exact and None not in store.indices)
+        return self.known and not sure and not all(plain)
 
     @cached_property
     def loads(self) -> tuple[Elements, ...]:

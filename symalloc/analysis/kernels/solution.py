@@ -119,7 +119,7 @@ class Solution:
             if isinstance(atom, FloorDiv | Mod) and self.unsolved(from_atom(atom))
         ]
         rest = index - from_atom(atoms[0]) if len(atoms) == 1 else index
-        return (None, value) if self.unsolved(rest) else (atoms[0] if atoms else None, value - rest)
+        return (None, value) if self.unsolved(rest) or not atoms else (atoms[0], value - rest)
 
     # -- what is known in the end --------------------------------------------------------------------------
 
@@ -131,12 +131,23 @@ class Solution:
         held = list(self.conditions)
         for index, value in self.equations:
             held += self.between(index.substitute(self.solved), value)
-        domain = [condition.substitute(self.solved) for condition in self.access.domain]
+        domain = [*self.access.domain, *self.quotients()]
+        domain = [condition.substitute(self.solved) for condition in domain]
         held += (part for one in domain if not self.unsolved(one) for part in one.conjuncts)
         bound = [condition for condition in domain if self.unsolved(condition)]
         where = self.over_loops(ZERO, bound).where
         runs = [condition for condition in where if not self.unsolved(condition)]
         return held, runs, self.access.exact and not self.equations and len(runs) == len(where)
+
+    def quotients(self) -> Iterator[Condition]:
+        """The bounds of the numerators of quotients, which say all that their equations say."""
+        for equation in list(self.equations):
+            atom, value = self.atom_alone(*equation)
+            number = atom.denominator.as_constant if isinstance(atom, FloorDiv) else None
+            if isinstance(atom, FloorDiv) and number is not None and number > 0:
+                self.equations.remove(equation)
+                yield le(value * number, atom.numerator)
+                yield lt(atom.numerator, value * number + number)
 
     def over_loops(self, index: Expr, domain: Sequence[Condition]) -> Extremes:
         """The extremes of an expression over the loops whose counters are not solved."""
@@ -151,7 +162,7 @@ class Solution:
         if step > 1 and 0 not in rates:
             first = index.substitute(dict.fromkeys(self.unsolved(index), ZERO))
             yield eq(mod(value - first, step), 0)
-        atom = index.as_atom
+        atom, value = self.atom_alone(index, value)
         if isinstance(atom, FloorDiv):
             low, high = value * atom.denominator, value * atom.denominator + atom.denominator - 1
             yield from self.bounds(atom.numerator, low, high)

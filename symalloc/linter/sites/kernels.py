@@ -31,7 +31,7 @@ from symalloc.linter.sites.site import (
     function_sites,
     instruction_sites,
     name_of,
-    not_understood,
+    not_verified,
     places_in_memory,
     places_of,
 )
@@ -477,11 +477,12 @@ def kernels_not_verified(context: FunctionContext, call: ir.CallKernel | ir.Call
     if kernel is None:
         return
     coverages = context.analysis.coverages(call.kernel)
-    unsure = (f"what it finds in `{c.parameter.name}`" for c in coverages.values() if c.fresh.undecided)
-    why = next(chain(kernel.unread, unsure), None)
+    finds = (f"what it finds in `{c.parameter.name}`" for c in coverages.values() if c.fresh.undecided)
+    fills = (f"what it stores in `{c.parameter.name}`" for c in coverages.values() if c.unsure)
+    why = next(chain(kernel.unread, finds, fills), None)
     if why is not None:
         what = f"`{call.kernel}`: {why} cannot be told from its counters"
-        yield not_understood(what, relation="kernel-not-verified", dedup_key=("kernel", call.kernel))
+        yield not_verified(call.kernel, what)
 
 
 def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[str]) -> Mapping[str, Expr]:

@@ -239,6 +239,14 @@ def not_understood(what: str, **more: Any) -> Site:
     )
 
 
+NOT_VERIFIED = "kernel-not-verified"
+
+
+def not_verified(kernel: str, what: str, **more: Any) -> Site:
+    """The site of what a kernel computes and is not decided; there is one for each kernel."""
+    return not_understood(what, relation=NOT_VERIFIED, dedup_key=(NOT_VERIFIED, kernel), **more)
+
+
 InstructionSites: TypeAlias = Callable[[FunctionContext, Any], Iterator[Site]]
 FunctionSites: TypeAlias = Callable[[FunctionContext], Iterator[tuple[int, Site]]]
 
