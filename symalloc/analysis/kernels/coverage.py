@@ -257,7 +257,12 @@ def kernel_coverage(
     scalars = scalars_of(kernel)
     reached = cache(partial(accessed_elements, scalars=scalars))
     possible: Possible = partial(decide, kernel)
-    find = partial(fresh_loads, scalars=scalars, possible=possible)
+
+    def is_whole(store: KernelAccess, buffer: ir.KernelBuffer) -> bool:
+        box: Elements = reached(store, buffer.shape)
+        return box.is_whole and box.exact
+
+    find = partial(fresh_loads, scalars=scalars, possible=possible, is_whole=is_whole)
     return {
         position: ParameterCoverage(parameter, own[position], reached, find, known=known)
         for position, parameter in enumerate((*kernel.parameters, *kernel.own_buffers))

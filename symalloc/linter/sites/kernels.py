@@ -478,7 +478,8 @@ def kernels_not_verified(context: FunctionContext, call: ir.CallKernel | ir.Call
         return
     coverages = context.analysis.coverages(call.kernel)
     finds = (f"what it finds in `{c.parameter.name}`" for c in coverages.values() if c.fresh.undecided)
-    fills = (f"what it stores in `{c.parameter.name}`" for c in coverages.values() if c.unsure)
+    given = (coverages[position] for position in coverages if position < len(kernel.parameters))
+    fills = (f"what it stores in `{c.parameter.name}`" for c in given if c.unsure)
     why = next(chain(kernel.unread, finds, fills), None)
     if why is not None:
         what = f"`{call.kernel}`: {why} cannot be told from its counters"
