@@ -53,8 +53,8 @@ def fresh_loads(
 ) -> FreshLoads:
     """The fresh ones of the loads among `accesses`, which are those of `buffer` in order.
 
-    Where it hangs on data what a store writes, it counts as one of what the load finds.  `is_whole` tells that a
-    store fills the buffer.
+    Where it hangs on data what a store writes, it counts as one of what the load finds.
+    `is_whole` tells that a store fills the buffer.
     """
     stores = [(number, one) for number, one in enumerate(accesses) if one.kind == "store"]
     handed = {
