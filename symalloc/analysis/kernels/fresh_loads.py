@@ -57,9 +57,8 @@ def fresh_loads(
     `is_whole` tells that a store fills the buffer.
     """
     stores = [(number, one) for number, one in enumerate(accesses) if one.kind == "store"]
-    handed = {
-        number for number, one in stores if one.handed
-    }  # what is handed on may be loaded, stored, or both
+    # what is handed on may be loaded, stored, or both
+    handed = {number for number, one in stores if one.handed}
     kept = (one for one in enumerate(accesses) if not (one[1].handed and one[0] + 1 in handed))
     loads = [(number, one) for number, one in kept if one.kind == "load"]
     if not stores:

@@ -1,0 +1,60 @@
+"""Lint random kernels and execute them byte by byte: harmful ones must be found, harmless ones be clean.
+
+    python -m benchmarks.fuzz_kernels [--kernels 5000] [--first 0] [--run 0]
+
+The kernels are those of `tests.kernels.element_kernels`: partial and carried writes, views of other types,
+scratch, lanes of vectors, narrow integers, blocks with an initialisation and a predicate.  The oracle is
+`tests.kernels.byte_machine`.  `--run`: so many of the kernels that lint finds nothing wrong with are compiled
+and run, too, on storages filled with two patterns: the results must be the same.  A kernel that is missed, or
+of which something wrong is said, is printed with its number; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from time import process_time
+
+import click
+import numpy as np
+from tvm.script import from_source
+
+from benchmarks.harness import print_table
+from tests.hostile.machine import Machine, depends_on_storages
+from tests.kernels.element_kernels import element_kernel
+from tests.kernels.element_verdicts import judged
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--kernels", default=5_000, help="How many.")
+@click.option("--first", default=0, help="The number of the first one.")
+@click.option("--run", "runs", default=0, help="How many of the harmless ones to compile and run.")
+def main(kernels: int, first: int, runs: int) -> None:
+    began, tally, bad = process_time(), Counter[str](), 0
+    for seed in range(first, first + kernels):
+        kernel = element_kernel(seed)
+        found = judged(kernel)
+        tally[found.outcome] += 1
+        if found.outcome in ("harmful, missed", "harmless, error") or found.wrong:
+            bad += 1
+            print(f"{seed}: {found.outcome}\n{kernel.script}\n" + "\n".join(found.wrong))
+        if (
+            found.outcome == "harmless, clean"
+            and runs
+            and not kernel.symbolic
+            and "parallel" not in kernel.script
+        ):
+            runs -= 1
+            tally["run"] += 1
+            values = np.arange(1, 17, dtype=np.float32)
+            if depends_on_storages(Machine(from_source(kernel.script)), values):
+                bad += 1
+                print(f"{seed}: its result depends on what its memory held\n{kernel.script}")
+    rows = [{"outcome": outcome, "kernels": count} for outcome, count in sorted(tally.items())]
+    print_table({"outcome": "<24", "kernels": ">8,"}, rows)
+    print(f"{bad} wrong; {process_time() - began:.0f} s of CPU time")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()
