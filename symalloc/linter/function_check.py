@@ -13,14 +13,8 @@ from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, LintSummary, Severity
 from symalloc.linter.function_prover import ANY_PASS, PlacedConstraint, domain_of
-from symalloc.linter.sites.site import (
-    IN_FUNCTIONS,
-    IN_INSTRUCTIONS,
-    FunctionContext,
-    Site,
-    load_sites,
-    not_verified,
-)
+from symalloc.linter.sites.kernels import undecided
+from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
 from symalloc.program import ir
 from symalloc.program.ir import CallFunction, DeclaredBound, Instruction
@@ -138,8 +132,7 @@ class Finding:
         if proof is None:
             noted = self.undecidable and not self.site.doubt
             return Severity.NOTE if noted else _milder(severity, Severity.WARNING)
-        undecided = proof.unknown and self.counterexample is None
-        if self.site.uncertainty is not None or undecided:
+        if self.site.uncertainty is not None or (proof.unknown and self.counterexample is None):
             severity = _milder(severity, Severity.WARNING)
         cause = self.cause.severity if self.cause is not None else None
         return severity if cause is None else _milder(severity, cause)
@@ -476,12 +469,10 @@ class FunctionCheck:
         prover = self.prover.glancing if site.shown_only else self.prover
         proof, only_empty = prover.explain(asked, decided)
         told = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
-        if proof.holds or (
-            site.passes is not None and not told
-        ):  # proved now that points were looked for, too
+        if proof.holds or not (told or site.passes is None):  # proved now that points were looked for, too
             self.summary.count(proof)
             if not proof.holds:
-                self._not_verified(site, point)
+                self._site(undecided(site), point)
             return
         if site.estimate:
             proof = replace(proof, smallest=False, precondition=None)
@@ -499,19 +490,6 @@ class FunctionCheck:
         finding = self.finding(rule, site, point, within_bounds=within is not None, **more)
         self.summary.count(proof, certain=finding.site.uncertainty is None)
         self.keep(finding)
-
-    def _not_verified(self, site: Site, point: int) -> None:
-        """Keep a note on what kernels compute, which is harder than sizes, where it was not decided."""
-        texts, kernel = site.texts, site.texts.get("kernel")
-        what = f"`{kernel}`: whether an index of `{texts.get('buffer')}` is inside is not decided"
-        if kernel is None:
-            what = (
-                f"whether {texts['reader']} reads of `{texts['tensor']}` only what is written is not decided"
-            )
-        note = not_verified(kernel or texts["tensor"], what, path=site.path, until=site.until)
-        for rule in self.rulebook.by_site(note.kind):
-            if rule.relation == note.relation:
-                self.keep(self.finding(rule, note, point))
 
     def _undecidable(self, rule: Rule, site: Site, point: int) -> None:
         self._broke = True

@@ -486,6 +486,15 @@ def kernels_not_verified(context: FunctionContext, call: ir.CallKernel | ir.Call
         yield not_verified(call.kernel, what)
 
 
+def undecided(site: Site) -> Site:
+    """The note on a site of what kernels compute, which is harder than sizes, where it was not decided."""
+    texts, kernel = site.texts, site.texts.get("kernel")
+    what = f"`{kernel}`: whether an index of `{texts.get('buffer')}` is inside is not decided"
+    if kernel is None:
+        what = f"whether {texts['reader']} reads of `{texts['tensor']}` only what is written is not decided"
+    return not_verified(kernel or texts["tensor"], what, path=site.path, until=site.until)
+
+
 def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[str]) -> Mapping[str, Expr]:
     """The values of a kernel's symbols `names` at a call; those that nothing binds keep names not `taken`."""
     found: dict[str, Expr] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
@@ -389,6 +390,43 @@ class KernelValues:
         fits = _is_plain(node) and str(node.value.ty.dtype) == scalar.dtype
         if value is not None and alone and fits and _is_small(value):
             self._held[key] = value
+
+    def counted(self, body: Node) -> dict[int, tuple[Expr, int]]:
+        """The numbers kept in buffers to which each pass of a loop with this body does nothing but add a
+        constant, at the end of its ways: what they are in front of the loop, and what is added.
+        """
+        parts = elements(body.seq) if type(body) is tirx.SeqStmt else (body,)
+        stored, leaves = Counter[int](), list[Node]()
+        if self._held:
+            visit(
+                body,
+                (tirx.BufferStore, lambda store: stored.update([store.buffer.__chandle__()])),
+                *(
+                    (kind, leaves.append)
+                    for kind in (tirx.Break, tirx.Continue, tirx.Return, tirx.stmt.Evaluate)
+                ),
+            )
+        found: dict[int, tuple[Expr, int]] = {}
+        for one in () if leaves else parts:
+            key = one.buffer.__chandle__() if type(one) is tirx.BufferStore else None
+            if key in self._held and stored[key] == 1:
+                more = self._added(one)
+                found.update({} if more is None else {key: (self._held[key], more)})
+        return found
+
+    def _added(self, store: Node) -> int | None:
+        """The constant that a store adds to what its one element holds; None for any other store."""
+        value = store.value
+        if type(value) is not prim.Add or not _is_plain(store):
+            return None
+        own = type(value.a) is ir.TensorLoad and value.a.source.same_as(store.buffer) and _is_plain(value.a)
+        return int(value.b.value) if own and type(value.b) is prim.IntImm else None
+
+    def hold(self, counted: Mapping[int, tuple[Expr, int]], passes: Expr | None) -> None:
+        """The numbers that a loop counts hold what they do behind so many passes."""
+        for key, (first, more) in counted.items():
+            if passes is not None and key in self._scalars and _is_small(first + passes * more):
+                self._held[key] = first + passes * more
 
     @contextmanager
     def perhaps(self, node: Node) -> Iterator[None]:

@@ -11,16 +11,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 
+from symalloc.analysis.kernels.index_bounds import bounds_of
 from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop, Origin
 from symalloc.program.packed_contracts import packed_contract
 from symalloc.relax.extract.kernel_integers import KernelIntegers
 from symalloc.relax.extract.kernel_values import BufferPlaces, KernelScope, KernelValues, Place
 from symalloc.relax.extract.tir_to_expr import Symbols, choice_of
 from symalloc.relax.ir_types import Node, constant_extent, elements, visit
+from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, disjunction, eq, lt, negate
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
 
 AccessKind: TypeAlias = Literal["load", "store"]
+Counted: TypeAlias = Mapping[int, tuple[Expr, int]]
 Kinds: TypeAlias = tuple[AccessKind, ...]
 _BOTH: Kinds = ("load", "store")
 _CONTRACTS: Mapping[int, Kinds] = {1: ("load",), 2: ("store",)}
@@ -130,6 +133,7 @@ class _KernelWalk:
     # -- loops ---------------------------------------------------------------------------------------------
 
     def loop(self, node: Node, scope: KernelScope) -> None:
+        counted = {} if node.kind in _SIDE_BY_SIDE else self.values.counted(node.body)
         self.values.forget_stored(node.body)  # C evaluates the extent before each pass
         self.read(node.min, scope)
         self.read(node.extent, scope)
@@ -140,7 +144,8 @@ class _KernelWalk:
         value = None if first is None or step < 1 else symbol(loop.symbol) * step + first
         self.values.bind(node.loop_var, value, node.min)
         unread = passes is None and self._is_unread(node.extent, f"the passes of `{node.loop_var.name}`")
-        self._passes(node.body, scope.inside(loop).where((), True, unread))
+        self._passes(node.body, scope.inside(loop).where((), True, unread), counted)
+        self.values.hold(counted, None if passes is None else maximum(passes, 0))
 
     def _loop(
         self, scope: KernelScope, name: str, passes: Expr | None, parallel: bool = True, lanes: bool = False
@@ -163,22 +168,32 @@ class _KernelWalk:
         known, exact = self.values.guard(test, holds)
         return scope.where(known, exact, not exact and self._is_unread(test, "a condition on its counters"))
 
-    def _passes(self, body: Node, scope: KernelScope) -> None:
+    def _passes(self, body: Node, scope: KernelScope, counted: Counted) -> None:
         """The body of a loop; accesses are told which passes are executed."""
         outer, first, leavings = (self.inside, self.breaks), len(self.found), self.leavings
         self.inside, self.breaks = scope, []
         with self.values.perhaps(body):
+            self.values.hold(counted, symbol(scope.loops[-1].symbol))
             self.statement(body, scope)
         for stays in self.breaks:
             self.found[first:] = [_gone_on(access, scope.loops[-1], stays) for access in self.found[first:]]
         (self.inside, self.breaks), self.leavings = outer, leavings
 
     def endless(self, node: Node, scope: KernelScope) -> None:
-        inside = scope.inside(self._loop(scope, "while_", None, parallel=False))
+        counted, loop = self.values.counted(node.body), self._loop(scope, "while_", None, parallel=False)
         self.values.forget_stored(node.body)
+        self.values.hold(counted, symbol(loop.symbol))
+        known, exact = self.values.guard(node.condition, holds=True)
+        ends = [bounds_of(one, loop.symbol) for guard in known for one in guard.conjuncts]
+        uppers = [end[1] for end in ends if end is not None and end[0] is None and end[1] is not None]
+        passes = minimum(*uppers) + 1 if exact and len(uppers) == len(ends) else None
+        loop = replace(loop, passes=passes)
+        self.values.counts(loop.symbol, passes)
+        inside = scope.inside(loop)
         self.read(node.condition, inside)
-        inside = inside.where((), False, self._is_unread(node.condition, "the passes of a `while`"))
-        self._passes(node.body, self._where(inside, node.condition, True))
+        unread = passes is None and self._is_unread(node.condition, "the passes of a `while`")
+        self._passes(node.body, inside.where(known, True, unread), counted)
+        self.values.hold(counted, None if passes is None else maximum(passes, 0))
 
     def attribute(self, node: Node, scope: KernelScope) -> None:
         if node.attr_key in _THREADS:

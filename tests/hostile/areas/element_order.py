@@ -1,0 +1,196 @@
+"""Kernels in which it matters when an element is written, in how many bytes, what narrow integers hold."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from tests.hostile.machine import Array, Machine, depends_on_storages, floats
+from tests.hostile.program import HostileProgram
+
+__all__ = ["PROGRAMS"]
+
+_MODULE = """@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def work(first: T.handle, out: T.handle):
+        n = T.int64()
+        a = T.match_buffer(first, ({n},), "float32")
+        b = T.match_buffer(out, ({n},), "float32")
+{body}
+
+    @R.function
+    def main(x: R.Tensor(({named},), "float32")) -> R.Tensor(({named},), "float32"):
+        n = T.int64()
+        y = R.call_tir(Module.work, (x,), out_ty=R.Tensor(({n},), "float32"))
+        return y
+"""
+
+
+def _program(name: str, what: str, bad: str, twin: str, *, size: int = 0, **more: object) -> HostileProgram:
+    """A kernel on 16 elements, or on n of them, where `size` is one at which it goes wrong."""
+
+    def module(body: str) -> str:
+        n, named = ("n", '"n"') if size else ("16", "16")
+        return _MODULE.format(n=n, named=named, body=indent(body.strip(), " " * 8))
+
+    data: Array = floats(size or 16)
+
+    def old_bytes(one: Machine, other: Machine) -> bool:
+        return depends_on_storages(one, data) and not depends_on_storages(other, data)
+
+    verdict = "runtime-check" if size else "always-invalid"
+    given: dict[str, object] = {"rule": "SYM208", "shows": old_bytes, "verdict": verdict, **more}
+    return HostileProgram(
+        name=name,
+        what=what,
+        module=module(bad),
+        twin=module(twin),
+        **given,  # type: ignore[arg-type]
+    )
+
+
+_SUM = """
+for i, k in T.grid(16, 16):
+    with T.sblock("sum"):
+        vi = T.axis.spatial(16, i)
+        vk = T.axis.reduce(16, {})
+        T.where({})
+        with T.init():
+            b[vi] = T.float32(0)
+        b[vi] = b[vi] + a[vk]
+"""
+_WHILE = """
+count = T.alloc_buffer((1,), "int32")
+count[0] = 0
+while count[0] < {}:
+    b[count[0]] = a[count[0]]
+    count[0] = count[0] + 1
+"""
+_BYTES = 'c = T.decl_buffer((64,), "uint8", data=b.data)\nfor i in range({}):\n    c[i] = T.uint8(1)'
+_SCRATCH = """
+c = T.alloc_buffer((16,), "float32")
+d = T.decl_buffer(({},), "float16", data=c.data)
+for i in range({}):
+    d[i] = T.float16(1)
+for i in range(16):
+    b[i] = c[i]
+"""
+_ROWS = """
+c = T.decl_buffer((4, 4), "float32", data=b.data, strides=[{}, 1])
+for i, j in T.grid(4, 4):
+    c[i, j] = a[i * 4 + j]
+"""
+_DOUBLES = """
+c = T.decl_buffer((n // {},), "float64", data=b.data)
+for i in range(n // {}):
+    c[i] = T.float64(0)
+"""
+_COPY = "for i in range(n):\n    b[i] = a[i]\n"
+
+PROGRAMS: tuple[HostileProgram, ...] = (
+    _program(
+        "scan-to-the-front",
+        "each pass reads what only the next one writes",
+        "for i in range(15):\n    b[i] = b[i + 1] + a[i]\nb[15] = a[15]",
+        "b[15] = a[15]\nfor i in range(15):\n    b[14 - i] = b[15 - i] + a[i]",
+    ),
+    _program(
+        "scan-two-behind",
+        "the second element of a scan over every other one is never set",
+        "b[0] = a[0]\nfor i in range(n - 2):\n    b[i + 2] = b[i] + a[i]\nif n > 1:\n    b[1] = a[0]",
+        "b[0] = a[0]\nif n > 1:\n    b[1] = a[0]\nfor i in range(n - 2):\n    b[i + 2] = b[i] + a[i]",
+        size=4,
+        counterexample={"n": 4},
+    ),
+    _program(
+        "sum-behind-the-diagonal",
+        "the pass that sets a sum to zero is left out by the predicate of the block",
+        _SUM.format("k", "k >= i"),
+        _SUM.format("k", "k <= i"),
+    ),
+    _program(
+        "sum-from-the-end",
+        "the axis of a sum goes down, so that its start comes last",
+        _SUM.format("15 - k", "k >= 0"),
+        _SUM.format("k", "k >= 0"),
+    ),
+    _program(
+        "lanes-read-first",
+        "all lanes of a vector are read before one is stored",
+        "b[0] = a[0]\nfor v in T.vectorized(15):\n    b[v + 1] = b[v] + a[v]",
+        "b[0] = a[0]\nfor v in range(15):\n    b[v + 1] = b[v] + a[v]",
+    ),
+    _program(
+        "half-a-vector",
+        "a vector is loaded of which only the first half was stored",
+        "b[T.Ramp(0, 1, 4)] = a[T.Ramp(0, 1, 4)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]\n"
+        "b[T.Ramp(4, 1, 4)] = a[T.Ramp(4, 1, 4)]",
+        "b[T.Ramp(0, 1, 8)] = a[T.Ramp(0, 1, 8)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]",
+    ),
+    _program(
+        "all-but-one-byte", "the last byte of a tensor is not written", _BYTES.format(63), _BYTES.format(64)
+    ),
+    _program(
+        "half-of-the-scratch",
+        "a buffer of the kernel's own is filled in elements of half the size",
+        _SCRATCH.format(16, 16),
+        _SCRATCH.format(32, 32),
+        shows=None,  # it is no storage
+    ),
+    _program(
+        "rows-too-far-apart",
+        "a view reaches beyond the buffer by its strides",
+        _ROWS.format(5),
+        _ROWS.format(4),
+        rule="SYM306",
+        also=frozenset({"SYM208"}),
+        shows=None,
+    ),
+    _program(
+        "twice-the-bytes",
+        "a view of as many elements has twice the bytes",
+        _DOUBLES.format(1, 1) + _COPY,
+        _DOUBLES.format(2, 2) + _COPY,
+        size=4,
+        rule="SYM306",
+        shows=None,
+        verdict="always-invalid",
+    ),
+    _program(
+        "count-of-eight-bits",
+        "the number of passes wraps",
+        'for i in range(T.Cast("int64", T.Cast("int8", n))):\n    b[i] = a[i]',
+        _COPY,
+        size=128,
+        counterexample={"n": 128},
+    ),
+    _program(
+        "index-of-eight-bits",
+        "elements from 256 on are stored over the first ones",
+        'for i in range(n):\n    b[T.Cast("int64", T.Cast("uint8", i))] = a[i]',
+        'for i in range(n):\n    b[T.Cast("int64", T.Cast("int32", i))] = a[i]',
+        size=300,
+        counterexample={"n": 257},
+    ),
+    _program(
+        "bit-beyond-the-end",
+        "a power of two is an index",
+        "for i in range(16):\n    b[i] = T.float32(0)\nfor i in range(6):\n    b[T.shift_left(1, i)] = a[i]",
+        "for i in range(16):\n    b[i] = T.float32(0)\nfor i in range(4):\n    b[T.shift_left(1, i)] = a[i]",
+        rule="SYM306",
+        shows=None,
+    ),
+    _program(
+        "checked-behind",
+        "the size is checked when all is over",
+        'for i in range(8):\n    b[i] = a[i]\nassert n == 8, "eight"',
+        'assert n == 8, "eight"\nfor i in range(8):\n    b[i] = a[i]',
+        size=4,
+        rule="SYM306",
+        shows=None,
+        counterexample={"n": 1},
+    ),
+    _program(
+        "counted-too-short", "a loop that counts in a buffer ends early", _WHILE.format(15), _WHILE.format(16)
+    ),
+)
