@@ -366,6 +366,7 @@ class KernelBuffer:
     pointer. `offset_factor`: None where the kernel demands byte_offset == 0; otherwise the element count
     that its offset must be a multiple of.  `must_def`: every element is written, whatever was there, and
     none is read; False where that is not plain to see.  `layout` is None for row-major from offset 0 on.
+    `loops`: so many are around its allocation, each pass of which has its own.
     `shared`: memory that the threads of a block share, each statement finds it as the last has left it.
     """
 
@@ -378,6 +379,7 @@ class KernelBuffer:
     must_def: bool = False
     layout: BufferLayout | None = None
     shared: bool = False
+    loops: int = 0
 
     @property
     def type(self) -> TensorType:

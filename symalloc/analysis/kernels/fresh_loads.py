@@ -114,6 +114,7 @@ class _FreshSearch:
             return False
         used = frozenset[str]().union(*(index.symbols for index in load.indices if index is not None))
         kept = used | {loop.symbol for loop in load.loops if loop.parallel and not loop.lanes}
+        kept |= {loop.symbol for loop in load.loops[: self.buffer.loops]}
         first = {loop.symbol: ZERO for loop in store.loops if loop.symbol not in kept}
         executed = (condition.substitute(first) for condition in store.domain)
         return all(is_plain(condition, load.domain, self.scalars) for condition in executed)
@@ -194,12 +195,13 @@ class _FreshSearch:
         shared = [loop for loop, _ in takewhile(lambda pair: pair[0].symbol == pair[1].symbol, pairs)]
         ordered = [loop for loop in shared if not (loop.lanes or (loop.parallel and self.buffer.shared))]
         both = [(symbol(loop.symbol), symbol(f"{loop.symbol}'2")) for loop in ordered]
-        if first and ordered and not ordered[-1].parallel:
+        fixed = sum(loop in ordered for loop in shared[: self.buffer.loops])
+        if first and len(ordered) > fixed and not ordered[-1].parallel:
             yield both[:-1], le(*both[-1]), True
             both, ordered = both[:-1], ordered[:-1]
         elif first:
             yield both, TRUE, True
-        for depth in reversed(range(len(ordered))):
+        for depth in reversed(range(fixed, len(ordered))):
             if not ordered[depth].parallel:
                 yield both[:depth], lt(*both[depth]), True
         if any(loop.parallel for loop in ordered):  # passes side by side: perhaps

@@ -148,7 +148,9 @@ def _without(found: Extremes, counter: str, nonnegative: Callable[[Expr], bool])
     known = [bounds for bounds in read if bounds is not None]
     lowers = dict.fromkeys(low for low, _ in known if low is not None)
     uppers = dict.fromkeys(high for _, high in known if high is not None)
-    if len(known) < len(read) or any(len(s) > 1 and b.symbols & others for s in (lowers, uppers) for b in s):
+    counted = counter in found.least.symbols | found.greatest.symbols
+    several = any(len(s) > 1 and b.symbols & others for s in (lowers, uppers) for b in s)
+    if len(known) < len(read) or (counted and several):
         return None
     lower = maximum(*lowers) if lowers else None
     upper = minimum(*uppers) if uppers else None

@@ -21,6 +21,7 @@ from symalloc.relax.extract.tir_to_expr import (
     truth_value,
 )
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
+from symalloc.size.choice import maximum
 from symalloc.size.condition import FALSE, Condition, conjunction, disjunction, ge, lt, negate
 from symalloc.size.expr import ZERO, Expr, floordiv, mod, symbol
 
@@ -131,15 +132,15 @@ class BufferPlaces:
         """Return whether a number stands for a buffer of the kernel's own."""
         return parameter >= self._parameters
 
-    def allocate(self, buffer: Node) -> None:
-        """Note a buffer that the kernel allocates here."""
+    def allocate(self, buffer: Node, loops: int) -> None:
+        """Note a buffer that the kernel allocates here, inside of so many loops."""
         number, type_ = self._parameters + len(self.own), buffer.ty
         extents = tuple(self._expr(extent) for extent in elements(type_.shape))
         known = tuple(extent for extent in extents if extent is not None)
         shape = known if len(known) == len(extents) else None
         kept = str(type_.storage_scope).startswith("shared")
         dtype = to_dtype(type_.dtype.dtype)
-        self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=dtype, shared=kept))
+        self.own.append(KernelBuffer(name=buffer.name, shape=shape, dtype=dtype, shared=kept, loops=loops))
         place = Place(number, type_, len(extents))
         self._places[buffer.__chandle__()] = self._roots[number] = place
 
@@ -424,6 +425,8 @@ class KernelValues:
 
     def hold(self, counted: Mapping[int, tuple[Expr, int]], passes: Expr | None) -> None:
         """The numbers that a loop counts hold what they do behind so many passes."""
+        if passes is not None and self._ranges.of(passes)[0] < 0:
+            passes = maximum(passes, 0)
         for key, (first, more) in counted.items():
             if passes is not None and key in self._scalars and _is_small(first + passes * more):
                 self._held[key] = first + passes * more

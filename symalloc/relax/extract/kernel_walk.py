@@ -18,7 +18,7 @@ from symalloc.relax.extract.kernel_integers import KernelIntegers
 from symalloc.relax.extract.kernel_values import BufferPlaces, KernelScope, KernelValues, Place
 from symalloc.relax.extract.tir_to_expr import Symbols, choice_of
 from symalloc.relax.ir_types import Node, constant_extent, elements, visit
-from symalloc.size.choice import maximum, minimum
+from symalloc.size.choice import minimum
 from symalloc.size.condition import Condition, Relation, disjunction, eq, lt, negate
 from symalloc.size.expr import Expr, ceildiv, constant, symbol
 
@@ -145,7 +145,7 @@ class _KernelWalk:
         self.values.bind(node.loop_var, value, node.min)
         unread = passes is None and self._is_unread(node.extent, f"the passes of `{node.loop_var.name}`")
         self._passes(node.body, scope.inside(loop).where((), True, unread), counted)
-        self.values.hold(counted, None if passes is None else maximum(passes, 0))
+        self.values.hold(counted, passes)
 
     def _loop(
         self, scope: KernelScope, name: str, passes: Expr | None, parallel: bool = True, lanes: bool = False
@@ -193,7 +193,7 @@ class _KernelWalk:
         self.read(node.condition, inside)
         unread = passes is None and self._is_unread(node.condition, "the passes of a `while`")
         self._passes(node.body, inside.where(known, True, unread), counted)
-        self.values.hold(counted, None if passes is None else maximum(passes, 0))
+        self.values.hold(counted, passes)
 
     def attribute(self, node: Node, scope: KernelScope) -> None:
         if node.attr_key in _THREADS:
@@ -302,7 +302,7 @@ class _KernelWalk:
             self.read(data, scope)
 
     def _allocate(self, buffer: Node, scope: KernelScope) -> None:
-        self.places.allocate(buffer)
+        self.places.allocate(buffer, len(scope.loops))
         self.values.allocate(buffer, scope)
         if self.is_private(buffer.__chandle__()):
             self.integers.declare(buffer)

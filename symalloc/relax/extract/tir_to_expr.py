@@ -42,6 +42,7 @@ Made = TypeVar("Made", Expr, Condition)
 _MOST_BIT_RUNS = 4  # of a mask, each of which takes two remainders
 _DTYPES: dict[str, DType] = {}
 _MOST_AMOUNTS = 32  # of a shift or a power, each of which is a case
+_EXACT = 2**24  # below it a float of 32 bits holds each integer
 _ORDINARY = 2**22  # a size that narrow integers are taken to hold
 _SIZES = (Origin.DIMENSION, Origin.CAST, Origin.LOOP)
 
@@ -310,6 +311,19 @@ def _both(combine: Callable[[Expr, Expr], Made]) -> Callable[[TirToExpr, PrimNod
     return lambda form, node: combine(form.expr(node.a), form.expr(node.b))
 
 
+def _in_machine(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirToExpr, PrimNode], Expr]:
+    """The rule that combines two sides; in kernels it wraps, numbers of 32 bits where counters tell of it."""
+
+    def rule(form: TirToExpr, node: PrimNode) -> Expr:
+        value, ranges = combine(form.expr(node.a), form.expr(node.b)), form.ranges
+        bits = 64 if ranges is None else node.ty.dtype.bits
+        if ranges is None or bits > 32 or (bits == 32 and not value.symbols <= ranges.greatest.keys()):
+            return value
+        return form.wrapped(value, node.ty.dtype)
+
+    return rule
+
+
 def _floor_quotient(numerator: Expr, denominator: Expr) -> Expr:
     """`a // -c` is `-a // c`: the provers want divisors of at least 1."""
     value = denominator.as_constant
@@ -391,10 +405,6 @@ def _bitwise(combine: Callable[[Expr, int, Expr], Expr]) -> Callable[[TirToExpr,
 def _chosen(form: TirToExpr, node: PrimNode) -> Expr:
     """A choice, with the divisions of the whole test: compiled code evaluates both sides of an `and`."""
     choice = choice_of(node)
-    if choice is None and form.ranges is not None and getattr(node.op, "name", None) == "tirx.pow":
-        base = form.expr(node.args[0])
-        found = form.by_amount(form.expr(node.args[1]), node.ty.dtype.bits - 1, lambda power: base**power)
-        return form.wrapped(found, node.ty.dtype)
     if choice is None:
         return form.expr(_likely(node, "size"))
     condition = form.condition(choice[0])
@@ -413,10 +423,26 @@ def _cast(form: TirToExpr, node: PrimNode) -> Expr:
     source, target = node.value.ty.dtype, node.ty.dtype
     if str(source) == "bool" and _is_integer(target):
         return select(form.condition(node.value), ONE, ZERO)
-    if not (_is_integer(source) and _is_integer(target)):
+    if not _is_integer(target):
         raise NotASizeError(f"a cast from {source} to {target}")
-    value = form.expr(node.value)
+    value = form.expr(node.value) if _is_integer(source) else form.wrapped(_whole(form, node.value), target)
     return value if _keeps_value(form, value, source, target) else form.wrapped(value, target)
+
+
+def _whole(form: TirToExpr, node: PrimNode) -> Expr:
+    """The number that a float of 32 bits or more is, which is an integer that it holds exactly."""
+    found: Expr | None = None
+    if type(node) is prim.FloatImm and node.value == int(node.value):
+        found = constant(int(node.value))
+    elif type(node) is prim.Cast and _is_integer(node.value.ty.dtype):
+        found = form.expr(node.value)
+    elif type(node) is ir.Call and getattr(node.op, "name", None) == "tirx.pow":
+        base, power = (_whole(form, part) for part in node.args)
+        found = form.by_amount(power, _EXACT.bit_length(), lambda number: base**number)
+    least, greatest = (0, _EXACT) if found is None or form.ranges is None else form.ranges.of(found)
+    if found is None or not -_EXACT < least <= greatest < _EXACT or node.ty.dtype.bits < 32:
+        raise NotASizeError("a float that may be no integer")
+    return found
 
 
 def _keeps_value(form: TirToExpr, value: Expr, source: PrimNode, target: PrimNode) -> bool:
@@ -430,9 +456,9 @@ def _keeps_value(form: TirToExpr, value: Expr, source: PrimNode, target: PrimNod
 
 
 _EXPR_RULES: Mapping[type, Callable[[TirToExpr, PrimNode], Expr]] = {
-    prim.Add: _both(lambda a, b: a + b),
-    prim.Sub: _both(lambda a, b: a - b),
-    prim.Mul: _both(lambda a, b: a * b),
+    prim.Add: _in_machine(lambda a, b: a + b),
+    prim.Sub: _in_machine(lambda a, b: a - b),
+    prim.Mul: _in_machine(lambda a, b: a * b),
     prim.FloorDiv: _both(_floor_quotient),
     prim.FloorMod: _both(_floor_remainder),
     prim.Min: _clamp(minimum, INT64_MAX),
