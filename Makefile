@@ -51,8 +51,9 @@ browser: $(STAMP) ## the memory map in Chromium, which must be installed
 editor: $(STAMP) ## the language server in a process of its own, and how long a check takes
 	$(BIN)/python -m pytest -n 0 -m editor tests/editor -s
 
-fuzz: $(STAMP) ## random constraints against brute force and z3 (COUNT=20000)
+fuzz: $(STAMP) ## random constraints and kernels against brute force, z3 and execution (COUNT=20000 KERNELS=5000)
 	$(BIN)/python -m benchmarks.fuzz_prove --count $(or $(COUNT),20000)
+	$(BIN)/python -m benchmarks.fuzz_kernels --kernels $(or $(KERNELS),5000)
 
 mutation: $(STAMP) ## planted faults: each real one reported by a fitting rule, no harmless one reported
 	$(BIN)/python -m benchmarks.mutation_vm --tries 1 --seed 1

@@ -17,7 +17,7 @@ from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.extract.kernel_body import ASSERT
+from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
 from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.choice import maximum, minimum

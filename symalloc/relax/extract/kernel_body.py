@@ -15,10 +15,10 @@ from tvm.tirx.buffer import BufferType
 from symalloc.program.ir import BufferLayout, Kernel, KernelAccess, KernelBuffer, KernelScalar, Origin
 from symalloc.program.record import DeferredTuple
 from symalloc.relax.extract.kernel_integers import Integers, KernelIntegers
-from symalloc.relax.extract.kernel_walk import LEAVING, kernel_accesses
+from symalloc.relax.extract.kernel_walk import LEAVING, complains, kernel_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
-from symalloc.size.condition import Condition
+from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
 
 _PURE = frozenset({"prim.if_then_else", "prim.likely"})
@@ -240,25 +240,9 @@ def _asserted(body: Node, form: TirToExpr) -> Iterator[Condition]:
         if type(statement) is tirx.AssertStmt:
             with suppress(NotASizeError):
                 yield form.condition(statement.condition)
-        elif type(statement) is tirx.IfThenElse and _complains(statement):
-            wrong = statement.condition
-            if type(statement.then_case) is tirx.Evaluate and type(wrong) is prim.Not:
-                with suppress(NotASizeError):
-                    yield form.condition(wrong.a)
-
-
-def _complains(statement: Node) -> bool:
-    """Return whether `statement` does nothing but let TVM's assertion fail, perhaps under conditions."""
-    while type(statement) is tirx.IfThenElse and statement.else_case is None:
-        statement = statement.then_case
-    if type(statement) is not tirx.Evaluate or type(statement.value) is not ir.Call:
-        return False
-    arguments = elements(statement.value.args)
-    return [getattr(argument, "value", None) for argument in arguments[:2]] == [ASSERT, 0]
-
-
-ASSERT = "relax.run.assert_op"
-"""What LegalizeOps makes of R.assert_op; it raises where its first argument is false."""
+        elif type(statement) is tirx.IfThenElse and complains(statement.then_case):
+            with suppress(NotASizeError):
+                yield negate(form.condition(statement.condition))
 
 
 def _define(param: Node, symbols: Symbols) -> None:

@@ -52,6 +52,18 @@ def leaving(node: Node) -> Leaving | None:
     return LEAVING.get(type(node))
 
 
+ASSERT = "relax.run.assert_op"
+"""What LegalizeOps makes of R.assert_op; it raises where its first argument is false."""
+
+
+def complains(node: Node) -> bool:
+    """Return whether a statement does nothing but let TVM's assertion fail."""
+    if type(node) is not tirx.stmt.Evaluate or type(node.value) is not ir.Call:
+        return False
+    arguments = elements(node.value.args)
+    return [getattr(argument, "value", None) for argument in arguments[:2]] == [ASSERT, 0]
+
+
 class KernelAccesses(NamedTuple):
     """The accesses of a kernel's parameters, those of the buffers that it allocates, and these buffers.
 
@@ -226,7 +238,8 @@ class _KernelWalk:
         if node.else_case is not None:
             otherwise = self.statement(node.else_case, otherwise)
         self.values.forget_stored(node)
-        return scope.behind(then, otherwise) if self.leavings > leavings else None
+        ended = self.leavings > leavings or then.is_unreached or otherwise.is_unreached
+        return scope.behind(then, otherwise) if ended else None
 
     def leave(self, node: Node, scope: KernelScope) -> KernelScope:
         self.leavings += 1
@@ -240,6 +253,8 @@ class _KernelWalk:
 
     def evaluate(self, node: Node, scope: KernelScope) -> KernelScope | None:
         self.read(node.value, scope)
+        if complains(node):
+            return scope.unreached
         return None if leaving(node) is None else self.leave(node, scope)
 
     def asserted(self, node: Node, scope: KernelScope) -> KernelScope:

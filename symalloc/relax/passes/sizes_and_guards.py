@@ -14,7 +14,7 @@ from tvm.target import Target
 from tvm_ffi import StructuralKey
 
 from symalloc.relax.emit.guard_calls import NOTHING
-from symalloc.relax.extract.kernel_body import ASSERT
+from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.extract.tir_to_expr import TirToExpr
 from symalloc.relax.ir_types import (
     BindingNode,

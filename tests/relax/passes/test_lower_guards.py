@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, StringImm, TupleType
 
-from symalloc.relax.extract.kernel_body import ASSERT
+from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.passes.sizes_and_guards import LowerGuards
