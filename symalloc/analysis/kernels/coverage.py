@@ -217,7 +217,7 @@ class ParameterCoverage:
         count = lcm(*(store.part[1] for store in stores if store.part is not None))
         every = []
         for number in range(count):
-            boxes = [self.reached(store, self.parameter.shape, (number, count)) for store in stores]
+            boxes = [self.reached(store, self.parameter.shape, part=(number, count)) for store in stores]
             every.append(disjunction(box.condition for box in boxes))
         exact = all(box.exact for box in boxes)
         by_data = any(box.by_data for box in boxes)
@@ -296,9 +296,8 @@ def element_index(axis: int) -> Expr:
 def accessed_elements(
     access: KernelAccess,
     shape: Sequence[Expr] | None,
-    part: tuple[int, int] = (0, 1),
-    *,
     scalars: frozenset[str],
+    part: tuple[int, int] = (0, 1),
 ) -> Elements:
     """The elements of a buffer of `shape` that an access reaches, or, if not exact, some that hold them all.
 

@@ -132,8 +132,11 @@ class _FreshSearch:
                     return ()
                 before.append(_Before(conjunction(left), one.sure))
         back = {name: symbol(old) for old, name in named.items()}
+        inside = [c.substitute(back) for c in unit.domain[len(load.domain) :]]
+        if any(condition.as_bool is False for condition in unit.domain):
+            return ()
         if not before:
-            return (load,)
+            return (replace(load, domain=(*load.domain, *inside)),) if None not in load.indices else (load,)
         sure, every = ([negate(b.condition) for b in before if b.sure or racy] for racy in (False, True))
         if self.asked((*unit.domain, *sure)) is False:
             return ()
