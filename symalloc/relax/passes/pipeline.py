@@ -18,6 +18,7 @@ from tvm.target import Target
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.reading import PipelineName
 from symalloc.relax.ir_types import BindingNode, elements
+from symalloc.relax.passes.canonical_kernels import CanonicalKernels
 from symalloc.relax.passes.keep_places import Places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.name_tensors import NameTensors
@@ -111,6 +112,7 @@ def _run_with(
         now = fixed or Target.current(allow_none=True) or Target("llvm")
         whole = pipeline if isinstance(pipeline, Pass) else tvm_pipeline(now, pipeline)
         ours = passes()
+        ours.given = frozenset(v.name_hint for v in module.get_global_vars())
         with now, passes_run_by(ours):
             behind: tvm.IRModule = (ours if isinstance(whole, Sequential) else run_pass)(whole, module)
         if PLANNER not in ours.met:
@@ -128,7 +130,8 @@ class _Passes:
     PlanMemory with `options` stands where TVM's planner stands, and says what it has `picked`.  `part`: what
     stands on the other side of the planner is left out.
     `names`: tensors are named as soon as every storage is explicit.  `places`: up to there, what is allocated
-    keeps the place that it comes from.  `met` are the names of TVM's passes so far.
+    keeps the place that it comes from.  `given` are the names of the functions that the module had at first,
+    where that is known.  `met` are the names of TVM's passes so far.
     """
 
     options: PlanOptions | None = None
@@ -136,6 +139,7 @@ class _Passes:
     part: Literal["whole", "front", "behind"] = "whole"
     names: bool = False
     places: bool = False
+    given: frozenset[str] | None = None
     met: dict[str, None] = field(default_factory=dict)
     _places: Places | None = None
 
@@ -168,11 +172,7 @@ class _Passes:
             return
         self.met.setdefault(name)
         if name == PLANNER:
-            if self.options is not None:
-                options = self.options
-                if options.bounds == "auto":
-                    options = replace(options, read_by=_reader(rest))
-                yield PlanMemory(options, self.picked)
+            yield from self._planning(rest)
             return
         if self.part != "whole" and behind is (self.part == "front"):
             return
@@ -188,6 +188,16 @@ class _Passes:
             yield from (KillOnPaths(), PromiseNoAlias())
         if self.names and name == _STORAGES_MADE:
             yield NameTensors()
+
+    def _planning(self, rest: Sequence[Pass]) -> Iterator[Pass]:
+        """What stands in the place of TVM's planner."""
+        if self.given is not None and self.part != "behind":
+            yield CanonicalKernels(self.given)
+        if self.options is not None:
+            options = self.options
+            if options.bounds == "auto":
+                options = replace(options, read_by=_reader(rest))
+            yield PlanMemory(options, self.picked)
 
 
 def _reader(behind: Iterable[Pass]) -> str:

@@ -50,14 +50,14 @@ def run_by(pipeline: Callable[[tvm.IRModule], Any], target: Target) -> list[str]
 def test_instruments_see_each_of_tvms_passes_once_and_ours(target: str) -> None:
     chosen = Target(target)
     ours, theirs = (run_by(p, chosen) for p in (symalloc.pipeline(target), tvm_pipeline(chosen)))
-    in_front = ["PlanMemory", "LowerGuards", "GatherSizes"]
+    in_front = ["CanonicalKernels", "PlanMemory", "LowerGuards", "GatherSizes"]
     added = [*in_front, "KillOnPaths", "PromiseNoAlias"]
     replaced = (PLANNER, "KillAfterLastUse")
     assert [n for n in ours if n not in added] == [n for n in theirs if n not in replaced]
     assert [n for n in ours if n in added] == added
     front, behind = (run_by(_part(module_part, chosen), chosen) for module_part in (lower, _finished))
     place = theirs.index(PLANNER)
-    assert front == theirs[:place]
+    assert front == [*theirs[:place], "CanonicalKernels"]
     assert [n for n in behind if n not in added] == [n for n in theirs[place:] if n not in replaced]
 
 

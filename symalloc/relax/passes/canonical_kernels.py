@@ -1,0 +1,129 @@
+"""Names and scalar parameters of kernels by where they are used.
+
+TVM's passes number the kernels that they make, and put their scalars in an order, as addresses happen to
+fall: `fused_conv2d_add1` of one run is `fused_conv2d_add2` of the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Call, GlobalVar, PrimType
+from tvm.tirx.buffer import BufferType
+
+from symalloc.relax.ir_types import (
+    BindingNode,
+    Node,
+    bindings_in,
+    bound,
+    elements,
+    typed_call,
+    visit,
+    with_parameters,
+)
+from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, without
+
+_NUMBER = re.compile(r"(?<!atan)(?<=[a-z])_?\d+(?=_|$)")  # no other operator of Relax ends with one
+
+
+@tvm.transform.module_pass(opt_level=0, name="CanonicalKernels")
+class CanonicalKernels:
+    """Gives the kernels that passes have made the names that `canonical_kernels` says."""
+
+    def __init__(self, given: Collection[str]) -> None:
+        self.given = given
+
+    def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        """The module with other names of kernels; what it computes is the same."""
+        return canonical_kernels(module, self.given)
+
+
+def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRModule:
+    """`module` with its kernels called by what they do, and a number by where they are called first.
+
+    The kernels called `given`, and those that anything but a Relax function refers to, stay as they are.
+    """
+    kernels = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)}
+    functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    called = dict.fromkeys(
+        binding.value.op.name_hint
+        for name in sorted(functions)
+        for binding in bindings_in(functions[name].body)
+        if type(binding.value) is Call and type(binding.value.op) is GlobalVar
+    )
+    kept = {*given, *functions, *_referenced_elsewhere(kernels, functions)}
+    made = [
+        n
+        for n in called
+        if n in kernels and n not in kept and "global_symbol" not in (kernels[n].attrs or {})
+    ]
+    if not made:
+        return module
+    draft, rewriter = ModuleDraft(without(module, made)), KernelRenamer()
+    taken = {v.name_hint for v in module.get_global_vars()}.difference(made)
+    for name in made:
+        order = _scalar_order(kernels[name])
+        params = elements(kernels[name].params)
+        kernel = kernels[name]
+        if order != sorted(order):
+            kernel = with_parameters(kernel, [params[i] for i in order], kernel.body)
+        names = (f"{_NUMBER.sub('', name)}{number or ''}" for number in count())
+        taken.add(free := next(one for one in names if one not in taken))
+        rewriter.instead[name] = draft.add(free, kernel), order
+    return map_functions(draft.finished(), lambda _, function: rewriter.rewritten(function))
+
+
+def _referenced_elsewhere(
+    kernels: Mapping[str, Node], functions: Mapping[str, relax.Function]
+) -> Iterable[str]:
+    """Yield the names that kernels mention, and arguments of calls."""
+    found: list[Node] = []
+    for kernel in kernels.values():
+        visit(kernel.body, (GlobalVar, found.append))
+    for function in functions.values():
+        for binding in bindings_in(function.body):
+            for argument in elements(binding.value.args) if type(binding.value) is Call else (binding.value,):
+                if type(argument) in (GlobalVar, relax.Tuple):
+                    visit(argument, (GlobalVar, found.append))
+    return (variable.name_hint for variable in found)
+
+
+def _scalar_order(kernel: Node) -> Sequence[int]:
+    """The positions of the parameters with the scalars among them by where extents mention them first."""
+    params, places = elements(kernel.params), dict[int, int]()
+    for param in params:
+        for extent in elements(param.ty.shape) if type(param.ty) is BufferType else ():
+            visit(extent, (tvm.ir.Var, lambda one: places.setdefault(one.__chandle__(), len(places))))
+    scalars = [i for i, param in enumerate(params) if type(param.ty) is PrimType]
+    wanted = sorted(scalars, key=lambda i: places.get(params[i].__chandle__(), len(places)))
+    moved = dict(zip(scalars, wanted, strict=True))
+    return [moved.get(i, i) for i in range(len(params))]
+
+
+@dataclass(slots=True, kw_only=True)
+class KernelRenamer(BindingRewriter):
+    """Calls kernels by other names; `instead` has these, and the order of the arguments."""
+
+    instead: dict[str, tuple[GlobalVar, Sequence[int]]] = field(default_factory=dict)
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        """The binding of the same call."""
+        value = binding.value
+        if type(value) is relax.If:
+            return [self.branches(binding)]
+        named = type(value) is Call and type(value.op) is GlobalVar
+        if not named or value.op.name_hint not in self.instead:
+            return [binding]
+        kernel, order = self.instead[value.op.name_hint]
+        given = elements(value.args)
+        arguments = [given[i] for i in order]
+        return [
+            bound(
+                binding.var, typed_call(kernel, arguments, value.ty, value.ty_args, value.span, value.attrs)
+            )
+        ]
