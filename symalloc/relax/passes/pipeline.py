@@ -190,7 +190,7 @@ class _Passes:
             yield NameTensors()
 
     def _planning(self, rest: Sequence[Pass]) -> Iterator[Pass]:
-        """What stands in the place of TVM's planner."""
+        """Yield the passes in the place of TVM's planner."""
         if self.given is not None and self.part != "behind":
             yield CanonicalKernels(self.given)
         if self.options is not None:
