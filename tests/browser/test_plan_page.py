@@ -334,6 +334,7 @@ def test_a_budget_is_drawn_and_compared(model: Model, open_page: Open) -> None:
         opened.settle()
         assert said in opened.page.locator("#fits").inner_text()
         assert opened.page.locator("#call .budget").count() == 1
+    assert "weights, inputs and workspace not counted" in opened.page.locator("#fits").inner_text()
     opened.page.locator("#budget").fill("much")
     opened.page.locator("#budget").press("Tab")
     opened.settle()
@@ -366,6 +367,27 @@ def test_a_part_of_the_time_is_enlarged(model: Model, open_page: Open) -> None:
     page.keyboard.press("0")
     opened.settle()
     assert page.locator(blocks).count() == all_of_them
+
+
+ADDRESSES = (
+    "n=99999999999999999999",
+    "n=9999999999999999999&--budget=1GiB",
+    "n=-5&k=0&--view=__proto__",
+    "n=0x10&--view=tvm_bounded&--budget=70KB",
+    "--function=%3C%2Fscript%3E&%E0%A4%A&n=1&n=2",
+    "--budget=9999999999999999999999TiB",
+)
+
+
+def test_no_address_breaks_the_page(open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    data = plan_data([hostile_report(), plan_samples.everything()], CLEAN, title="x")
+    file.write_text(map_page(data), encoding="utf-8")
+    opened = open_page(file)
+    for address in ADDRESSES:
+        opened.page.evaluate("(hash) => { location.hash = hash; }", address)
+        opened.settle()
+        assert opened.page.locator("#gain").inner_text().startswith("At k = ")
 
 
 def ordered(sample: MemorySample) -> dict[str, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import PoolTimeline, timeline_of
-from symalloc.pool.trace import Alloc, Free
+from symalloc.pool.trace import Alloc, Free, Trace
 from symalloc.report.map.page import map_page, trace_data
 from symalloc.report.quantities import human_bytes
 from tests.browser.conftest import Open
@@ -63,6 +63,31 @@ def test_a_moment_shows_what_is_live_and_who_holds_it(
         assert [row[1] for row in rows] == [human_bytes(size) for size in largest.values()]
     assert numbers["peak_live"] == timeline.trace.peak_live
     assert numbers["peak_reserved"] == timeline.statistics.peak_reserved
+
+
+TRACES = {
+    "nothing": Trace(name="t", events=()),
+    "what does not fit": Trace(name="t", events=tuple(Alloc(block=i, nbytes=2**20) for i in range(5))),
+    "more than is drawn": Trace(
+        name="t",
+        events=tuple(e for i in range(12_000) for e in (Alloc(block=i, nbytes=i % 7), Free(block=i))),
+        times=tuple(range(0, 24_000_000, 1000)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_any_trace_opens_and_a_part_of_it_is_enlarged(name: str, open_page: Open, tmp_path: Path) -> None:
+    timeline = timeline_of(TRACES[name], PoolOptions(limit=3 * 2**20))
+    file = tmp_path / "trace.html"
+    file.write_text(map_page(trace_data(timeline, title="t")), encoding="utf-8")
+    page = open_page(file).page
+    for key in ("+", "+", "-", "0", "+"):
+        page.keyboard.press(key)
+    page.get_by_role("button", name="later").click()
+    assert page.locator("#summary").inner_text().startswith(f"t: {len(timeline.blocks)} blocks")
+    assert ("does not fit" in name) == ("It ends there" in page.locator("#summary").inner_text())
+    assert page.locator("#stage .block").count() <= 3000
 
 
 def test_blocks_are_found_and_kept(page: Path, open_page: Open, timeline: PoolTimeline) -> None:

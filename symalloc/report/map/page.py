@@ -126,7 +126,7 @@ def trace_data(timeline: PoolTimeline, *, title: str) -> dict[str, Any]:
     events = [i for i, event in enumerate(trace.events) if isinstance(event, Alloc | Free)][: len(moments)]
     begins = {m.block: event for event, m in zip(events, moments, strict=True) if m.allocates}
     ends = {m.block: event for event, m in zip(events, moments, strict=True) if not m.allocates}
-    end, first = len(trace.events), trace.times[0] if trace.times else 0
+    end, first = events[-1] + 1 if events else 0, trace.times[0] if trace.times else 0
 
     def entry(block: Lifespan) -> list[Any]:
         number = block.number

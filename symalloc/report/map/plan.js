@@ -303,9 +303,9 @@ function planPage(data) {
     const held = refused ? "is refused" : numbers.call === null ? `holds ${numbers.known_call === null ? "" : `at least ${humanBytes(numbers.known_call)}, and `}not all of it is known`
       : [`holds at most ${humanBytes(numbers.call)}`, ...others.map(([how, bytes]) => `${how} ${humanBytes(bytes)}${saved(numbers.call, bytes)}`)].join("; ");
     at("gain").textContent = `${sizes ? `At ${sizes} a` : "A"} call ${held}.`;
-    const fits = (bytes) => (bytes <= limit ? `fits, ${humanBytes(limit - bytes)} are left` : `takes ${humanBytes(bytes - limit)} too much`);
-    const known = [["with our plan", numbers.call], ...others].filter(([, bytes]) => bytes !== null);
-    at("fits").textContent = limit === null || refused ? "" : `Budget ${humanBytes(limit)}, weights and inputs not counted: ${known.map(([how, bytes]) => `${how} a call ${fits(bytes)}`).join("; ") || "not all that a call takes is known"}.`;
+    const fits = (bytes) => (bytes === null ? "takes what is not known" : bytes <= limit ? `fits, ${humanBytes(limit - bytes)} are left` : `takes ${humanBytes(bytes - limit)} too much`);
+    const compared = () => [["with our plan", numbers.call], ...others].map(([how, bytes]) => `${how} a call ${fits(bytes)}`).join("; ");
+    at("fits").textContent = limit === null || refused ? "" : `Budget ${humanBytes(limit)}, weights, inputs and workspace not counted: ${compared()}.`;
   }
 
   function drawNumbers() {
@@ -458,6 +458,7 @@ function planPage(data) {
     drawFindings();
   }
   const reread = () => {
+    [part, explore.state.part] = ["all", null];
     readAddress();
     start();
   };
