@@ -20,6 +20,7 @@ from symalloc.planner.memory_report.function_report import (
     own_tensors,
 )
 from symalloc.planner.memory_report.non_arena import KernelUse
+from symalloc.prover.domain import INT64_MAX
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.quantities import (
     MOST_ROWS,
@@ -443,7 +444,7 @@ def fit_lines(fit: FunctionFit) -> Iterator[str]:
     found = [dict(_values(one)) for one in told]
     keys = dict.fromkeys(key for each in found for key in each)
     if keys and not all(one.proof.holds for one in told):
-        cells = {key: [each.get(key, "none") for each in found] for key in keys}
+        cells = {key: [each.get(key, "-") for each in found] for key in keys}
         heads = ("largest", *fit.sums)
         yield from (f"    {line}" for line in columns([heads, *((key, *cells[key]) for key in keys)]))
 
@@ -457,7 +458,7 @@ def _values(fit: Fit) -> Iterator[tuple[str, str]]:
     if fit.trade is not None:
         other = " = ".join((fit.trade.other, *fit.trade.alike))
         for step, most in fit.trade.rows:
-            yield f"{other} at {fit.trade.symbol} = {step}", "none" if most is None else f"{known}{most}"
+            yield f"{other} at {fit.trade.symbol} = {step}", _most(most, known)
 
 
 def exceeding_line(what: str, fit: Fit) -> str:
@@ -506,5 +507,9 @@ def largest_text(one: LargestValue) -> str:
 def trade_lines(trade: Trade, known: str) -> Iterator[str]:
     """Yield the table of two symbols."""
     rows = [(trade.symbol, f"largest {' = '.join((trade.other, *trade.alike))}{known}")]
-    rows += [(str(value), "none" if most is None else str(most)) for value, most in trade.rows]
+    rows += [(str(value), _most(most)) for value, most in trade.rows]
     yield from columns(rows, left=())
+
+
+def _most(value: int | None, sign: str = "") -> str:
+    return "none" if value is None else "any" if value == INT64_MAX else f"{sign}{value}"

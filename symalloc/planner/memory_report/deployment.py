@@ -48,7 +48,8 @@ class FunctionMemory:
     `weights` it shares with others by their names; `inputs` are the tensors that come anew with each call.
     Of `call` the largest counts: sums of bytes that are held together, and of `arenas` among them.  `kept`
     are the results that the machine keeps until the next call is over; as many bytes as are `unsure` may be
-    none.  `table`: the bytes in which the machine keeps sizes during a call, or fewer.  `workspace`: the
+    none.  `table`: the bytes in which the machine keeps sizes during a call, or fewer, if `optional`, as some
+    of the workspace may not be taken then.  `workspace`: the
     blocks that kernels take of TVM's pool, then those that they take while they hold one, while they hold
     two, and so on: of each the largest counts.  `doubt`: a call, or what it creates, may take less on the
     device.  `state`: what it creates.  `takes_none`: it takes no tensor and no object; `objects` are those
@@ -65,6 +66,7 @@ class FunctionMemory:
     unsure: Expr = ZERO
     workspace: tuple[tuple[Expr, ...], ...] = ()
     table: int = 0
+    optional: bool = False
     state: tuple[StatePart, ...] = ()
     takes_none: bool = False
     objects: tuple[str, ...] = ()
@@ -95,16 +97,17 @@ class FunctionMemory:
         kept = made + self.kept - (self.unsure if least else ZERO)
         weights = sum((one.nbytes for one in self.weights), start=constant(constants))
         fixed: dict[Part, Expr] = {"call": made, "kept": kept, "inputs": self.inputs + weights}
-        fixed["workspace"] = constant(self.table)
+        fixed["workspace"] = constant(0 if least and self.optional else self.table)
         base = sum((fixed.get(part, ZERO) for part in SUMS[asked]), start=ZERO)
-        spaces, *further = self.workspace if "workspace" in SUMS[asked] and self.workspace else ((ZERO,),)
+        taken = "workspace" in SUMS[asked] and self.workspace and not (least and self.optional)
+        spaces, *further = self.workspace if taken else ((ZERO,),)
         more = ZERO if least else sum((maximum(*level) for level in further), start=ZERO)
         calls = (ZERO,) if least and self.doubt else self.call or (ZERO,)
         return undominated((base + more + call + space for call in calls for space in spaces), self.signed)
 
     def exact(self, asked: Sum) -> bool:
         """True if that is no less."""
-        several = "workspace" in SUMS[asked] and len(self.workspace) > 1
+        several = "workspace" in SUMS[asked] and (len(self.workspace) > 1 or self.optional)
         return not (self.doubt or several or ("kept" in SUMS[asked] and self.unsure != ZERO))
 
     def gap(self, asked: Sum) -> str | None:
@@ -197,6 +200,7 @@ def function_memory(
         unsure=unsure + (made - _sum(returned) if doubt else ZERO),
         workspace=_workspace(outside.calls),
         table=outside.table,
+        optional=outside.branches,
         state=tuple(state.parts),
         takes_none=not any(holds_memory(param.type) for param in function.params),
         objects=tuple(

@@ -21,6 +21,7 @@ from symalloc.planner.memory_report.fits import (
     largest_values,
     proof_at_most,
     require_symbols,
+    steps_of,
     trade_of,
 )
 from symalloc.prover.domain import INT64_MIN, Domain
@@ -233,7 +234,7 @@ class _Reckoning:
             sizes, name = self.sizes(function, free), function.name
             weights |= {(one.name, one.nbytes.substitute(sizes)): None for one in function.weights}
             kept = (function.kept - function.unsure if least else function.kept).substitute(sizes)
-            inputs = function.inputs.substitute(sizes) + constant(function.table)
+            inputs = function.inputs.substitute(sizes) + constant(0 if least else function.table)
             calls = [size.substitute(sizes) + inputs for size in function.call]
             if name in self.states:
                 term = partial(BudgetTerm, what="state", function=name)
@@ -248,7 +249,8 @@ class _Reckoning:
             else:
                 largest["kept"].append((name, kept))
             largest["call"] += ((name, size) for size in calls if not (least and function.doubt))
-            blocks = [[size.substitute(sizes) for size in level] for level in function.workspace]
+            sure = () if least and function.optional else function.workspace
+            blocks = [[size.substitute(sizes) for size in level] for level in sure]
             largest["workspace"] += ((name, size) for level in blocks[:1] for size in level)
             pairs = zip_longest(further, [] if least else blocks[1:], fillvalue=list[Expr]())
             further = [[*level, *own] for level, own in pairs]
@@ -271,7 +273,7 @@ class _Reckoning:
         margin = options.margin.of(options.device)
         limit = max(options.device - margin, 0)
         unknown = self.unknown()
-        exact = not any(one.doubt or one.unsure != ZERO or len(one.workspace) > 1 for one in self.called)
+        exact = not any(not one.exact("workspace") for one in self.called)
         least = bool(unknown)
         sums = self.shares(options.free, least=least).sums
         settled = self.shares((), least=least and not self.deployment.spread)
@@ -286,6 +288,7 @@ class _Reckoning:
             proof = self.proof(
                 self.shares(options.free, least=True).sums, limit, unknown or ["it may be less"]
             )
+        asked = (sums, limit, [*dict.fromkeys([*traded, *names])], rest, self.prover)
         return DeviceBudget(
             device=options.device,
             margin=margin,
@@ -299,7 +302,7 @@ class _Reckoning:
             values={name: str(size) for name, size in {**self.shown(), **self.apart()}.items()},
             declared=tuple(sorted(self.declared())),
             largest=largest_values(sums, limit, names, at, self.prover),
-            trade=trade_of(sums, limit, [*dict.fromkeys([*traded, *names])], rest, self.prover),
+            trade=trade_of(*asked, steps_of(*asked)),
             cuts=tuple(self.cuts(limit)) if total is not None and total > limit else (),
             unknown=unknown,
             spread=self.deployment.spread,

@@ -164,6 +164,10 @@ def fit_function(memory: FunctionMemory, asked: Asked, prover: Prover, *, consta
     at = {name: constant(value) for name, value in asked.values.items()}
     bounded = replace(domain, lower={**domain.lower, **lower}, upper=upper) if upper or lower else None
 
+    each = (memory.sums(what, constants) for what in SUMS if what != "arenas")
+    tried = (steps_of(sums, asked.limit, names, values, prover) for sums in each)
+    steps = next(filter(None, tried), ())
+
     def fit(what: Sum) -> Fit:
         sums, unknown, exact = memory.sums(what, constants), memory.gap(what), memory.exact(what)
         if len(sums) > MOST_SUMS:
@@ -182,7 +186,7 @@ def fit_function(memory: FunctionMemory, asked: Asked, prover: Prover, *, consta
             proof=proof(domain),
             within=None if bounded is None else proof(bounded),
             largest=largest_values(sums, asked.limit, names, values, prover),
-            trade=trade_of(sums, asked.limit, names, values, prover),
+            trade=trade_of(sums, asked.limit, names, values, prover, steps),
             unknown=unknown,
             exact=exact,
         )
@@ -245,21 +249,33 @@ def largest_value(
     return replace(found, value=most)
 
 
-def trade_of(
+def steps_of(
     sums: Sequence[Expr], limit: int, names: Sequence[str], values: Mapping[str, int], prover: Prover
+) -> Sequence[int]:
+    """Powers of two for the first of several symbols without a value, up to what fits beside 1 of each."""
+    left = [name for name in names if name not in values]
+    beside = {**values, **dict.fromkeys(left[1:], 1)}
+    most = largest_value(sums, limit, left[:1], beside, prover).value if len(left) > 1 else None
+    if most is None or most == INT64_MAX:
+        return ()
+    return [1 << power for power in range(0, most.bit_length(), -(-most.bit_length() // 8) or 1)]
+
+
+def trade_of(
+    sums: Sequence[Expr],
+    limit: int,
+    names: Sequence[str],
+    values: Mapping[str, int],
+    prover: Prover,
+    steps: Sequence[int],
 ) -> Trade | None:
-    """The trade between the first of several symbols without a value and the others, which are alike.  None
-    where there are not two, or nothing can be told.
+    """The trade between the first of several symbols without a value, at some steps, and the others, which
+    are alike.  None where there are not two, or nothing can be told.
     """
     left = [name for name in names if name not in values]
-    if len(left) < 2:
+    if len(left) < 2 or not steps:
         return None
     first, *others = left
-    most = largest_value(sums, limit, [first], {**values, **dict.fromkeys(others, 1)}, prover)
-    if most.value is None or most.unbounded:
-        return None
-    powers = range(0, most.value.bit_length(), -(-most.value.bit_length() // 8))
-    steps = [1 << power for power in powers]
     found = [largest_value(sums, limit, others, {**values, first: step}, prover) for step in steps]
     if not all(one.monotone for one in found):
         return None

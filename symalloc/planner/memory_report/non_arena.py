@@ -162,7 +162,7 @@ class NonArenaMemory:
     `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
     other; `kernels` the same once for each kernel and size.  `returned_inputs` are the parameters, each with
     the path to a field, that the result may hold; True if it always does.  `table`: the bytes in which the
-    machine keeps sizes, or fewer.  With `branches` some of `calls` may not be made.
+    machine keeps sizes, or fewer.  With `branches` some of it may not be taken.
     """
 
     returned: tuple[ResultTensor, ...] = ()
@@ -207,7 +207,7 @@ class _KernelCalls:
 
     program: ir.Program
     scratch: Mapping[str, KernelWorkspace]
-    branches: list[ir.If] = field(default_factory=list)
+    branches: list[ir.Instruction] = field(default_factory=list)
 
     def block(
         self, block: ir.Block, bound: Mapping[str, Expr], callers: tuple[str, ...]
@@ -226,6 +226,7 @@ class _KernelCalls:
                 case ir.If():
                     self.branches.append(instruction)
                 case ir.CallFunction(name=name) if name in self.program.functions and name not in callers:
+                    self.branches.append(instruction)
                     callee = self.program.functions[name]
                     values = _composed(values_at_call(callee, instruction), bound)
                     yield from self.block(callee.body, values, (*callers, name))

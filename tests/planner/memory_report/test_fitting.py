@@ -53,6 +53,8 @@ def test_the_condition_is_exact_and_coupled_symbols_are_told_together() -> None:
     bound = arenas(report(64 * N * N, 64 * K), 64 * 100, values={"k": 19})
     assert [(one.symbol, dict(one.at), one.value) for one in bound.largest] == [("n", {"k": 19}, 9)]
     assert str(bound.proof.precondition) == "n <= 9" and bound.trade is None
+    lines = fitted(report(64 * N * N, 64 * K), 64 * 100).sums.values()
+    assert len({tuple(step for step, _ in one.trade.rows) for one in lines if one.trade}) == 1
     three = arenas(report(64 * N * K * symbol("b")), 6400)
     assert three.largest[0].alike == ("k", "n") and three.largest[0].value == 4
     assert three.trade is not None and three.trade.rows[0] == (1, 10)
@@ -102,6 +104,15 @@ def test_each_line_adds_what_the_line_before_leaves_out() -> None:
     assert most[0] == most[1] == 2**14
     for value, taken in zip(most[2:], [*held[1:], lambda n: held[2](n) + 32 * n + 2**10], strict=True):
         assert value is not None and taken(value) <= 2**20 < taken(value + 1)
+
+
+def test_workspace_that_a_path_does_not_take_is_no_proof_that_nothing_fits() -> None:
+    kernel = KernelWorkspace(steps=(WorkspaceStep(0, constant(8192)), WorkspaceStep(0)))
+    for branches, verdict in ((True, Verdict.RUNTIME_CHECK), (False, Verdict.ALWAYS_INVALID)):
+        outside = NonArenaMemory(calls=(kernel,), branches=branches)
+        fit = fitted(replace(report(64 * N), outside=outside), 4096)
+        assert (fit.workspace.proof.verdict, fit.workspace.exact) == (verdict, not branches)
+        assert fit.again.exact
 
 
 def test_of_memory_that_is_not_known_only_that_nothing_fits_is_proved() -> None:
