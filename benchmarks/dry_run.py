@@ -75,6 +75,15 @@ def hollow(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule(found)
 
 
+def on_host(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with kernels that are bound to no device: what a cache keeps on the host counts, too."""
+    found = dict(module.functions_items())
+    for v, f in found.items():
+        if isinstance(f, tirx.PrimFunc) and f.attrs and "target" in f.attrs:
+            found[v] = f.without_attr("target")
+    return tvm.IRModule(found)
+
+
 def creating(module: tvm.IRModule) -> tuple[str, Mapping[str, int]] | None:
     """The function that creates the cache, and the numbers of its call: layers, heads and their widths."""
     for name, function in functions(module).items():
@@ -187,10 +196,10 @@ def measured(name: str, module: tvm.IRModule, sizes: Mapping[str, int]) -> dict[
     skipped = frozenset(n for n, own in symbols.items() if n == ALLOCATES or not own <= sizes.keys())
     spoken = frozenset().union(*(own for name, own in symbols.items() if name not in skipped))
     budget = symalloc.budget(
-        module,
+        on_host(module),
         device="1TiB",
         state={} if cache is None else {cache: {k: v for k, v in sizes.items() if k in STATE}},
-        with_={k: v for k, v in sizes.items() if k in spoken and k not in STATE},
+        bind={k: v for k, v in sizes.items() if k in spoken and k not in STATE},
         skip=tuple(skipped),
     )
     said = {term.what: 0 for term in budget.terms}

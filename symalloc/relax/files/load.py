@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
@@ -71,6 +71,15 @@ def why_not_run(target: Target) -> str | None:
 def runs_on_cpu(target: Target) -> bool:
     """Return whether code for `target` runs on the host."""
     return int(target.get_target_device_type()) == DLDeviceType.kDLCPU
+
+
+def target_of(module: Node, asked: str) -> str:
+    """The target of a device that kernels of `module` are bound to, else the one that is `asked` for."""
+    if not runs_on_cpu(Target(asked)):
+        return asked
+    kernels = (f.attrs or {} for _, f in module.functions_items() if isinstance(f, tirx.PrimFunc))
+    bound = (attributes["target"] for attributes in kernels if "target" in attributes)
+    return next((str(target) for target in bound if not runs_on_cpu(target)), asked)
 
 
 def device_kind(target: str | Target) -> DeviceKind:

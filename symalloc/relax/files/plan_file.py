@@ -55,6 +55,7 @@ from symalloc.relax.files.load import (
     plan_or_refuse,
     read_one,
     runs_on_cpu,
+    target_of,
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
@@ -134,15 +135,16 @@ def plan_file(
     none, or None where nobody asked.  Certificates are returned, not written.
     """
     loaded = load_requested(request)
-    lowered = lower_or_refuse(loaded, request.target, request.pipeline)
+    target = target_of(loaded, request.target)
+    lowered = lower_or_refuse(loaded, target, request.pipeline)
     prover = Prover()
-    planned = _planned(lowered, request.target, replace(options, certificate=None), prover)
+    planned = _planned(lowered, target, replace(options, certificate=None), prover)
     certified = options.certificate is not None
     name = request.module or request.path.stem
     reports = memory_reports(
         planned,
         lowered,
-        request.target,
+        target,
         samples=samples,
         partial=partial,
         comparison=_compared(comparison, planned),
@@ -155,15 +157,16 @@ def plan_file(
         ),
         original=extract(loaded, name=name),
         reports=reports,
-        deployment=deployment(planned, lowered, request.target, reports, private=True),
+        deployment=deployment(planned, lowered, target, reports, private=True),
         certificate=certify(planned.plans, planned.analyses, prover) if certified else None,
     )
 
 
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     """TVM's own plans of a module, by function; raises RunError."""
-    module = load_requested(request, again=True)
-    return compare_with_tvm(lower_or_refuse(module, request.target, request.pipeline))
+    loaded = load_requested(request, again=True)
+    target = target_of(loaded, request.target)
+    return compare_with_tvm(lower_or_refuse(loaded, target, request.pipeline))
 
 
 def deployment_file(request: PlanRequest, *, options: PlanOptions) -> Deployment:
@@ -175,6 +178,7 @@ def deployment_in(
     module: tvm.IRModule, target: str, pipeline: PipelineName, options: PlanOptions
 ) -> Deployment:
     """The same of a module."""
+    target = target_of(module, target)
     lowered = lower_or_refuse(module, target, pipeline)
     planned = _planned(lowered, target, options)
     return deployment(planned, lowered, target, memory_reports(planned, lowered, target))
@@ -225,6 +229,7 @@ def plan_module(
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> PlannedModule:
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
+    target = target_of(module, target)
     lowered = lower_or_refuse(module, target, pipeline)
     planned = _planned(lowered, target, options)
     return replace(planned, reporter=cache(partial(module_report, planned, lowered, target)))

@@ -13,7 +13,14 @@ from tvm.target import Target
 import symalloc
 from symalloc.errors import RunError
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.relax.files.load import generates_code, load_one, target_report, why_not_run
+from symalloc.relax.files.load import (
+    device_kind,
+    generates_code,
+    load_one,
+    target_of,
+    target_report,
+    why_not_run,
+)
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.run.runner import Runner
@@ -122,3 +129,12 @@ def test_storages_can_be_asked_for() -> None:
     found = target_report(planned, "main", target)
     assert found is not None
     assert (found.flavour, found.shared, found.offset_kernels) == ("storages", True, 0)
+
+
+def test_kernels_that_are_bound_to_a_device_say_for_which_a_module_is_planned() -> None:
+    target = Target({**CUDA, "max_num_threads": 1024})
+    lowered = lower(module(), target, pipeline="target")
+    with target:
+        bound = tvm.tirx.transform.BindTarget(target)(lowered)
+    assert device_kind(target_of(bound, "llvm")) == "cuda"
+    assert [target_of(lowered, "llvm"), target_of(bound, "opencl")] == ["llvm", "opencl"]
