@@ -24,6 +24,7 @@ class Decode:
         c = T.int64()
         p = T.int64()
         cls = Decode
+        R.assert_op(p >= 0, [p], format="{} rows are no number of rows")
         R.assert_op(p <= c, [p, c], format="the cache holds {} rows and has room for {}")
         keys = R.call_tir(cls.append, (caches[0], key, p), R.Tensor((p + 1, 16), "float32"))
         values = R.call_tir(cls.append, (caches[1], value, p), R.Tensor((p + 1, 16), "float32"))
