@@ -131,17 +131,17 @@ class _FreshSearch:
                 if one.sure and not left:
                     return ()
                 before.append(_Before(conjunction(left), one.sure))
-        back = {name: symbol(old) for old, name in named.items()}
-        inside = [c.substitute(back) for c in unit.domain[len(load.domain) :]]
         if any(condition.as_bool is False for condition in unit.domain):
             return ()
-        if not before:
-            return (replace(load, domain=(*load.domain, *inside)),) if None not in load.indices else (load,)
+        if not before and None in load.indices:
+            return (load,)
         sure, every = ([negate(b.condition) for b in before if b.sure or racy] for racy in (False, True))
-        if self.asked((*unit.domain, *sure)) is False:
+        if before and self.asked((*unit.domain, *sure)) is False:
             return ()
-        if not load.exact or None in load.indices or self.asked((*unit.domain, *every)) is not True:
+        doubtful = not load.exact or None in load.indices
+        if before and (doubtful or self.asked((*unit.domain, *every)) is not True):
             return None
+        back = {name: symbol(old) for old, name in named.items()}
         more = tuple(chain.from_iterable(c.substitute(back).conjuncts for c in dict.fromkeys(every)))
         loops = (*load.loops, *unit.loops[len(load.loops) :])
         return (replace(load, domain=(*unit.substitute(back).domain, *more), loops=loops),)
