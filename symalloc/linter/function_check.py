@@ -451,7 +451,7 @@ class FunctionCheck:
         """The constraint over the quantities of the `resolved` site, where it is known which branches its
         path takes.
         """
-        if resolved.quantities != site.quantities:
+        if (resolved.quantities, resolved.passes) != (site.quantities, site.passes):
             constraint = rule.condition(resolved.quantities).substitute(self.context.facts.definitions)
             asked = asked._replace(constraint=constraint, passes=resolved.passes or asked.passes)
         known, (_, until) = self._known(resolved, point), _place(resolved, point)

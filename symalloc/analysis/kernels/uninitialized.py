@@ -100,6 +100,12 @@ class MemoryRange(NamedTuple):
         begin = self.region.offset + number * kind.dtype.itemsize
         return Range(begin, begin + kind.dtype.itemsize)
 
+    @property
+    def is_linear(self) -> bool:
+        """True if the place of an element is a sum of its indices, each times a number."""
+        shape = None if self.type is None else self.type.shape
+        return shape is not None and all(extent.as_constant is not None for extent in shape[1:])
+
     def is_at(self, other: MemoryRange) -> bool:
         """True if it is part of the same bytes."""
         one, two = self.region, other.region

@@ -78,8 +78,7 @@ def _resolved(context: FunctionContext, point: int, target: Target, index: int, 
         read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
         for wanted, part in product(read, written):
             lost = part if part.type is not None else MemoryRange(part.region)  # what is unknown writes all
-            alike = lost.axes and lost.is_like(wanted)
-            if found.again or lost.elements.is_scattered or wanted.elements.points or alike:
+            if found.again or _is_by_elements(wanted, lost):
                 yield from _rewritten(site, wanted, lost, found.again)
                 continue
             for (first, sure), (second, certain) in product(_ranges(wanted), _ranges(lost)):
@@ -89,6 +88,16 @@ def _resolved(context: FunctionContext, point: int, target: Target, index: int, 
                     quantities={**site.quantities, **_places(first=first, second=second)},
                     uncertainty=site.uncertainty or doubt,
                 )
+
+
+def _is_by_elements(wanted: MemoryRange, lost: MemoryRange) -> bool:
+    """True if two parts are held against each other element by element: where one is no range of bytes, and
+    places in memory are sums.
+    """
+    if lost.elements.is_scattered or wanted.elements.points is not None:
+        return True
+    plain = lost.is_like(wanted) or (wanted.is_linear and lost.is_linear)
+    return plain and None in (bytes_of(wanted), bytes_of(lost))
 
 
 def _another_part(site: Site) -> str:
