@@ -24,7 +24,7 @@ from symalloc.planner.buffers.assignment import (
 )
 from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
 from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
-from symalloc.planner.check.plan_certificate import plan_certificate, write_certificate
+from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, sample_grid
@@ -355,9 +355,8 @@ def plan_program(
     `analyses` are those of `program`, made where they are not given.  A plan has arenas for each device and
     memory scope, or one per slot ("storages").  Dimensions are taken as >= 0, scalars as they come;
     declared bounds steer where buffers are stacked, and no proof relies on them unless `options` have them
-    enforced.  Where `options` ask for a certificate it is written once all plans are proved.  `grounded`
-    are the allocations that must lie at the start of a storage.  Raises PlanRefusedError for what cannot be
-    proved, and OSError where the certificate cannot be written.
+    enforced.  `grounded` are the allocations that must lie at the start of a storage.  Raises
+    PlanRefusedError for what cannot be proved.
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
@@ -369,18 +368,18 @@ def plan_program(
         plans[name] = _plan_function(name, judged, analyses, prover, options, grounded, shared)
         if analysis.called:
             functions[name] = written_function(plans[name], analysis.cfg)
-    plans = {name: plans[name] for name in program.functions}
-    if options.certificate is not None:
-        write_certificate(options.certificate, certify(plans, analyses, prover))
-    return plans
+    return {name: plans[name] for name in program.functions}
 
 
 def certify(
-    plans: Mapping[str, Plan], analyses: Mapping[str, FunctionAnalysis], prover: Prover
+    plans: Mapping[str, Plan],
+    analyses: Mapping[str, FunctionAnalysis],
+    prover: Prover,
+    texts: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the proofs of `plans` as files, by name; see `plan_certificate`."""
     judged = ((plan, known_symbols(analyses[name].cfg).domain) for name, plan in plans.items())
-    return plan_certificate(judged, prover)
+    return plan_certificate(judged, prover, texts=texts)
 
 
 @dataclass(frozen=True, slots=True)

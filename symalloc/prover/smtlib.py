@@ -57,6 +57,11 @@ def asserted(conditions: Iterable[Condition]) -> list[str]:
     return [f"(assert {c.fold(_SMT_LIB)})" for c in conditions]
 
 
+def term(part: Expr | Condition) -> str:
+    """The term for a size, or for a condition."""
+    return part.fold(_SMT_LIB)
+
+
 def _question(constraint: Condition, proof: Proof) -> Sequence[str]:
     if proof.verdict is Verdict.VACUOUS:
         return ("; the assumptions alone",)
@@ -94,7 +99,9 @@ def _integer(value: int) -> str:
 
 
 class _SmtLib(Algebra[str, str]):
-    """SMT-LIB's prefix notation."""
+    """SMT-LIB's prefix notation; equal sizes give one text."""
+
+    ordered = True
 
     def symbol(self, name: str) -> str:
         return _quoted(name)

@@ -18,6 +18,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 KINDS = {
     "baseline": "symalloc.linter.baseline.BaselineDocument",
     "budget": "symalloc.planner.memory_report.device_budget.DeviceBudget",
+    "certificate": "symalloc.planner.check.plan_certificate.Certificate",
     "diff": "symalloc.planner.plan_diff.compare_plans.PlanDiff",
     "lint": "symalloc.report.formats.LintDocument",
     "pack": "symalloc.report.pack_text.PackDocuments",

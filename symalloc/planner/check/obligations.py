@@ -21,7 +21,7 @@ from symalloc.prover.domain import INT64_MAX, INT64_MIN
 from symalloc.size.condition import Condition, disjunction, le
 from symalloc.size.expr import ONE, ZERO, Expr, constant
 
-Names = tuple[str, ...]
+Numbers = tuple[int, ...]
 Side = tuple[Expr, Expr]
 
 _LEAST, _GREATEST = constant(INT64_MIN), constant(INT64_MAX)
@@ -32,14 +32,14 @@ class Obligation:
     """At every binding `low <= high` holds for one of `sides`; otherwise the plan has `problem`.
 
     The `text` of the problem has a `{}` for the expression that it is `about`, which may be long.  `where`
-    lists what it speaks of: one buffer, a pair, or `()` for the arena.  A `guarded` one need hold only where
-    the guards do that stand before the arena is reserved, at entry or behind `defined_by`.  `kind` is a word
-    for a file name.
+    lists what it speaks of, by number: one placement, a pair, or `()` for the arena.  A `guarded` one need
+    hold only where the guards do that stand before the arena is reserved, at entry or behind `defined_by`.
+    `kind` is a word for a file name.
     """
 
     kind: str
     text: str
-    where: tuple[Names, ...]
+    where: tuple[Numbers, ...]
     sides: tuple[Side, ...]
     about: Expr | None = None
     guarded: bool = False
@@ -49,6 +49,12 @@ class Obligation:
     def problem(self) -> str:
         """The words for what is wrong where the obligation does not hold."""
         return self.text if self.about is None else self.text.format(self.about)
+
+    @property
+    def value(self) -> Expr | None:
+        """The value that one is about which is about no buffer."""
+        ((low, high), *_) = self.sides
+        return None if self.where[0] else low if self.kind == "most" else high
 
     @property
     def claim(self) -> Condition:
@@ -101,9 +107,9 @@ class ArenaObligations:
 
         What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.
         """
-        members: list[list[Names]] = [[] for _ in self.kinds]
-        for placement, number in zip(self.arena.placements, self.index, strict=True):
-            members[number].append((placement.buffer.name,))
+        members: list[list[Numbers]] = [[] for _ in self.kinds]
+        for index, number in enumerate(self.index):
+            members[number].append((index,))
         for kind, names in zip(self.kinds, members, strict=True):
             yield from _of_class(kind, self.arena.size, tuple(names))
         yield from self._machine(fits if machine else None)
@@ -125,19 +131,20 @@ class ArenaObligations:
 
     def _pairs(
         self, pairs: Iterable[tuple[int, int]], *, ordered: bool
-    ) -> Iterator[tuple[tuple[int, int], tuple[Names, ...]]]:
-        """Yield the classes of `pairs` of placements, by number, each pair of classes once with the names of
-        all pairs.
+    ) -> Iterator[tuple[tuple[int, int], tuple[Numbers, ...]]]:
+        """Yield the classes of `pairs` of placements, by number, each pair of classes once with all pairs.
 
         Classes are `ordered` as the placements of a pair are, or else by their first ones.
         """
-        placements, index = self.arena.placements, self.index
         met: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for pair in pairs:
-            first, second = index[pair[0]], index[pair[1]]
-            met.setdefault((first, second) if ordered or first < second else (second, first), []).append(pair)
+            first, second = self.index[pair[0]], self.index[pair[1]]
+            kept = ordered or first <= second
+            met.setdefault((first, second) if kept else (second, first), []).append(
+                pair if kept else pair[::-1]
+            )
         for classes, found in met.items():
-            yield classes, tuple([(placements[a].buffer.name, placements[b].buffer.name) for a, b in found])
+            yield classes, tuple(found)
 
     def _machine(self, fits: Callable[[Expr], bool] | None) -> Iterator[Obligation]:
         """Yield that no value leaves 64 bits, unless `fits` is None, and that no divisor is less than 1."""
@@ -145,7 +152,7 @@ class ArenaObligations:
         open_ones = [] if fits is None else [value for value in every if not fits(value)]
         for whole, side in dict.fromkeys((value, side) for value in open_ones for side in _limits(value)):
             yield Obligation(
-                kind="range",
+                kind="most" if side[1] is _GREATEST else "least",
                 text="`{}` can leave 64 bits",
                 about=whole,
                 where=((),),
@@ -159,7 +166,7 @@ class ArenaObligations:
             yield Obligation(kind="divisor", text=text, about=divisor, where=((),), sides=((ONE, divisor),))
 
 
-def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> Iterator[Obligation]:
+def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Numbers, ...]) -> Iterator[Obligation]:
     offset, size, step = kind.offset, kind.size, kind.alignment
 
     def obligation(word: str, text: str, low: Expr, high: Expr) -> Obligation:
@@ -173,7 +180,7 @@ def _of_class(kind: _PlacementClass, arena: Expr, where: tuple[Names, ...]) -> I
 
 
 def _apart(
-    where: tuple[Names, ...],
+    where: tuple[Numbers, ...],
     orders: Iterable[tuple[_PlacementClass, _PlacementClass]],
     empty: Iterable[Expr] = (),
 ) -> Obligation:

@@ -81,19 +81,20 @@ def _arena_faults(arena: Arena, judge: ObligationProver, machine: bool) -> Itera
     """The faults of an arena; all pairs are looked at only where those directly on each other do not do."""
     claims = ArenaObligations(arena)
     asked = claims.of_each(machine=machine, fits=partial(judge.fits, defined_by=arena.defined_by))
-    found = [fault for obligation in asked for fault in _faults(obligation, judge)]
+    found = [fault for obligation in asked for fault in _faults(obligation, judge, arena)]
     yield from found
     if found or not all(map(judge.sees, claims.piled_up())):
-        yield from (fault for obligation in claims.all_apart() for fault in _faults(obligation, judge))
+        yield from (fault for one in claims.all_apart() for fault in _faults(one, judge, arena))
 
 
-def _faults(obligation: Obligation, judge: ObligationProver) -> Iterator[PlanFault]:
+def _faults(obligation: Obligation, judge: ObligationProver, arena: Arena) -> Iterator[PlanFault]:
     """A fault for everything that an obligation which is not proved speaks of."""
     proof = judge.proof(obligation)
     if proof.verdict is Verdict.ALWAYS_VALID:
         return
     claim = obligation.claim
-    for names in obligation.where:
+    for numbers in obligation.where:
+        names = tuple(arena.placements[number].buffer.name for number in numbers)
         yield PlanFault(
             problem=obligation.problem, buffers=names, constraint=claim, binding=proof.counterexample
         )

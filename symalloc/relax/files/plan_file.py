@@ -46,6 +46,7 @@ from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.savings import with_alias, written_over
+from symalloc.relax.emit.emit_module import function_texts
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, to_dtype
 from symalloc.relax.files.load import (
@@ -140,6 +141,7 @@ def plan_file(
     prover = Prover()
     planned = _planned(lowered, target, replace(options, certificate=None), prover)
     certified = options.certificate is not None
+    texts = function_texts(planned.module, planned.plans) if certified else {}
     name = request.module or request.path.stem
     reports = memory_reports(
         planned,
@@ -158,7 +160,7 @@ def plan_file(
         original=extract(loaded, name=name),
         reports=reports,
         deployment=deployment(planned, lowered, target, reports, private=True),
-        certificate=certify(planned.plans, planned.analyses, prover) if certified else None,
+        certificate=certify(planned.plans, planned.analyses, prover, texts) if certified else None,
     )
 
 

@@ -14,18 +14,19 @@ from tvm_ffi import DLDeviceType
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.arguments import shown
 from symalloc.errors import RunError, UsageError
+from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.fits import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
-from symalloc.planner.plan_functions import plan_program
+from symalloc.planner.plan_functions import certify, plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import Function, Origin, Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
-from symalloc.relax.emit.emit_module import emit_module
+from symalloc.relax.emit.emit_module import emit_module, function_texts
 from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
@@ -183,6 +184,9 @@ def plan_lowered(
         addresses=memory.addresses,
         keeps_reshapes=keeps_reshapes,
     )
+    if options.certificate is not None:
+        texts = function_texts(planned, plans)
+        write_certificate(options.certificate, certify(plans, analyses, prover, texts))
     return PlannedModule(
         module=lower_guards(planned, target),
         plans=plans,
