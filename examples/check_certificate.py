@@ -235,7 +235,7 @@ def compare_with(plan, text):
         known, touched, held, reserved = {}, {}, [], {}
         for at, step in enumerate(steps):
             if isinstance(step, tuple):
-                sized = names(step[0]) <= plan["symbols"].keys()
+                sized = names(step[0]) - {"T"} <= plan["symbols"].keys()
                 held += [smt(step[0]) if step[1] else f"(not {smt(step[0])})"] if sized else []
                 continue
             value, name = step.value, called(step.value)

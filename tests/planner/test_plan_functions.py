@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from symalloc.analysis.interprocedural import analyse
 from symalloc.planner import offsets as offsets_module
 from symalloc.planner import plan_functions, planner_options
 from symalloc.planner.check.plan_certificate import INDEX
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.planner.offsets import assemble
-from symalloc.planner.plan_functions import Layout, LayoutSearch, plan_program
+from symalloc.planner.plan_functions import Layout, LayoutSearch, certify, plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import AllocFresh, Function, Origin, Program, Var
 from symalloc.prover.domain import Domain
@@ -142,28 +142,30 @@ def test_a_plan_is_the_same_each_time() -> None:
     assert first == second
 
 
-def test_a_certificate_is_written_for_all_functions(tmp_path: Path) -> None:
+def test_a_certificate_is_made_for_all_functions() -> None:
     program = program_of(chain("main", "64*n", calls="inner"), chain("inner", "64*n"))
-    plan_program(program, Prover(), options=PlanOptions(certificate=tmp_path / "new" / "folder"))
-    index = json.loads((tmp_path / "new" / "folder" / INDEX).read_text())
-    assert [p["function"] for p in index["plans"]] == ["main", "inner"]
-    rows = [row for plan in index["plans"] for row in plan["obligations"]]
+    analyses, prover = analyse(program), Prover()
+    files = certify(plan_program(program, prover, analyses=analyses), analyses, prover, {"inner": "text"})
+    index = json.loads(files[INDEX])
+    assert [(p["function"], p["text"]) for p in index["plans"]] == [
+        ("main", None),
+        ("inner", "1-inner/function.py"),
+    ]
+    rows = [row for plan in index["plans"] for row in plan["claims"]]
     assert rows and {row["expected"] for row in rows} == {"unsat"}
-    assert all((tmp_path / "new" / "folder" / row["file"]).is_file() for row in rows)
+    assert files.keys() == {INDEX, "1-inner/function.py", *(row["file"] for row in rows)}
 
 
-def test_what_the_packer_gets_wrong_is_refused_and_no_certificate_is_written(tmp_path: Path) -> None:
+def test_what_the_packer_gets_wrong_is_refused() -> None:
     def wrong(*args: object, **named: object) -> Arena:
         arena = assemble(*args, **named)  # type: ignore[arg-type]
         return replace(arena, placements=tuple(replace(p, offset=p.offset * 0) for p in arena.placements))
 
-    options = PlanOptions(certificate=tmp_path / "proof")
     with (
         patch.object(plan_functions, "assemble", wrong),
         pytest.raises(PlanRefusedError, match=r"`main` is refused: `t0`, `t1`: they overlap .* at n = 1"),
     ):
-        plan_program(simple("64*n", "64*n"), Prover(), options=options)
-    assert not (tmp_path / "proof").exists()
+        plan_program(simple("64*n", "64*n"), Prover())
 
 
 def test_declared_bounds_steer_and_are_not_relied_on() -> None:

@@ -94,7 +94,7 @@ def _faults(obligation: Obligation, judge: ObligationProver, arena: Arena) -> It
         return
     claim = obligation.claim
     for numbers in obligation.where:
-        names = tuple(arena.placements[number].buffer.name for number in numbers)
+        names = tuple(arena.placements[number].buffer.name for number in sorted(numbers))
         yield PlanFault(
             problem=obligation.problem, buffers=names, constraint=claim, binding=proof.counterexample
         )

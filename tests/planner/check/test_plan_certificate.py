@@ -1,27 +1,49 @@
-"""Certificates of plans, replayed by z3 in a process that has never seen symalloc."""
+"""Certificates of plans, replayed and checked in processes that have never seen symalloc; forged ones."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
+import tvm
+import z3
 
+import symalloc
 from symalloc.planner.check.obligations import obligations
-from symalloc.planner.check.plan_certificate import INDEX, plan_certificate, write_certificate
+from symalloc.planner.check.plan_certificate import (
+    CLAIMS,
+    INDEX,
+    Certificate,
+    plan_certificate,
+    write_certificate,
+)
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
+from symalloc.prover.smtlib import term
+from symalloc.relax.files.load import load_one
+from symalloc.relax.files.plan_file import plan_module
 from symalloc.size.condition import le
 from symalloc.size.expr import Expr, constant, round_up, symbol
+from tests.models.zoo import MODELS
 from tests.planner.brute_stackings import chosen_by
+from tests.planner.check.forgeries import FORGERIES, SCRIPT, checker, forged
+from tests.relax.built import SCRIPT as BUILT
+from tests.relax.built import machine
 
 B, N = symbol("b"), symbol("n")
 DOMAIN = Domain()
@@ -69,25 +91,45 @@ def replayed(folder: Path) -> dict[str, str]:
     return answers
 
 
-def test_every_obligation_of_a_plan_replays_as_unsat(tmp_path: Path) -> None:
+def index_of(files: Mapping[str, str]) -> Certificate:
+    return msgspec.json.decode(files[INDEX], type=Certificate)
+
+
+def test_every_claim_of_a_plan_replays_as_unsat(tmp_path: Path) -> None:
     right = plan()
-    write_certificate(tmp_path, plan_certificate([(right, DOMAIN)], Prover()))
+    files = plan_certificate([(right, DOMAIN)], Prover())
+    write_certificate(tmp_path, files)
     answers = replayed(tmp_path)
-    (entry,) = json.loads((tmp_path / INDEX).read_text())["plans"]
-    assert entry["function"] == "main"
-    assert entry["guards"] == [str(g.condition) for g in right.guards]
-    rows = entry["obligations"]
-    assert {row["file"] for row in rows} == set(answers)
-    assert {row["expected"] for row in rows} == set(answers.values()) == {"unsat"}
-    assert {row["kind"] for row in rows} == {o.kind for o in obligations(right)}
+    (entry,) = index_of(files).plans
+    assert (entry.function, entry.text) == ("main", None)
+    assert [g.condition for g in entry.guards] == [term(g.condition) for g in right.guards]
+    assert {row.file for row in entry.claims} == set(answers)
+    assert {row.expected for row in entry.claims} == set(answers.values()) == {"unsat"}
+    assert {row.kind for row in entry.claims} == {"guard", *(o.kind for o in obligations(right))}
 
 
-def test_the_index_names_every_pair_that_is_live_together(tmp_path: Path) -> None:
+def test_no_script_says_that_true_is_true(tmp_path: Path) -> None:
+    """Each states its claim over the sizes and offsets that the index lists."""
     files = plan_certificate([(plan(), DOMAIN)], Prover())
-    rows = json.loads(files[INDEX])["plans"][0]["obligations"]
-    named = {frozenset(pair) for row in rows if row["kind"] == "apart" for pair in row["buffers"]}
+    (entry,) = index_of(files).plans
+    for row in entry.claims:
+        lines, arena = files[row.file].splitlines(), entry.arenas[row.arena]
+        assert f"(assert (not {CLAIMS[row.kind]}))" in lines
+        assert "(assert false)" not in lines and "(assert true)" not in lines
+        for number, suffix in zip(row.buffers[0], ("", "2"), strict=False):
+            if f"%offset{suffix} " in CLAIMS[row.kind]:
+                offset = arena.buffers[number].offset
+                assert f"(define-fun %offset{suffix} () Int {offset})" in lines
+
+
+def test_the_index_names_every_pair_that_is_live_together() -> None:
+    (entry,) = index_of(plan_certificate([(plan(), DOMAIN)], Prover())).plans
+    (arena,) = entry.arenas
+    pairs = [pair for row in entry.claims if row.kind == "apart" for pair in row.buffers]
+    named = [frozenset(arena.buffers[number].name for number in pair) for pair in pairs]
     near = interference(BUFFERS)
-    assert named == {frozenset((f"t{i}", f"t{j}")) for i, others in enumerate(near) for j in others}
+    assert set(named) == {frozenset((f"t{i}", f"t{j}")) for i, others in enumerate(near) for j in others}
+    assert len(named) == len(set(named))
 
 
 def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None:
@@ -95,26 +137,126 @@ def test_what_is_wrong_with_a_broken_plan_replays_as_sat(tmp_path: Path) -> None
     (arena,) = right.arenas
     low = tuple(replace(p, offset=p.offset - 64) if p.buffer.name == "t1" else p for p in arena.placements)
     broken = replace(right, arenas=(replace(arena, placements=low),))
-    write_certificate(tmp_path, plan_certificate([(broken, DOMAIN)], Prover()))
+    files = plan_certificate([(broken, DOMAIN)], Prover())
+    write_certificate(tmp_path, files)
     answers = replayed(tmp_path)
-    rows = json.loads((tmp_path / INDEX).read_text())["plans"][0]["obligations"]
-    assert all(answers[row["file"]] == row["expected"] for row in rows)
-    wrong = [row for row in rows if row["expected"] == "sat"]
-    assert {"apart", "start"} <= {row["kind"] for row in wrong}
-    assert all(any("t1" in names for names in row["buffers"]) for row in wrong if row["buffers"] != [[]])
+    (entry,) = index_of(files).plans
+    assert all(answers[row.file] == row.expected for row in entry.claims)
+    wrong = [row for row in entry.claims if row.expected == "sat"]
+    assert {"apart", "start"} <= {row.kind for row in wrong}
+    assert all(any(1 in numbers for numbers in row.buffers) for row in wrong if row.buffers[0])
 
 
 def test_a_plan_over_the_integers_says_nothing_of_64_bits() -> None:
     unguarded = replace(plan(), guards=())
-    for machine, kinds in ((True, {"range"}), (False, set())):
-        files = plan_certificate([(unguarded, DOMAIN)], Prover(), machine=machine)
-        rows = json.loads(files[INDEX])["plans"][0]["obligations"]
-        assert {row["kind"] for row in rows if row["expected"] != "unsat"} == kinds
-        assert any(row["kind"] == "apart" for row in rows)
+    for asked, kinds in ((True, {"most"}), (False, set())):
+        (entry,) = index_of(plan_certificate([(unguarded, DOMAIN)], Prover(), machine=asked)).plans
+        assert {row.kind for row in entry.claims if row.expected != "unsat"} == kinds
+        assert any(row.kind == "apart" for row in entry.claims)
+
+
+# -- the script that checks without symalloc -----------------------------------------------------------------
+
+
+def answered(folder: Path, *options: str) -> tuple[int, str]:
+    """The exit status of the script and what it says, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-I", str(SCRIPT), str(folder), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def certified(name: str, folder: Path, **options: Any) -> Path:
+    """The certificate of one of the ordinary models."""
+    plan_module(MODELS[name].build(), options=PlanOptions(certificate=folder, **options))
+    return folder
+
+
+def test_the_script_is_short_and_knows_nothing_of_symalloc() -> None:
+    text = SCRIPT.read_text()
+    assert len(text.splitlines()) <= 300
+    assert not re.search(r"^\s*(import|from) (symalloc|tvm)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["branches", "subroutines", "nonzero", "mlp_residual", "append_to_cache"])
+def test_true_certificates_of_models_are_accepted(name: str, tmp_path: Path) -> None:
+    status, said = answered(certified(name, tmp_path))
+    assert (status, said[:9]) == (0, "accepted:")
+
+
+@pytest.mark.parametrize("guards", ["native", "fallback", "none"])
+def test_guards_of_each_kind_are_found(guards: Any, tmp_path: Path) -> None:
+    status, said = answered(certified("mlp_residual", tmp_path, guards=guards))
+    assert (status, "nothing checks" in said) == ((1, True) if guards == "none" else (0, False))
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A true certificate: two arenas, one guard, pairs that share a script."""
+    return certified("gru", tmp_path_factory.mktemp("gru"))
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_forged_certificates_are_refused(forgery: str, right: Path, tmp_path: Path) -> None:
+    script = checker()
+    assert forged(right, tmp_path, forgery)
+    assert script.check(right, packing=False)
+    with pytest.raises(script.Refused):
+        script.check(tmp_path, packing=False)
+
+
+def test_what_cannot_be_read_is_no_proof(right: Path, tmp_path: Path) -> None:
+    assert answered(tmp_path)[0] == 2
+    (tmp_path / INDEX).write_text('{"version": 2}')
+    status, said = answered(tmp_path)
+    assert status == 2 and "Traceback" not in said
+    assert answered(right, "--packing") == (1, "refused: another version, or a packing problem\n")
+
+
+def test_certificates_of_packings_are_accepted_as_such(tmp_path: Path) -> None:
+    rows = [
+        {"id": i, "lower": i, "upper": i + 2, "size": size} for i, size in enumerate(("n", "64*n", "4096"))
+    ]
+    symalloc.pack({"buffers": rows, "symbols": {"n": {"min": 1}}}, certificate=tmp_path)
+    assert answered(tmp_path, "--packing")[0] == 0
+    assert answered(tmp_path)[0] == 1
+
+
+def evaluated(text: str, at: Mapping[str, int]) -> int:
+    """The value of a term of SMT-LIB, by z3."""
+    solver, given = z3.Solver(), [f"(declare-const |{n}| Int) (assert (= |{n}| {v}))" for n, v in at.items()]
+    solver.from_string(f"{' '.join(given)} (declare-const %it Int) (assert (= %it {text}))")
+    assert solver.check() == z3.sat
+    return int(str(solver.model()[z3.Int("%it")]))
+
+
+def test_offsets_and_bytes_are_those_of_a_call(tmp_path: Path) -> None:
+    """The terms of the index, evaluated by z3, beside the tensors that TVM's virtual machine makes."""
+    options = PlanOptions(certificate=tmp_path)
+    planned = plan_module(load_one(BUILT, module="Chain"), options=options)
+    (entry,) = index_of({INDEX: (tmp_path / INDEX).read_text()}).plans
+    buffers = sorted((b for a in entry.arenas for b in a.buffers), key=lambda b: b.allocated)
+    assert len(buffers) > 1
+    built = machine(planned.module)
+    for n in (1, 5, 33):
+        made: list[tuple[int, int]] = []
+
+        def note(_f: Any, name: str, before: bool, result: Any, *given: Any, to: Any = made) -> None:
+            if name == "vm.builtin.alloc_tensor" and not before:
+                to.append((int(given[1]), result.numpy().nbytes))
+
+        built.set_instrument(note)
+        built["main"](tvm.runtime.tensor(np.zeros((n, 8), "float32")))
+        wanted = [(evaluated(b.offset, {"n": n}), evaluated(b.bytes, {"n": n})) for b in buffers]
+        rest = iter(made)
+        assert all(one in rest for one in wanted), (wanted, made)
 
 
 def test_functions_of_odd_names_get_folders_of_their_own() -> None:
-    first, second = (replace(plan(), function=name, arenas=()) for name in ("../f", "f g"))
+    first, second = (replace(plan(), function=name, arenas=(), guards=()) for name in ("../f", "f g"))
     files = plan_certificate(
         [(p, DOMAIN) for p in (replace(plan(), function="../f"), second, first)], Prover()
     )
