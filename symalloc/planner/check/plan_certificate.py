@@ -146,7 +146,7 @@ def plan_certificate(
         folder = f"{number}-{re.sub(r'[^A-Za-z0-9_.-]', '_', plan.function)}"
         text = texts.get(plan.function)
         files.update({} if text is None else {f"{folder}/{FUNCTION}": text})
-        writer = _Writer(plan, ObligationProver.of(plan, domain, prover), folder, files)
+        writer = _ClaimWriter(plan, ObligationProver.of(plan, domain, prover), folder, files)
         found.append(writer.written(machine, None if text is None else f"{folder}/{FUNCTION}"))
     index = msgspec.json.encode(
         Certificate(machine=machine, plans=tuple(found)), enc_hook=lambda text: "".join(text)
@@ -156,7 +156,7 @@ def plan_certificate(
 
 
 @dataclass(slots=True)
-class _Writer:
+class _ClaimWriter:
     """Writes the scripts of one plan to `files`; `points` numbers where sizes become known."""
 
     plan: Plan
