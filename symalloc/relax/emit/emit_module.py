@@ -26,7 +26,7 @@ from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Var
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, type_leaves
-from symalloc.relax.emit.guard_calls import GUARD, NOTHING, GuardWriter, uncaptured
+from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
 from symalloc.relax.extract.tir_to_expr import NotASizeError
@@ -308,8 +308,8 @@ def emit_module(
 def function_texts(module: tvm.IRModule, names: Collection[str]) -> dict[str, str]:
     """Each of these functions as TVM prints it, by itself with the kernels that are guards."""
     every = {v.name_hint: (v, f) for v, f in module.functions.items()}
-    guards = dict(every[name] for name in every if GUARD.search(name))
-    alone = {name: tvm.IRModule(dict([every[name]]) | guards) for name in every if name in names}
+    guards = {v: f for v, f in every.values() if "tirx.is_host_func" in (f.attrs or {})}
+    alone = {name: tvm.IRModule({v: f, **guards}) for name, (v, f) in every.items() if name in names}
     return {name: str(one.script(show_meta=False)) for name, one in alone.items()}
 
 

@@ -7,7 +7,6 @@ mention: `lower_guards` takes it for the kernel that it becomes once the module 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,8 +24,6 @@ from symalloc.size.choice import maximum, minimum
 from symalloc.size.condition import Condition, Relation, conjunction
 from symalloc.size.expr import Expr, constant, symbol
 
-GUARD = re.compile(r"_guard\d*$")
-"""The end of the name of a kernel that is a guard."""
 NOTHING = TupleType([])
 """The type of what a guard returns."""
 
