@@ -13,7 +13,7 @@ from symalloc.analysis.handles import is_read_besides
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.register_machine import Step
-from symalloc.analysis.sets import contains
+from symalloc.analysis.sets import RegionSet, contains
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.kernels import argument_name, argument_site
@@ -341,13 +341,19 @@ def _misplaced(
 
 @function_sites("plan-condition")
 def plan_conditions(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """Each condition that a plan rests on, where memory is reserved and its symbols are known."""
-    cfg, at, required = context.analysis.cfg, context.paths.at, context.function.required
-    defined = _defined_later(cfg) if required else {}
-    for point, _ in cfg.of_type(ir.AllocStorage, ir.AllocFresh) if required else ():
-        for one in required:
+    """Each condition that a plan rests on, where memory is used first and its symbols are known."""
+    analysis, at, required = context.analysis, context.paths.at, context.function.required
+    defined = _defined_later(analysis.cfg) if required else {}
+    seen: set[tuple[Condition, tuple[Condition, ...]]] = set()
+    for point, _ in analysis.cfg.instructions if required else ():
+        known = context.facts.before[point].guards
+        asked = [one for one in required if (one, known) not in seen]
+        if not asked or not _uses_own_memory(context, analysis.effects[point].touched):
+            continue
+        for one in asked:
             late = (defined[name] for name in one.symbols & defined.keys())
             if all(binding < point and at[binding] <= at[point] for binding in late):
+                seen.add((one, known))
                 excess = select(one, ZERO, ONE)
                 if isinstance(one, Relation) and one.operator == "<=":
                     excess = one.expr
@@ -359,6 +365,12 @@ def plan_conditions(context: FunctionContext) -> Iterator[tuple[int, Site]]:
                     dedup_key=("plan-condition", one),
                 )
                 yield point, site
+
+
+def _uses_own_memory(context: FunctionContext, touched: RegionSet) -> bool:
+    """True if some region lies in memory that the function reserves itself."""
+    roots = (context.points_to.regions[root] for root in context.points_to.roots(touched))
+    return any(isinstance(root.instruction, ir.AllocStorage | ir.AllocFresh) for root in roots)
 
 
 def _defined_later(cfg: ControlFlowGraph) -> Mapping[str, int]:
