@@ -489,10 +489,11 @@ def kernels_not_verified(context: FunctionContext, call: ir.CallKernel | ir.Call
 def undecided(site: Site) -> Site:
     """The note on a site of what kernels compute, which is harder than sizes, where it was not decided."""
     texts, kernel = site.texts, site.texts.get("kernel")
+    tensor = texts.get("tensor") or texts.get("first", "")
     what = f"`{kernel}`: whether an index of `{texts.get('buffer')}` is inside is not decided"
     if kernel is None:
-        what = f"whether {texts['reader']} reads of `{texts['tensor']}` only what is written is not decided"
-    return not_verified(kernel or texts["tensor"], what, path=site.path, until=site.until)
+        what = f"whether {texts['reader']} reads of `{tensor}` only what is written is not decided"
+    return not_verified(kernel or tensor, what, path=site.path, until=site.until)
 
 
 def _renaming(taken: Iterable[str], bound: Mapping[str, Expr], names: frozenset[str]) -> Mapping[str, Expr]:
