@@ -21,7 +21,7 @@ from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.memory_plan import Buffer
 
-AT_ONCE, ROUNDS, LOOKS = 500, 64, 300
+AT_ONCE, ROUNDS, LOOKS = 500, 64, 100
 """Buffers that are put before Python hears of an interrupt; rounds at most; buffers that these may look at in
 the place of each neighbour that the exact method may.
 """
