@@ -175,10 +175,12 @@ class ParameterCoverage:
     @cached_property
     def unsure(self) -> bool:
         """True if it is not told exactly what is stored, although that hangs on no data."""
+        if not self.known or self.parameter.must_def:
+            return False
         told = [(store, self.reached(store, self.parameter.shape)) for store in self._of_kind("store")]
         sure = any(box.is_whole and box.exact and store.part is None for store, box in told)
         plain = (box.exact for store, box in told if store.exact and None not in store.indices)
-        return self.known and not sure and not all(plain)
+        return not sure and not all(plain)
 
     @cached_property
     def loads(self) -> tuple[Elements, ...]:
