@@ -88,7 +88,7 @@ class ByteMachine:
                 self.allocate(param, values, () if number < written else None)
         try:
             self.body(values)
-        except _Failed:
+        except (_Failed, ZeroDivisionError):  # both end the program
             return self.faults
         results = (p.__chandle__() for p in list(self.function.params)[written:] if type(p.ty) is BufferType)
         if any(writer is None for key in results for writer in self.memory[key].writer):
