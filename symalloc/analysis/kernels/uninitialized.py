@@ -281,7 +281,10 @@ def _at_elements(
     """The gap at each element of a tensor that lies where `wanted` does, or at the passes that read `wanted`;
     with `lost` at each that shares a byte with an element of it.
     """
-    found = next((one for one in (wanted, *parts) if one.sized and one.is_at(wanted)), _in_single(wanted))
+    single, sized = _in_single(wanted), [one for one in (wanted, *parts) if one.sized]
+    found = next((one for one in sized if one.is_at(wanted)), single)
+    if len({one.type.dtype.itemsize for one in sized if one.type and one.type.dtype}) > 1:
+        found = single if wanted.elements.points is None else None  # parts may hold an element together
     if found is None or found.type is None or found.type.shape is None:
         return None
     shape, points = found.type.shape, wanted.elements.points
