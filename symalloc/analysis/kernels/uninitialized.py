@@ -15,6 +15,7 @@ from symalloc.program.types import DType, TensorType
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod, product, symbol
+from symalloc.size.sign import is_nonnegative
 
 _MOST_RANGES = 2
 """The number of ranges, none of them plainly next to another, up to which the order is told."""
@@ -51,7 +52,13 @@ def _merged(ranges: Sequence[Range]) -> list[Range]:
     found = [(one.begin, {one.end: None}, one.condition) for one in dict.fromkeys(ranges)]
     while True:
         pair = next(
-            ((a, b) for a in found for b in found if a is not b and b[0] in a[1] and a[2] == b[2]), None
+            (
+                (a, b)
+                for a in found
+                for b in found
+                if a is not b and b[0] in a[1] and a[2] == b[2] and is_nonnegative(b[0] - a[0])
+            ),
+            None,
         )
         if pair is None:
             return [Range(begin, maximum(*ends), condition) for begin, ends, condition in found]
