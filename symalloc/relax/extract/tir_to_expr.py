@@ -312,14 +312,15 @@ def _both(combine: Callable[[Expr, Expr], Made]) -> Callable[[TirToExpr, PrimNod
 
 
 def _in_machine(combine: Callable[[Expr, Expr], Expr]) -> Callable[[TirToExpr, PrimNode], Expr]:
-    """The rule that combines two sides; in kernels it wraps, numbers of 32 bits where counters tell of it."""
+    """The rule that combines two sides; in kernels numbers of less than 32 bits wrap.
+
+    Those of 32 bits are taken to hold what is counted, as TVM's own narrowing takes them to.
+    """
 
     def rule(form: TirToExpr, node: PrimNode) -> Expr:
-        value, ranges = combine(form.expr(node.a), form.expr(node.b)), form.ranges
-        bits = 64 if ranges is None else node.ty.dtype.bits
-        if ranges is None or bits > 32 or (bits == 32 and not value.symbols <= ranges.greatest.keys()):
-            return value
-        return form.wrapped(value, node.ty.dtype)
+        value = combine(form.expr(node.a), form.expr(node.b))
+        narrow = form.ranges is not None and node.ty.dtype.bits < 32
+        return form.wrapped(value, node.ty.dtype) if narrow else value
 
     return rule
 
