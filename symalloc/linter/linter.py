@@ -24,7 +24,7 @@ from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import Finding, FunctionCheck
 from symalloc.linter.function_prover import PlacedConstraint, UnprovedIndices, domain_of
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
-from symalloc.linter.sites.site import FunctionContext, ProgramContext, Site
+from symalloc.linter.sites.site import NOT_VERIFIED, FunctionContext, ProgramContext, Site
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
 from symalloc.program import ir
 from symalloc.program.control_flow import functions_as_values
@@ -491,8 +491,11 @@ _OF_KERNELS = frozenset({"kernel-load", "kernel-store", "read"})
 def _alike(finding: Finding) -> str:
     """The words that findings about one kernel have in common; none where each stands for itself."""
     made, texts = finding.original, finding.site.texts
-    if finding.site.kind not in _OF_KERNELS or not isinstance(made, ir.CallKernel | ir.CallTIR):
+    undecided = finding.site.relation == NOT_VERIFIED
+    if not isinstance(made, ir.CallKernel | ir.CallTIR):
         return ""
+    if undecided or finding.site.kind not in _OF_KERNELS:
+        return undecided * made.kernel
     told = (texts.get(name, "") for name in ("buffer", "axis", "index", "what"))
     return " ".join((made.kernel, *told, _nameless(finding.asked), finding.reason or ""))
 

@@ -225,15 +225,25 @@ def test_nothing_is_proved_of_a_call_that_takes_memory_which_is_not_known(name: 
         assert verdicts()[2:] == (512, False)
 
 
-def test_many_findings_at_calls_of_one_kernel_are_one_with_a_count() -> None:
-    kernel = """
+UNDECIDED = """        count = T.alloc_buffer((1,), "int32")
+        count[0] = 15
+        while count[0] > 0:
+            a[count[0]] = T.float32(1)
+            count[0] = count[0] // 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "body"),
+    [("SYM306", "        for i in range(n):\n            a[-1] = T.float32(1)\n"), ("SYM905", UNDECIDED)],
+)
+def test_many_findings_at_calls_of_one_kernel_are_one_with_a_count(rule: str, body: str) -> None:
+    kernel = f"""
     @T.prim_func
     def fill(out: T.handle):
         n = T.int64()
         a = T.match_buffer(out, (n,), "float32")
-        for i in range(n):
-            a[-1] = T.float32(1)
-"""
+{body}"""
     function = """
     @R.function(pure=False)
     def main{number}(x: R.Tensor(("m",), "float32")) -> R.Tuple():
@@ -242,7 +252,7 @@ def test_many_findings_at_calls_of_one_kernel_are_one_with_a_count() -> None:
 """
     for count in (2, 5):
         text = kernel + "".join(function.format(number=number) for number in range(count))
-        found = [d for d in lint(text, "as-is") if d.rule == "SYM306"]
+        found = [d for d in lint(text, "as-is") if d.rule == rule]
         assert len(found) == (2 if count == 2 else 1)
     assert found[0].notes[-1].startswith("4 more calls of this kernel are like it: 1 in `main1`")
     assert not any("only an empty shape" in note for note in found[0].notes)
