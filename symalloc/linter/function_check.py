@@ -467,7 +467,7 @@ class FunctionCheck:
     def _broken(self, rule: Rule, site: Site, asked: PlacedConstraint, decided: Proof, point: int) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
         prover = self.prover.glancing if site.shown_only else self.prover
-        proof, only_empty = prover.explain(asked, decided)
+        proof, only_empty = prover.explain(asked, decided, numbers=site.idle)
         told = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
         if proof.holds or not (told or site.passes is None):  # proved now that points were looked for, too
             self.summary.count(proof)

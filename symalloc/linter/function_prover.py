@@ -149,8 +149,11 @@ class FunctionProver:
                 return checked
         return proof
 
-    def explain(self, asked: PlacedConstraint, decided: Proof) -> tuple[Proof, bool]:
-        """Prove what does not always hold, with points; and tell whether only empty tensors break it.
+    def explain(
+        self, asked: PlacedConstraint, decided: Proof, *, numbers: bool = False
+    ) -> tuple[Proof, bool]:
+        """Prove what does not always hold, with points; and tell whether only empty tensors break it, or
+        `numbers` below 1.
 
         The counterexample has extents of at least 1 where there is such a one, and is the smallest of those.
         A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
@@ -162,7 +165,7 @@ class FunctionProver:
         if proof.verdict is not Verdict.RUNTIME_CHECK:
             return self._at_shapes(asked, proof)
         prover = self.glancing.prover if hopeless else self.prover
-        inner = prover.prove(constraint, non_empty(domain))
+        inner = prover.prove(constraint, non_empty(domain, numbers=numbers))
         if inner.verdict is Verdict.ALWAYS_INVALID:
             return self._at_shapes(asked, replace(inner, witness=proof.witness, domain=domain))
         if inner.counterexample is None:
@@ -289,9 +292,12 @@ def _are_met(domain: Domain, point: Mapping[str, int], inputs: Collection[str]) 
         return False
 
 
-def non_empty(domain: Domain) -> Domain:
-    """The points of `domain` at which every extent is at least 1; scalars keep their bounds."""
-    return replace(domain, default_lower=max(1, domain.default_lower))
+def non_empty(domain: Domain, *, numbers: bool = False) -> Domain:
+    """The points of `domain` at which every extent is at least 1; scalars keep their bounds, but for
+    `numbers`.
+    """
+    lower = {name: max(1, low) for name, low in domain.lower.items()} if numbers else domain.lower
+    return replace(domain, lower=lower, default_lower=max(1, domain.default_lower))
 
 
 def domain_of(proof: Proof) -> Domain:

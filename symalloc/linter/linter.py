@@ -451,8 +451,8 @@ class Linter:
 
     def _unasked(self, found: Diagnostic) -> Diagnostic:
         """The finding; a note where a plan of TVM's, of which nobody asked, relies on a declared bound."""
-        own = found.stage is None or self.options.stage != "auto" or found.rule not in self._bound_rules
-        return found if own else replace(found, severity=Severity.NOTE)
+        unasked = found.stage and self.options.stage == "auto" and found.rule in self._bound_rules
+        return replace(found, severity=Severity.NOTE) if unasked else found
 
     def _unreadable(self, problem: ReadProblem) -> Diagnostic:
         rule = self.rulebook.get(CANNOT_BE_READ)
@@ -491,11 +491,10 @@ _OF_KERNELS = frozenset({"kernel-load", "kernel-store", "read"})
 def _alike(finding: Finding) -> str:
     """The words that findings about one kernel have in common; none where each stands for itself."""
     made, texts = finding.original, finding.site.texts
-    undecided = finding.site.relation == NOT_VERIFIED
     if not isinstance(made, ir.CallKernel | ir.CallTIR):
         return ""
-    if undecided or finding.site.kind not in _OF_KERNELS:
-        return undecided * made.kernel
+    if finding.site.kind not in _OF_KERNELS:
+        return made.kernel if finding.site.relation == NOT_VERIFIED else ""
     told = (texts.get(name, "") for name in ("buffer", "axis", "index", "what"))
     return " ".join((made.kernel, *told, _nameless(finding.asked), finding.reason or ""))
 
@@ -514,8 +513,7 @@ def _is_of_kernel(finding: Finding) -> bool:
     if not isinstance(made, ir.CallKernel | ir.CallTIR) or name is None:
         return False
     kernel = finding.context.program.kernels[made.kernel]
-    given = {parameter.name for parameter in kernel.parameters}
-    return name not in given and name in {buffer.name for buffer in kernel.own_buffers}
+    return name in {b.name for b in kernel.own_buffers} - {parameter.name for parameter in kernel.parameters}
 
 
 _FEW = 2
@@ -540,8 +538,7 @@ def _first(group: Sequence[Diagnostic]) -> Diagnostic:
 
 
 def _place(one: Diagnostic) -> Dependent:
-    never = one.verdict is Verdict.ALWAYS_INVALID
-    constraint = None if never else one.constraint
+    constraint = None if one.verdict is Verdict.ALWAYS_INVALID else one.constraint
     return Dependent(rule=one.rule, constraint=constraint, span=one.span, function=one.function)
 
 

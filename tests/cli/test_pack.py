@@ -93,6 +93,6 @@ def test_the_same_seed_gives_the_same_answer(folder: Path, run: Run) -> None:
 def test_a_certificate_for_each_problem(folder: Path, run: Run) -> None:
     proofs = folder / "proofs"
     assert run("pack", folder / "two.json", "--certificate", proofs)[0] == 0
-    assert json.loads((proofs / "index.json").read_text())["version"] == 1
+    assert json.loads((proofs / "index.json").read_text())["version"] == 2
     assert run("pack", folder / "two.json", folder / "table.csv", "--certificate", proofs / "both")[0] == 0
     assert sorted(p.name for p in (proofs / "both").iterdir()) == ["table", "two"]

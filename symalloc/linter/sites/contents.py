@@ -258,6 +258,7 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
         shown_only=found.gap.elements is not None,
         estimate=found.gap.elements is not None and not found.gap.elements.exact,
         uncertainty=_doubt_of_read(found, reader),
+        idle=found.gap.idle,
         path=found.path,
         until=found.reader,
         dedup_key=("read", region.number),

@@ -51,7 +51,8 @@ class Site:
     program before any fault.  `promised`: the program says that it checks it, and no declared bound stands in
     for that.  `sized` sites ask only about inputs no larger than what a machine holds.
     `passes`: inside a kernel, whose divisors are its own affair.  `shown_only`: a fault where there is a
-    counterexample, and `estimate`: perhaps also at smaller sizes than the smallest one found.
+    counterexample, and `estimate`: perhaps also at smaller sizes than the smallest one found.  `idle`: only
+    where a kernel has no elements to go through.
 
     Once there is something to report, `resolve` completes the site, once for each set of branches on which it
     is one (none where it is none), and `lazy_texts` gives further words.
@@ -77,6 +78,7 @@ class Site:
     passes: Passes | None = None
     shown_only: bool = False
     estimate: bool = False
+    idle: bool = False
     resolve: Callable[[Site], Iterable[Site]] | None = None
     lazy_texts: LazyTexts | None = None
 

@@ -75,11 +75,11 @@ def runs_on_cpu(target: Target) -> bool:
 
 def target_of(module: Node, asked: str) -> str:
     """The target of a device that kernels of `module` are bound to, else the one that is `asked` for."""
-    if not runs_on_cpu(Target(asked)):
-        return asked
     kernels = (f.attrs or {} for _, f in module.functions_items() if isinstance(f, tirx.PrimFunc))
     bound = (attributes["target"] for attributes in kernels if "target" in attributes)
-    return next((str(target) for target in bound if not runs_on_cpu(target)), asked)
+    own = next((str(target) for target in bound if not runs_on_cpu(target)), asked)
+    with run_error(f"TVM cannot lower the module for the target {asked!r}"):
+        return own if own == asked or runs_on_cpu(Target(asked)) else asked
 
 
 def device_kind(target: str | Target) -> DeviceKind:
