@@ -238,10 +238,7 @@ def main(files: tuple[Path, ...], batch: int, tokens: int, chunk: int, as_json: 
         if not files:
             yield measured("benchmarks.server_bytes", decoder()[0], sizes)
 
-    found = []
-    for row in rows():
-        found.append(row)
-        print(row, file=sys.stderr)
+    found = list(rows())
     print(json.dumps(found, indent=2)) if as_json else print_table(COLUMNS, found)
     sys.exit(not all(0 <= row["said"] - row["held"] + SLACK <= 2 * SLACK for row in found))
 
