@@ -68,8 +68,7 @@ def _written(name: str, value: object, endings: tuple[str, ...]) -> Path:
     if path.is_dir():
         raise UsageError(f"{name}: '{path}' is a directory")
     if endings and path.suffix not in endings:
-        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise UsageError(f"{path}: the name must end in {known}, which says how it is written")
+        raise UsageError(f"{path}: the name must end in {' or '.join(endings)}")
     require_folder_of(path)
     return path
 

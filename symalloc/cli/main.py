@@ -74,7 +74,7 @@ VERBS = {
     "run": "Run a Relax module at given sizes; show the memory and time it takes.",
     "pack": "Pack buffers of fixed or symbolic sizes into one arena.",
     "replay": "Replay allocation traces on symalloc's pool and on other allocators.",
-    "report": "Draw a plan or a trace: a page for a browser, or a picture.",
+    "report": "Draw a plan or a trace: a page for a browser.",
     "server": "Serve editors: findings as you type, sizes under the cursor, fixes.",
     "rules": "List the rules.",
     "explain": "Explain one rule, with examples.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
@@ -17,7 +16,6 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.prover.verdict import Proof
 from symalloc.report.budget_text import budget_text
 from symalloc.report.diff_text import measures, plan_diff_text
-from symalloc.report.map.picture import Scene, picture, plan_scene
 from symalloc.report.plan_text import fit_lines, gain_text, plans_as_text
 from symalloc.report.quantities import binding_text, human_bytes
 from symalloc.report.text import render_text
@@ -65,36 +63,26 @@ def sample_text(sample: MemorySample) -> str:
 
 @to_html.register
 def plan_html(plan: Plan) -> str:
-    """Return the arenas of a plan with their formulas, and its map at the binding it was stacked at."""
-    return _plan(plan, plan_scene(plan, plan.representative))
-
-
-@to_html.register
-def module_html(module: ModuleReport) -> str:
-    """Return what the plans of a module's first functions gain, their arenas and their maps."""
-    parts = [f"<div>and {len(module.reports) - MOST_PLANS} more</div>"] * (len(module.reports) > MOST_PLANS)
-    for report in reversed(module.reports[:MOST_PLANS]):
-        sizes = report.shown_first
-        known = {name: sizes[name] for name in report.samples[0].binding} if report.samples else {}
-        gained = gain_text(sample_at(report, known, None))
-        drawn = plan_scene(report.plan, sizes, report.origins)
-        parts.insert(0, f"<div><b>{escape(gained)}</b></div>{_plan(report.plan, drawn)}")
-    return "".join(parts)
-
-
-def _plan(plan: Plan, scene: Scene) -> str:
+    """Return the arenas of a plan with their formulas, and what is checked at entry."""
     rows = [
         (str(number), str(len(arena.placements)), f"{arena.size} B")
         for number, arena in enumerate(plan.arenas, 1)
     ]
     checks = "; ".join(str(guard.condition) for guard in plan.guards)
     checked = f"<div>checked: {escape(checks)}</div>" if checks else ""
-    image = ""
-    if rows:  # as an image, so that no style of it reaches the notebook
-        data = b64encode(picture(scene).encode()).decode()
-        said = escape(f"memory map of {plan.function}: {scene.subtitle}")
-        image = f'<img alt="{said}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
-    return f"<div>{escape(repr(plan))}{_table(('arena', 'tensors', 'size'), rows)}{checked}{image}</div>"
+    return f"<div>{escape(repr(plan))}{_table(('arena', 'tensors', 'size'), rows)}{checked}</div>"
+
+
+@to_html.register
+def module_html(module: ModuleReport) -> str:
+    """Return what the plans of a module's first functions gain, and their arenas."""
+    parts = [f"<div>and {len(module.reports) - MOST_PLANS} more</div>"] * (len(module.reports) > MOST_PLANS)
+    for report in reversed(module.reports[:MOST_PLANS]):
+        sizes = report.shown_first
+        known = {name: sizes[name] for name in report.samples[0].binding} if report.samples else {}
+        gained = gain_text(sample_at(report, known, None))
+        parts.insert(0, f"<div><b>{escape(gained)}</b></div>{plan_html(report.plan)}")
+    return "".join(parts)
 
 
 @to_html.register

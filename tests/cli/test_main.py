@@ -165,7 +165,7 @@ def test_torch_is_not_imported_for_a_model_of_another_kind(verb: str, tmp_path: 
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
     model = tmp_path / "model.py"
     model.write_text(SIMPLE)
-    more = {"run": ("--bind", "n=3"), "report": ("-o", str(tmp_path / "map.svg"))}
+    more = {"run": ("--bind", "n=3"), "report": ("-o", str(tmp_path / "map.html"))}
     done = subprocess.run(
         [sys.executable, "-m", "symalloc", verb, str(model), *more.get(verb, ())],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(main_module.__file__).parents[2]}"},

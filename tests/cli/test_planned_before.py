@@ -14,7 +14,7 @@ VERBS = (
     ("plan",),
     ("plan", "--compare", "tvm"),
     ("run", "--bind", "n=3", "--check"),
-    ("report", "-o", "map.svg"),
+    ("report", "-o", "map.html"),
     ("budget", "--device", "1GiB", "--bind", "n=3"),
 )
 

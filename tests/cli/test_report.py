@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -83,15 +82,6 @@ def test_a_page_of_a_module_holds_every_function_tvms_plan_and_findings(
     assert all(
         f["calls"][who] is not None for f in functions for who in ("ours", "unplanned", "tvm_unbounded")
     )
-
-
-def test_a_picture_shows_the_function_at_the_sizes_asked_for(run: Run, module: Path, tmp_path: Path) -> None:
-    file = tmp_path / "map.svg"
-    wanted = ("report", str(module), "-o", str(file), "--bind", "m=100", "--function", "other")
-    status, out, err = run(*wanted, "-q")
-    assert (status, out, err) == (1, "", "")
-    texts = [element.text or "" for element in ElementTree.parse(file).iter()]
-    assert "other" in texts and any("m = 100" in text for text in texts)
 
 
 def test_a_trace_is_drawn(run: Run, trace: Path, tmp_path: Path) -> None:

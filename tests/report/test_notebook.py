@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -28,9 +26,8 @@ HOSTILE = "</table><script>alert(1)</script>"
 
 
 def _tags(html: str) -> set[str]:
-    """The tags of a piece of HTML, which is well-formed but for its images."""
-    closed = re.sub(r"<img ([^>]*)>", r"<img \1/>", html)
-    return {element.tag for element in ElementTree.fromstring(f"<all>{closed}</all>").iter()}
+    """The tags of a piece of HTML, which is well-formed."""
+    return {element.tag for element in ElementTree.fromstring(f"<all>{html}</all>").iter()}
 
 
 def _report() -> Report:
@@ -46,23 +43,17 @@ def _report() -> Report:
     return Report(diagnostics=(found,), summary=LintSummary(functions=2))
 
 
-def test_a_plan_shows_its_arenas_and_its_map() -> None:
+def test_a_plan_shows_its_arenas() -> None:
     plan = plan_samples.everything().plan
     assert repr(plan) == "<Plan of main: 5 tensors in 3 arenas, 2 unplanned>"
-    html = replace(plan, representative={"n": 16, "k": 2})._repr_html_()
-    assert _tags(html) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td", "img"}
+    html = plan._repr_html_()
+    assert _tags(html) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
     assert f"{plan.arenas[0].size} B" in html
-    image = re.search(r"data:image/svg\+xml;base64,([^\"]+)", html)
-    assert image is not None
-    text = b64decode(image[1]).decode()
-    placed = [p.buffer for arena in plan.arenas for p in arena.placements]
-    assert all(buffer.name in text for buffer in placed)
-    assert len(html) < 20_000
 
 
 def test_names_in_a_plan_stay_names() -> None:
-    plan = replace(plan_samples.small().plan, function=HOSTILE, representative={"n": 16})
-    assert _tags(plan._repr_html_()) <= {"all", "div", "table", "thead", "tbody", "tr", "th", "td", "img"}
+    plan = replace(plan_samples.small().plan, function=HOSTILE)
+    assert _tags(plan._repr_html_()) <= {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 def _module(*reports: FunctionReport) -> ModuleReport:
@@ -74,10 +65,10 @@ def test_a_planned_module_shows_its_first_plans() -> None:
     one = plan_samples.small()
     named = [replace(one, plan=replace(one.plan, function=f"f{i}")) for i in range(6)]
     html = _module(*named)._repr_html_()
-    assert html.count("<img") == html.count("At n = 128 a call holds at most 24.0 KiB; without a plan") == 4
+    assert html.count("At n = 128 a call holds at most 24.0 KiB; without a plan") == 4
     assert [f"&lt;Plan of f{i}:" in html for i in range(6)] == [True] * 4 + [False] * 2
     assert html.endswith("<div>and 2 more</div>")
-    assert _tags(html) == {"all", "b", "div", "table", "thead", "tbody", "tr", "th", "td", "img"}
+    assert _tags(html) == {"all", "b", "div", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 @pytest.mark.parametrize("name", ["small", "everything", "large", "refused", "static"])

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib import import_module, resources
+from importlib import resources
 from typing import Any, TypeAlias
 
 import msgspec
 
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
-from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.planner.grid import TYPICAL
 from symalloc.planner.memory_report.call_peak import held_tensor
@@ -269,27 +268,6 @@ def _call(
         unknown = {"name": name, "kind": "result", "operator": name, "source": None, "until": None}
         held[-len(held) - 1] = {**unknown, "bytes": None, "live": [(0, len(timeline.steps))]}
     return {"steps": len(timeline.steps), "held": [*held.values()]}
-
-
-SCALE = 2  # pixels for one of the SVG
-
-
-def require_png() -> None:
-    """Raise UsageError where CairoSVG, or the cairo library that it calls, is missing."""
-    try:
-        import_module("cairosvg")
-    except ImportError:
-        raise UsageError(
-            'a .png needs CairoSVG: `pip install "symalloc[png]"`; a .svg needs nothing'
-        ) from None
-    except OSError as error:  # it looks for the library when it is imported
-        raise UsageError(f"a .png needs the cairo library: {str(error).splitlines()[0]}") from None
-
-
-def as_png(picture: str) -> bytes:
-    """Return an SVG as PNG."""
-    made: bytes = import_module("cairosvg").svg2png(bytestring=picture.encode(), scale=SCALE)
-    return made
 
 
 SCRIPTS = ("formulas.js", "drawing.js", "explorer.js", "plan.js", "trace.js", "start.js")
