@@ -8,7 +8,7 @@ from typing import Any
 
 from symalloc.program import ir
 from symalloc.program.ir import MatchCast
-from symalloc.program.types import OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type
+from symalloc.program.types import OpaqueType, ScalarType, ShapeType, TensorType, TupleType, Type, extents_of
 from symalloc.size.condition import Condition, eq
 from symalloc.size.expr import Expr
 
@@ -133,6 +133,18 @@ def tensor_type(operand: ir.Operand) -> TensorType | None:
     """The type of an operand that is a tensor; None for anything else."""
     found = type_of(operand)
     return found if isinstance(found, TensorType) else None
+
+
+def expressions_of(instruction: ir.Instruction) -> Iterator[Expr]:
+    """The extents, sizes and offsets that an instruction names."""
+    yield from extents_of(instruction.var.type)
+    for operand in operands_of(instruction):
+        yield from extents_of(type_of(operand))
+    for name in ("size", "offset"):
+        value = getattr(instruction, name, None)
+        if value is not None:
+            yield value
+    yield from getattr(instruction, "shape", None) or ()
 
 
 # -- R.match_cast taken apart ------------------------------------------------------------------------------

@@ -27,9 +27,7 @@ from symalloc.linter.sites.site import (
 )
 from symalloc.linter.sites.storages import storages_of
 from symalloc.program import ir
-from symalloc.program.operands import operands_of, type_of
-from symalloc.program.types import extents_of
-from symalloc.size.expr import Expr
+from symalloc.program.operands import expressions_of
 
 _DEEP = "in calls of itself further down"
 
@@ -112,20 +110,9 @@ def _first_use(context: FunctionContext, name: str) -> int | None:
     """The first point that has `name` in an extent, a size or an offset."""
     for index, point in enumerate(context.analysis.cfg.points):
         found = point.instruction
-        if found is not None and any(name in expr.symbols for expr in _expressions(found)):
+        if found is not None and any(name in expr.symbols for expr in expressions_of(found)):
             return index
     return None
-
-
-def _expressions(instruction: ir.Instruction) -> Iterator[Expr]:
-    yield from extents_of(instruction.var.type)
-    for operand in operands_of(instruction):
-        yield from extents_of(type_of(operand))
-    for name in ("size", "offset"):
-        value = getattr(instruction, name, None)
-        if value is not None:
-            yield value
-    yield from getattr(instruction, "shape", None) or ()
 
 
 @function_sites("construct")

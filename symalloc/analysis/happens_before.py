@@ -1,0 +1,177 @@
+"""Which dispatch is over before which begins, and what that means for two memories at the same bytes.
+
+An executor may run a function in the order of the text (`total`), in that order on each device by itself
+(`lanes`), or in any order that the edges of its dependency graph permit (`dag`).  In each, a dispatch is
+ahead of another if it is over before that one begins, in every run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from operator import and_
+from typing import Literal, NamedTuple, TypeAlias
+
+from symalloc.analysis.dependencies import DependencyGraph, Edge, EdgeKind, Touch
+
+OrderName: TypeAlias = Literal["total", "lanes", "dag"]
+
+
+class Collision(NamedTuple):
+    """A run in which `writer` writes over the memory `lost` before `reader` has read what `maker` put there.
+
+    `written` is the memory that it means to write.  The end of the function reads what is returned;
+    `maker` is -1 for what is there at entry.
+    """
+
+    lost: int
+    written: int
+    maker: int
+    writer: int
+    reader: int
+
+    @property
+    def in_order(self) -> bool:
+        """True if the order of the program shows it, too."""
+        return self.maker <= self.writer <= self.reader
+
+    @property
+    def at_once(self) -> bool:
+        """True if it takes two dispatches that run at the same time: an If makes and reads what is lost."""
+        return self.maker == self.reader
+
+
+_ENTRY = Touch(-1, -1, False, True)  # where the caller has written what nothing else has
+
+
+@dataclass(frozen=True, kw_only=True)
+class HappensBefore:
+    """The order in which an executor may run the dispatches of `graph`."""
+
+    graph: DependencyGraph
+    order: OrderName
+
+    @cached_property
+    def ahead(self) -> Sequence[int]:
+        """By dispatch, and for the end of the function, those that are over before it: a bit for each."""
+        count = len(self.graph.nodes)
+        if self.order == "total":
+            return [(1 << number) - 1 for number in range(count + 1)]
+        found: list[int] = []
+        last: dict[int, int] = {}
+        for node, waits in zip(self.graph.nodes, self.graph.predecessors, strict=True):
+            before = [*waits, last[node.device]] if node.device in last else [*waits]
+            found.append(reduce(lambda known, n: known | found[n] | 1 << n, before, 0))
+            if self.order == "lanes":
+                last[node.device] = node.number
+        return [*found, (1 << count) - 1]
+
+    def is_ahead(self, one: Touch, other: Touch) -> bool:
+        """True if a point is over before another, in every run that gets to both."""
+        if one.dispatch == other.dispatch or other.dispatch < 0:
+            return one.point < other.point
+        return bool(self.ahead[other.dispatch] >> one.dispatch & 1)
+
+    def apart(self, one: int, other: int) -> bool:
+        """True if all that touches one of two memories is over before anything touches the other."""
+        both = self.graph.touches.keys() >= {one, other}
+        return not both or self._is_over(one, other) or self._is_over(other, one)
+
+    def _is_over(self, one: int, other: int) -> bool:
+        users, common = self._users[one], self._common[other]
+        left = users & ~common
+        if not left & ~self._users[other]:
+            touches = self.graph.touches
+            late = [t for t in touches[one] if left >> t.dispatch & 1]
+            return all(self.is_ahead(a, b) for a in late for b in touches[other])
+        return False
+
+    @cached_property
+    def _users(self) -> dict[int, int]:
+        """By memory, the dispatches that touch it."""
+        return {
+            memory: reduce(lambda known, touch: known | 1 << touch.dispatch, touches, 0)
+            for memory, touches in self.graph.touches.items()
+        }
+
+    @cached_property
+    def _common(self) -> dict[int, int]:
+        """By memory, the dispatches that are over before anything touches it."""
+        return {
+            memory: reduce(and_, (self.ahead[touch.dispatch] for touch in touches))
+            for memory, touches in self.graph.touches.items()
+        }
+
+    def collision(self, one: int, other: int) -> Collision | None:
+        """A run in which what one of two memories at the same bytes holds is lost before it is read, if there
+        is one: first one that an order of whole dispatches shows, and not that of the program.
+        """
+        if self.apart(one, other):
+            return None
+        found = (*self._losses(one, other), *self._losses(other, one))
+        return min(found, key=lambda loss: (loss.at_once, loss.in_order), default=None)
+
+    def _losses(self, lost: int, written: int) -> Iterator[Collision]:
+        touches = self.graph.touches
+        for reader in (t for t in touches[lost] if t.reads):
+            made = [t for t in touches[lost] if t.writes and self._feeds(t, reader)]
+            for writer in (t for t in touches[written] if t.writes and not self.is_ahead(reader, t)):
+                for maker in made or [_ENTRY]:
+                    if not self.is_ahead(writer, maker) and self._on_one_path(maker, writer, reader):
+                        yield Collision(lost, written, maker.dispatch, writer.dispatch, reader.dispatch)
+
+    def _feeds(self, maker: Touch, reader: Touch) -> bool:
+        """True for a point that may have made what another reads."""
+        if maker.dispatch == reader.dispatch or reader.dispatch == len(self.graph.nodes):
+            return maker.point < reader.point
+        return (maker.dispatch, reader.dispatch) in self._data
+
+    @cached_property
+    def _data(self) -> frozenset[tuple[int, int]]:
+        data = (edge for edge in self.graph.edges if edge.kind is EdgeKind.DATA)
+        return frozenset((edge.source, edge.target) for edge in data)
+
+    def _on_one_path(self, *touches: Touch) -> bool:
+        sides = self.graph.points_to.cfg.sides
+        met = {side for touch in touches if touch.point >= 0 for side in sides[touch.point]}
+        return not any((branch, not then) in met for branch, then in met)
+
+    def showing(self, found: Collision) -> tuple[int, ...]:
+        """An order of the dispatches, which the executor may choose, that shows a collision."""
+        return self._with_lanes.order(n for n in (found.maker, found.writer) if n >= 0)
+
+    @cached_property
+    def _with_lanes(self) -> DependencyGraph:
+        """The graph with edges that keep each lane in order."""
+        lanes: defaultdict[int, list[int]] = defaultdict(list)
+        for node in self.graph.nodes if self.order != "dag" else ():
+            lanes[node.device if self.order == "lanes" else 0].append(node.number)
+        pairs = (pair for lane in lanes.values() for pair in pairwise(lane))
+        return self.graph.with_edges(Edge(*pair, EdgeKind.EFFECT) for pair in pairs)
+
+
+def fences(graph: DependencyGraph, sharing: Iterable[tuple[int, int]]) -> tuple[Edge, ...]:
+    """The edges that keep the order of the program between memories that share bytes, as few as suffice
+    beside those of `graph`.
+    """
+    wanted: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for pair in sharing:
+        name = " / ".join(graph.points_to.regions[memory].name for memory in pair)
+        one, other = (graph.touches.get(memory, ()) for memory in pair)
+        for a, b in ((a, b) for a in one for b in other if a.writes or b.writes):
+            early, late = sorted((a.dispatch, b.dispatch))
+            if early < late < len(graph.nodes):
+                wanted[late].setdefault(early, name)
+    found: list[Edge] = []
+    ahead: list[int] = []
+    for number, waits in enumerate(graph.predecessors):
+        known = reduce(lambda known, n: known | ahead[n] | 1 << n, waits, 0)
+        for early in sorted(wanted[number], reverse=True):
+            if not known >> early & 1:
+                found.append(Edge(early, number, EdgeKind.FENCE, (wanted[number][early],)))
+                known |= ahead[early] | 1 << early
+        ahead.append(known)
+    return tuple(found)

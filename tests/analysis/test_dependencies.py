@@ -1,0 +1,263 @@
+"""Dependency graphs, and the certificate of concurrency against brute force over orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from random import Random
+
+import pytest
+
+from symalloc.analysis.dependencies import DependencyGraph, EdgeKind, dependency_graph
+from symalloc.analysis.happens_before import HappensBefore, fences
+from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.regions import RegionKind
+from symalloc.program.ir import Operand, Ownership, Var
+from symalloc.program.types import OpaqueType
+from tests.program.build import NOTHING, Body, param
+from tests.scale import tries
+
+
+def graph_of(body: Body, result: Operand = NOTHING) -> DependencyGraph:
+    return dependency_graph(analyse(body.program(result))["main"])
+
+
+def edges(graph: DependencyGraph) -> set[tuple[int, int, str]]:
+    return {(edge.source, edge.target, edge.kind.value) for edge in graph.edges}
+
+
+def memory(graph: DependencyGraph, var: Var) -> int:
+    return next(r.number for r in graph.points_to.regions if r.var is var)
+
+
+def test_kernels_wait_for_what_they_read_and_overwrite() -> None:
+    body = Body(param("x", "n"))
+    s = body.storage("2*n")
+    a, b = body.tensor(s, "n", name="a"), body.tensor(s, "n", offset="n", name="b")
+    body.call("copy", body.params[0], a)
+    body.call("copy", body.params[0], b)
+    body.call("read", a)
+    body.call("update", a)
+    body.call("add", a, b, a)
+    graph = graph_of(body, a)
+    assert edges(graph) >= {(0, 2, "data"), (0, 3, "data"), (2, 3, "memory"), (1, 4, "data"), (3, 4, "data")}
+    assert not {pair[:2] for pair in edges(graph)} & {(0, 1), (1, 2), (1, 3)}
+    node = graph.nodes[4]
+    assert (node.operator, node.inputs, node.outputs) == ("add", ("a", "b"), ("a",))
+    assert graph.order() == (0, 1, 2, 3, 4)
+    assert graph.order([1, 3]) == (1, 0, 2, 3, 4)
+
+
+def test_what_is_written_anew_is_no_longer_read_from_before() -> None:
+    body = Body()
+    a = body.tensor(body.storage("n"), "n")
+    for kernel in ("fill", "read", "fill", "read"):
+        body.call(kernel, a)
+    assert edges(graph_of(body)) == {
+        (0, 1, "data"),
+        (0, 2, "memory"),
+        (1, 2, "memory"),
+        (2, 3, "data"),
+    }
+
+
+def test_views_are_the_memory_that_they_are_parts_of() -> None:
+    body = Body()
+    a = body.tensor(body.storage("2*n"), "2*n")
+    body.call("fill", body.view(a, "n"))
+    body.call("fill", body.view(a, "n", offset="n"))
+    body.call("read", a)
+    assert edges(graph_of(body)) == {(0, 1, "memory"), (0, 2, "data"), (1, 2, "data")}
+
+
+def test_values_symbols_checks_and_effects_are_waited_for() -> None:
+    body = Body(param("x", "n"))
+    x = body.params[0]
+    y = body.packed("mylib.unique", x, ownership=Ownership.FRESH)
+    z = body.cast(y, "m", defines=["m"])
+    t = body.tensor(body.storage("m"), "m")
+    body.call("fill", t)  # its size is known behind 0
+    body.packed("mylib.log", x, ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
+    body.packed("mylib.log", x, ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
+    body.check("n >= 2")
+    body.call("add", z, t, t)
+    found = edges(graph_of(body, t))
+    assert found >= {(0, 1, "data"), (2, 3, "effect"), (4, 5, "effect"), (1, 5, "data"), (0, 5, "data")}
+    assert (0, 2, "memory") in found  # it may write
+    assert not {pair[:2] for pair in found} & {(1, 2)}
+
+
+def test_an_if_is_one_dispatch() -> None:
+    body = Body(param("x", "n"))
+    s = body.storage("n")
+
+    def one() -> Operand:
+        a = body.tensor(s, "n")
+        body.call("copy", body.params[0], a)
+        return a
+
+    def other() -> Operand:
+        b = body.tensor(s, "n")
+        body.call("fill", b)
+        body.call("read", b)
+        return b
+
+    chosen = body.branch(one, other)
+    body.call("read", chosen)
+    graph = graph_of(body, chosen)
+    assert [node.operator for node in graph.nodes] == ["if", "read"]
+    assert edges(graph) == {(0, 1, "data")}
+
+
+def test_a_call_has_the_effects_of_what_it_calls() -> None:
+    inner = Body(param("p", "n"), name="inner")
+    inner.packed("mylib.log", inner.params[0], ownership=Ownership.FRESH, kind=OpaqueType(), pure=False)
+    body = Body(param("x", "n"))
+    for _ in range(2):
+        body.function("inner", body.params[0], kind=OpaqueType())
+    graph = dependency_graph(analyse(body.program(NOTHING, inner.finish()))["main"])
+    assert (0, 1, "effect") in edges(graph)
+
+
+# -- lanes -------------------------------------------------------------------------------------------------
+
+
+def test_a_lane_is_a_device() -> None:
+    body = Body()
+    s, other = body.storage("3*n"), body.storage("n", device=1)
+    a, b = body.tensor(s, "n", name="a"), body.tensor(s, "n", name="b")
+    far = body.tensor(other, "n", device=1, name="far")
+    body.call("fill", a)
+    body.call("copy", a, far)
+    body.call("fill", b)
+    body.call("read", b)
+    graph = graph_of(body, far)
+    one, two = memory(graph, a), memory(graph, b)
+    assert [node.device for node in graph.nodes] == [0, 1, 0, 0]
+    assert HappensBefore(graph=graph, order="total").collision(one, two) is None
+    for order in ("lanes", "dag"):
+        relation = HappensBefore(graph=graph, order=order)  # type: ignore[arg-type]
+        found = relation.collision(one, two)
+        assert found is not None and (found.maker, found.writer, found.reader) == (0, 2, 1)
+        assert relation.showing(found) == (0, 2, 1, 3)
+    fenced = graph.with_edges(fences(graph, [(one, two)]))
+    assert [edge[:3] for edge in fenced.edges if edge.kind is EdgeKind.FENCE] == [(1, 2, EdgeKind.FENCE)]
+    assert HappensBefore(graph=fenced, order="dag").collision(one, two) is None
+
+
+# -- against brute force -----------------------------------------------------------------------------------
+
+
+def random_body(random: Random, count: int) -> tuple[Body, Operand, list[Var]]:
+    """A program of kernels on tensors of one storage, some updated in place, some inside an If."""
+    body = Body(param("x", "n"))
+    storage = body.storage("64*n")
+    made: list[Var] = []
+
+    def step() -> Var:
+        a = random.choice([body.params[0], *made])
+        if made and random.random() < 0.2:
+            body.call(random.choice(["update", "read"]), random.choice(made))
+        t = body.tensor(storage, "n", name=f"t{body.count}")
+        body.call("add", a, random.choice([body.params[0], *made]), t)
+        return t
+
+    for _ in range(count):
+        if random.random() < 0.15:
+            made.append(body.branch(step, step))
+        else:
+            made.append(step())
+    return body, random.choice(made), made
+
+
+def tensors(graph: DependencyGraph) -> list[int]:
+    return [n for n in graph.touches if graph.points_to.regions[n].kind is RegionKind.TENSOR]
+
+
+def orders(graph: DependencyGraph) -> Iterator[tuple[int, ...]]:
+    """All topological orders."""
+
+    def further(done: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(done) == len(graph.nodes):
+            yield done
+        for n, waits in enumerate(graph.predecessors):
+            if n not in done and waits <= {*done}:
+                yield from further((*done, n))
+
+    return further(())
+
+
+def random_order(graph: DependencyGraph, random: Random) -> tuple[int, ...]:
+    done: list[int] = []
+    while len(done) < len(graph.nodes):
+        ready = [n for n, waits in enumerate(graph.predecessors) if n not in done and waits <= {*done}]
+        done.append(random.choice(ready))
+    return tuple(done)
+
+
+def loses(graph: DependencyGraph, order: Sequence[int], pair: tuple[int, int]) -> bool:
+    """True if a run in `order` reads one memory of `pair` after the other was written over it.
+
+    Runs points one by one, on each way through the Ifs: what shares nothing with the relation.  A kernel
+    that reads the one and writes the other loses what it has not read yet.
+    """
+    cfg = graph.points_to.cfg
+    branches = sorted(cfg.joins)
+    by_point: dict[int, list[tuple[int, bool, bool]]] = {}
+    for number in pair:
+        for t in graph.touches.get(number, ()):
+            by_point.setdefault(t.point, []).append((number, t.reads, t.writes))
+    steps = [p for n in order for p in range(graph.nodes[n].first, graph.nodes[n].last + 1)]
+    for way in product((True, False), repeat=len(branches)):
+        taken = dict(zip(branches, way, strict=True))
+        holder: int | None = None  # whose content lies there
+        filled: set[int] = set()
+        for point in (*steps, cfg.exit):
+            if any(taken[branch] is not then for branch, then in cfg.sides[point]):
+                continue
+            for number, reads, _ in by_point.get(point, ()):
+                at_once = any(other != number and w for other, _, w in by_point[point])
+                if reads and number in filled and (holder != number or at_once):
+                    return True
+            for number, _, writes in by_point.get(point, ()):
+                if writes:
+                    holder = number
+                    filled.add(number)
+    return False
+
+
+@pytest.mark.parametrize("seed", range(tries(60, 2000)))
+def test_collisions_against_all_orders(seed: int) -> None:
+    random = Random(seed)
+    body, result, _ = random_body(random, random.randint(2, 5))
+    graph = graph_of(body, result)
+    relation = HappensBefore(graph=graph, order="dag")
+    every = list(orders(graph))
+    for pair in combinations(tensors(graph), 2):
+        found = relation.collision(*pair)
+        lost = any(loses(graph, order, pair) for order in every)
+        assert lost == (found is not None and not found.at_once), pair
+        if found is not None and found.at_once:  # an If has all that it needs inside
+            assert not relation.ahead[found.reader] >> found.writer & 1, pair
+            assert not relation.ahead[found.writer] >> found.reader & 1, pair
+        elif found is not None:
+            assert loses(graph, relation.showing(found), pair), (pair, found)
+            fenced = graph.with_edges(fences(graph, [pair]))
+            shown = HappensBefore(graph=fenced, order="dag").collision(*pair)
+            assert shown is None or loses(graph, graph.order(), pair)
+
+
+@pytest.mark.parametrize("seed", range(tries(4, 100)))
+def test_collisions_against_random_orders(seed: int) -> None:
+    random = Random(seed)
+    body, result, _ = random_body(random, 30)
+    graph = graph_of(body, result)
+    relation = HappensBefore(graph=graph, order="dag")
+    some = [random_order(graph, random) for _ in range(3)]
+    pairs = list(combinations(tensors(graph), 2))
+    for pair in random.sample(pairs, min(40, len(pairs))):
+        found = relation.collision(*pair)
+        if found is None or found.at_once:
+            assert not any(loses(graph, order, pair) for order in some), pair
+        else:
+            assert loses(graph, relation.showing(found), pair), (pair, found)
