@@ -62,18 +62,20 @@ def canonical_kernels(module: tvm.IRModule, given: Collection[str]) -> tvm.IRMod
         for n in called
         if n in kernels and n not in kept and "global_symbol" not in (kernels[n].attrs or {})
     ]
-    if not made:
-        return module
-    draft, rewriter = ModuleDraft(without(module, made)), KernelRenamer()
     taken = {v.name_hint for v in module.get_global_vars()}.difference(made)
+    renamed = dict[str, tuple[str, Sequence[int]]]()
     for name in made:
-        order = _scalar_order(kernels[name])
-        params = elements(kernels[name].params)
-        kernel = kernels[name]
-        if order != sorted(order):
-            kernel = with_parameters(kernel, [params[i] for i in order], kernel.body)
         names = (f"{_NUMBER.sub('', name)}{number or ''}" for number in count())
         taken.add(free := next(one for one in names if one not in taken))
+        renamed[name] = free, _scalar_order(kernels[name])
+    if all(name == free and order == sorted(order) for name, (free, order) in renamed.items()):
+        return module
+    draft, rewriter = ModuleDraft(without(module, made)), KernelRenamer()
+    for name, (free, order) in renamed.items():
+        kernel = kernels[name]
+        if order != sorted(order):
+            params = elements(kernel.params)
+            kernel = with_parameters(kernel, [params[i] for i in order], kernel.body)
         rewriter.instead[name] = draft.add(free, kernel), order
     return map_functions(draft.finished(), lambda _, function: rewriter.rewritten(function))
 

@@ -14,7 +14,7 @@ from typing import TypeAlias, get_args
 
 import tvm
 from tvm import relax
-from tvm.ir.transform import Pass, PassContext
+from tvm.ir.transform import Pass, PassContext, Sequential
 from tvm.target import Target
 
 from symalloc.arguments import require_choice, shown
@@ -42,6 +42,12 @@ def require_pipeline(value: object) -> None:
 PLANNER = "StaticPlanBlockMemory"
 OPAQUE = "_pipeline"  # the name of the functions that TVM's pipelines are
 UNNAMED = "sequential"  # of a Sequential that was given no other name
+KILLS = "KillAfterLastUse"
+STORAGES_MADE = "LowerAllocTensor"  # the pass behind which every storage is explicit
+
+_OURS_BESIDE = frozenset(
+    {PLANNER, "RewriteCUDAGraph", "ComputePrimValue", "VMShapeLower", STORAGES_MADE, KILLS}
+)
 
 _GRAPHS = "relax.backend.use_cuda_graph"
 
@@ -63,6 +69,21 @@ def tvm_pipeline(target: tvm.target.Target, name: PipelineName = "default") -> P
 def captures_graphs() -> bool:
     """Return whether RewriteCUDAGraph, run now, captures what it can."""
     return bool(PassContext.current().config.get(_GRAPHS, False))
+
+
+def opened(one: Pass) -> Iterator[Pass]:
+    """The passes of a sequence; some, such as FuseTIR, are sequences themselves, and stay one pass."""
+    if isinstance(one, Sequential) and (one.info.name == UNNAMED or _holds_ours(one)):
+        for part in one.passes:
+            yield from opened(part)
+    else:
+        yield one
+
+
+def _holds_ours(one: Pass) -> bool:
+    """Return whether a pass that ours stand beside is in a sequence."""
+    inner = one.passes if isinstance(one, Sequential) else ()
+    return one.info.name in _OURS_BESIDE or any(map(_holds_ours, inner))
 
 
 # -- calls of passes -----------------------------------------------------------------------------------------

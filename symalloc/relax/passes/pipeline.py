@@ -23,10 +23,12 @@ from symalloc.relax.passes.keep_places import Places
 from symalloc.relax.passes.kill_on_paths import KillOnPaths
 from symalloc.relax.passes.name_tensors import NameTensors
 from symalloc.relax.passes.pass_sequence import (
+    KILLS,
     OPAQUE,
     PLANNER,
-    UNNAMED,
+    STORAGES_MADE,
     captures_graphs,
+    opened,
     passes_run_by,
     passes_run_everywhere_by,
     run_pass,
@@ -38,12 +40,7 @@ from symalloc.relax.rewrite import BindingRewriter, map_functions, with_function
 
 _COPY = "vm.builtin.copy"  # gives what it is given, copied or not
 _PROMISE = "tirx.noalias"
-_KILLS = "KillAfterLastUse"
-_STORAGES_MADE = "LowerAllocTensor"  # the pass behind which every storage is explicit
 _NO_READERS = frozenset({"RewriteCUDAGraph", "LowerGPUIPCAllocStorage"})
-_OURS_BESIDE = frozenset(
-    {PLANNER, "RewriteCUDAGraph", "ComputePrimValue", "VMShapeLower", _STORAGES_MADE, _KILLS}
-)
 
 
 class NoPlannerError(Exception):
@@ -92,13 +89,13 @@ def replace_planner(options: PlanOptions, *, names: bool = False) -> Iterator[Ma
     Gives what bounds="auto" stood for in each function so far.
     """
     passes = _Passes(options=options, names=names)
-    with passes_run_by(passes):
+    with passes_run_by(passes.each):
         yield passes.picked
 
 
 def replace_planner_everywhere(options: PlanOptions) -> None:
     """Let all threads do so from now on, except where `replace_planner` says otherwise."""
-    passes_run_everywhere_by(_Passes(options=options))
+    passes_run_everywhere_by(_Passes(options=options).each)
 
 
 def _run_with(
@@ -131,7 +128,7 @@ class _Passes:
     stands on the other side of the planner is left out.
     `names`: tensors are named as soon as every storage is explicit.  `places`: up to there, what is allocated
     keeps the place that it comes from.  `given` are the names of the functions that the module had at first,
-    where that is known.  `met` are the names of TVM's passes so far.
+    `met` those of TVM's passes so far.
     """
 
     options: PlanOptions | None = None
@@ -139,13 +136,19 @@ class _Passes:
     part: Literal["whole", "front", "behind"] = "whole"
     names: bool = False
     places: bool = False
-    given: frozenset[str] | None = None
+    given: frozenset[str] = frozenset()
     met: dict[str, None] = field(default_factory=dict)
     _places: Places | None = None
 
+    def each(self, called: Pass, module: tvm.IRModule) -> tvm.IRModule:
+        """The same of a module of its own: what it holds now was given."""
+        ours = replace(self, given=frozenset(v.name_hint for v in module.get_global_vars()), met={})
+        with passes_run_by(ours):
+            return ours(called, module)
+
     def __call__(self, called: Pass, module: tvm.IRModule) -> tvm.IRModule:
         """`module` behind the pass or the sequence `called`."""
-        before, passes = "", list(_opened(called))
+        before, passes = "", list(opened(called))
         for number, one in enumerate(passes, 1):
             for step in self._beside(one, before, passes[number:]):
                 module = self._run(step, module)
@@ -182,16 +185,16 @@ class _Passes:
             yield from (LowerGuards(), GatherSizes())
         elif name == "VMShapeLower" and before != "ComputePrimValue":
             yield from (LowerGuards(), GatherSizes(), ComputePrimValue())
-        if name != _KILLS:  # KillOnPaths makes them
+        if name != KILLS:  # KillOnPaths makes them
             yield one
         if name == "VMShapeLower":
             yield from (KillOnPaths(), PromiseNoAlias())
-        if self.names and name == _STORAGES_MADE:
+        if self.names and name == STORAGES_MADE:
             yield NameTensors()
 
     def _planning(self, rest: Sequence[Pass]) -> Iterator[Pass]:
         """Yield the passes in the place of TVM's planner."""
-        if self.given is not None and self.part != "behind":
+        if self.part != "behind":
             yield CanonicalKernels(self.given)
         if self.options is not None:
             options = self.options
@@ -205,26 +208,11 @@ def _reader(behind: Iterable[Pass]) -> str:
     none does.
     """
     for one in behind:
-        if one.info.name == _STORAGES_MADE:
+        if one.info.name == STORAGES_MADE:
             return ""
         if one.info.name not in _NO_READERS:
             return f"{one.info.name} may count storages"
     return "passes that may count storages can follow"
-
-
-def _opened(one: Pass) -> Iterator[Pass]:
-    """The passes of a sequence; some, such as FuseTIR, are sequences themselves, and stay one pass."""
-    if isinstance(one, Sequential) and (one.info.name == UNNAMED or _holds_ours(one)):
-        for part in one.passes:
-            yield from _opened(part)
-    else:
-        yield one
-
-
-def _holds_ours(one: Pass) -> bool:
-    """Return whether a pass that ours stand beside is in a sequence."""
-    inner = one.passes if isinstance(one, Sequential) else ()
-    return one.info.name in _OURS_BESIDE or any(map(_holds_ours, inner))
 
 
 # -- small passes ------------------------------------------------------------------------------------------

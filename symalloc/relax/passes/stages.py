@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,14 +18,24 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import PassInstrument, pass_instrument
+from tvm.ir.transform import Pass, Sequential
 
 from symalloc.program.reading import AS_IS, STAGES, PipelineName
 from symalloc.relax.extract.calls import MEMORY_OPERATORS
 from symalloc.relax.ir_types import Node, bindings_in
-from symalloc.relax.passes.pass_sequence import OPAQUE, PLANNER, UNNAMED, passes_run_by, tvm_pipeline
+from symalloc.relax.passes.canonical_kernels import canonical_kernels
+from symalloc.relax.passes.pass_sequence import (
+    KILLS,
+    OPAQUE,
+    PLANNER,
+    UNNAMED,
+    opened,
+    passes_run_by,
+    run_pass,
+    tvm_pipeline,
+)
 from symalloc.relax.tvm_error import error_text
 
-FINAL = "KillAfterLastUse"
 ALLOCATED = "CallTIRRewrite"
 # FoldConstant compiles kernels of the module and runs them; a linter must not
 _EXECUTES = frozenset({"FoldConstant"})
@@ -90,7 +100,7 @@ def wanted_stages(stage: str, planned: bool) -> tuple[bool, WantedStages | None]
         return True, WantedStages(first=ALLOCATED)
     if planned:
         return True, None
-    return stage == "auto", WantedStages((PLANNER, FINAL))
+    return stage == "auto", WantedStages((PLANNER, KILLS))
 
 
 def lower(
@@ -109,7 +119,8 @@ def lower(
     the name of each pass before it runs.  `pipeline` is that of `tvm_pipeline`.  Raises PassFailedError, and
     UnknownPassError where there is no such pass.
     """
-    keeper = _Keeper(wanted, keep, entering, skip=frozenset() if trust else _EXECUTES)
+    given = frozenset(v.name_hint for v in mod.get_global_vars())
+    keeper = _Keeper(wanted, keep, entering, skip=frozenset() if trust else _EXECUTES, given=given)
     try:
         chosen = tvm.target.Target(target)
         passes = tvm_pipeline(chosen, pipeline)
@@ -120,12 +131,20 @@ def lower(
             run_after_pass=keeper.run_after_pass,
         )
         context = tvm.transform.PassContext(opt_level=2, instruments=[instrument])
-        with chosen, context, passes_run_by(None):
+        with chosen, context, passes_run_by(lambda one, module: _alike(one, module, given)):
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises
         raise PassFailedError(keeper.running, error_text(error)) from error
     for name in set(wanted.names).difference(keeper.seen):
         raise UnknownPassError(name, keeper.seen)
+
+
+def _alike(called: Pass, module: tvm.IRModule, given: Collection[str]) -> tvm.IRModule:
+    """`module` behind a pass or a sequence; where memory is planned, kernels get names free of chance."""
+    for one in opened(called):
+        module = canonical_kernels(module, given) if one.info.name == PLANNER else module
+        module = run_pass(Sequential([one]), module)
+    return module
 
 
 def _instrument(name: str, **methods: Callable[..., object]) -> PassInstrument:
@@ -142,10 +161,11 @@ class _Keeper:
         keep: Callable[[Lowered], object],
         entering: Callable[[str], object],
         skip: frozenset[str],
+        given: frozenset[str],
     ) -> None:
         self.running, self.seen = "", list[str]()
         self._wanted, self._keep, self._entering, self._skip = wanted, keep, entering, skip
-        self._depth = 0
+        self._depth, self._given = 0, given
 
     def should_run(self, mod: tvm.IRModule, info: Node) -> bool:
         """Leave out what executes code, and what comes behind the last pass that is wanted."""
@@ -177,7 +197,7 @@ class _Keeper:
         )
         self.seen.append(name)
         if wanted:
-            self._keep(Lowered(name, mod))
+            self._keep(Lowered(name, canonical_kernels(mod, self._given) if name == ALLOCATED else mod))
 
 
 def has_memory_operations(mod: Node) -> bool:

@@ -10,9 +10,12 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 
+import symalloc
 from symalloc.relax.ir_types import bindings_in, elements, with_parameters
 from symalloc.relax.passes.canonical_kernels import KernelRenamer, canonical_kernels
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.relax.passes.stages import Lowered, WantedStages
+from symalloc.relax.passes.stages import lower as lower_stages
 from symalloc.relax.rewrite import ModuleDraft, map_functions, without
 from tests.models.imported import load_imported
 
@@ -104,3 +107,29 @@ def test_a_model_is_lowered_alike_each_time(name: str) -> None:
     """
     texts = {lower(load_imported(name), "llvm", pipeline="target").script(show_meta=False) for _ in range(4)}
     assert len(texts) == 1
+
+
+def test_stages_that_lint_reads_are_alike_each_time() -> None:
+    def stages() -> list[tuple[str, str]]:
+        kept = list[Lowered]()
+        wanted = WantedStages(names=("CallTIRRewrite", "StaticPlanBlockMemory", "KillAfterLastUse"))
+        lower_stages(
+            load_imported("torch_image_floors"), "llvm", wanted=wanted, keep=kept.append, pipeline="target"
+        )
+        return [(one.stage, one.mod.script(show_meta=False)) for one in kept]
+
+    first = stages()
+    assert [stage for stage, _ in first] == ["CallTIRRewrite", "StaticPlanBlockMemory", "KillAfterLastUse"]
+    assert all(stages() == first for _ in range(3))
+
+
+def test_a_pipeline_that_is_taken_over_gives_one_module() -> None:
+    """Kernels that the module came with keep their names, in each module by itself."""
+    target, calls = tvm.target.Target("llvm"), set[tuple[str, ...]]()
+    with target, symalloc.replace_tvm_planner():
+        for _ in range(4):
+            behind = relax.get_default_pipeline(target)(load_imported("torch_image_floors"))
+            calls.add(tuple(v.name_hint for v in behind.get_global_vars() if "fused" in v.name_hint))
+            kept = relax.get_pipeline("default")(tvm.script.from_source(_SOURCE))
+            assert "mine2" in {v.name_hint for v in kept.get_global_vars()}
+    assert len(calls) == 1
