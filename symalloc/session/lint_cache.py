@@ -193,9 +193,9 @@ def _version(package: str) -> str:
 
 @cache
 def _package() -> str:
-    """A hash of the code and the rules of this package, equal wherever it is installed."""
+    """A hash of the code, the tables and the rules of this package, equal wherever it is installed."""
     root = Path(__file__).parent.parent
-    folders = ((root, "*.py"), (root / "rules", "*.toml"), (root.parent / "rules", "*.toml"))
+    folders = ((root, "*.py"), (root, "*.toml"), (root.parent / "rules", "*.toml"))
     files = [path for folder, pattern in folders for path in sorted(folder.rglob(pattern))]
     return _hash(*(part for path in files for part in (path.name.encode(), path.read_bytes())))[:12]
 

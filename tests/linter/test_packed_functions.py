@@ -13,7 +13,7 @@ import symalloc
 from symalloc.analysis.timeline import Timeline
 from symalloc.linter.diagnostic import Diagnostic
 from symalloc.planner.memory_report.fits import Asked, fit_function
-from symalloc.program.packed_contracts import _BY_FILE, contracts, packed_contract
+from symalloc.program.packed_contracts import contracts, contracts_of_tvm, packed_contract
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.extract import extract
@@ -317,7 +317,7 @@ KINDS = (
 
 
 def test_no_total_is_known_where_a_contract_leaves_memory_open() -> None:
-    names = [name for rows in _BY_FILE.values() for name in rows if name not in _PACKED] + ["mylib.sort"]
+    names = [name for name in contracts_of_tvm() if name not in _PACKED] + ["mylib.sort"]
     cases = [(name, form, kind) for name in names for form in FORMS for kind in KINDS]
     for chosen in batched(random.Random(5).sample(cases, tries(60, len(cases))), 30):
         text = MODULE
