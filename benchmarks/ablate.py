@@ -6,7 +6,6 @@ unplanned call, whose arenas take more of their floor, or which has more of them
 
     planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
     passes     microseconds of a call of small models built with and without each pass behind the planner
-    build      seconds to build a decoder of 8 layers with and without each quick path of the passes
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
 
@@ -14,7 +13,7 @@ Each model is planned with all and without each mechanism in turns, so that othe
 for all alike; `longest` is the time of the plan that suffers most, beside its own with all.  With
 `--rounds 2` the planner's table takes three to four minutes of one processor, `--without NAME` one row of it.
 
-    python -m benchmarks.ablate [planner|passes|build|lint|prover ...] [--model NAME ...] [--rounds N]
+    python -m benchmarks.ablate [planner|passes|lint|prover ...] [--model NAME ...] [--rounds N]
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.rulebook.book import load_rules
 
-AREAS = ("planner", "passes", "build", "lint", "prover")
+AREAS = ("planner", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -331,34 +330,6 @@ def _call_times(module: tvm.IRModule, rounds: int) -> dict[str, list[float]]:
 PASS_COLUMNS = {"without": "36", "lines": ">7", "worse": ">7", "worst": ">8.3f", "median": ">8.3f"}
 
 
-# -- build ---------------------------------------------------------------------------------------------------
-
-_STRAIGHT = "symalloc.relax.passes.kill_on_paths._Straight"
-BUILD: Mapping[str, Mechanism] = {
-    "kills of functions without Ifs": Mechanism(stand_ins={f"{_STRAIGHT}.of": _none}, code=[_STRAIGHT]),
-}
-"""The quick paths of the passes."""
-
-
-def build_rows(rounds: int) -> Iterator[dict[str, Any]]:
-    """A row for each quick path: the seconds that a build takes without it, and over those with all."""
-    module, ways = decoder_of(8), {"-": Mechanism(stand_ins={}), **BUILD}
-
-    def seconds(mechanism: Mechanism) -> float:
-        with patched(mechanism.stand_ins):
-            started = process_time()
-            tvm.relax.build(module, TARGET, relax_pipeline=pipeline(TARGET))
-            return process_time() - started
-
-    found = in_turns(rounds, {name: partial(seconds, one) for name, one in ways.items()})
-    for name, of in found.items():
-        ratio = median(a / b for a, b in zip(of, found["-"], strict=True))
-        yield {"without": name, "lines": ways[name].lines, "seconds": median(of), "ratio": ratio}
-
-
-BUILD_COLUMNS = {"without": "36", "lines": ">7", "seconds": ">9.2f", "ratio": ">8.3f"}
-
-
 # -- lint ----------------------------------------------------------------------------------------------------
 
 
@@ -439,8 +410,6 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str,
         )
     if "passes" in wanted:
         print_table(PASS_COLUMNS, pass_rows(rounds))
-    if "build" in wanted:
-        print_table(BUILD_COLUMNS, build_rows(rounds))
     if "lint" in wanted:
         print_table(LINT_COLUMNS, lint_rows(rounds))
     if "prover" in wanted:

@@ -8,9 +8,9 @@ no register.  Our KillOnPaths, in its place, goes by liveness on every path.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from symalloc.program import ir
 from symalloc.program.operands import instructions_of, other_names, type_of, variables_in, variables_of
@@ -24,6 +24,7 @@ Place: TypeAlias = tuple[ir.Var, Where]
 """Behind the instruction that binds a variable, at the start of a block of the If that does, or behind what
 such a block yields.
 """
+Emptied: TypeAlias = dict[Place, list[ir.Var]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class RegisterLifetimes:
 def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes:
     """The lifetimes of the registers of `function`; TVM's pass keeps the kills that are there already."""
     if kills == "paths":
-        emptied = {one.place: one.variables for one in last_uses(function.body) if one.variables}
+        emptied: Emptied = {}
+        _last_uses(function.body, set(), emptied)
         return RegisterLifetimes(emptied, anew=True)
     names = _other_names(function.body)
     lifetimes = _Stock(names)
@@ -53,76 +55,39 @@ def register_lifetimes(function: ir.Function, kills: Kills) -> RegisterLifetimes
 # -- liveness on every path ----------------------------------------------------------------------------------
 
 
-class LastUse(NamedTuple):
-    """The variables that nothing needs from `place` on.
+def _last_uses(block: ir.Block, live: set[ir.Var], found: Emptied) -> set[ir.Var]:
+    """Note, from its end on, where variables are needed no more in a block behind which some are `live`.
 
-    `live` are those that something needs there, while this one is looked at; `allocates`: memory may be taken
-    before the function is over.
+    Returns those that are live in front of it.  Kills are no uses.
     """
-
-    place: Place
-    variables: Sequence[ir.Var]
-    live: Collection[ir.Var]
-    allocates: bool
-
-
-class _Ahead(NamedTuple):
-    live: set[ir.Var]
-    allocates: bool
-
-
-def last_uses(body: ir.Block) -> Iterator[LastUse]:
-    """Yield where variables are needed no more in a function, from its end on; kills are no uses."""
-    yield from _last_uses(body, _Ahead(set(), allocates=False))
-
-
-def _last_uses(block: ir.Block, ahead: _Ahead) -> Generator[LastUse, None, _Ahead]:
-    """Yield the last uses in a block with this `ahead`; return what is ahead in front of it."""
-    live, allocates = ahead.live.union(variables_in(block.result)), ahead.allocates
+    live = live.union(variables_in(block.result))
     for one in reversed(block.instructions):
         if isinstance(one, ir.Kill):
             continue
         used = variables_of(one)
         ended = (one.var,) if isinstance(one, ir.If) else (one.var, *used)
-        yield _ended((one.var, "behind"), ended, live, allocates)
+        _note((one.var, "behind"), ended, live, found)
         live.discard(one.var)
         if isinstance(one, ir.If):
-            live, allocates = yield from _last_uses_in_if(one, used, _Ahead(live, allocates))
+            live = _last_uses_in_if(one, used, live, found)
         live.update(used)
-        allocates = allocates or _allocates(one)
-    return _Ahead(live, allocates)
+    return live
 
 
-def _last_uses_in_if(
-    branch: ir.If, used: Sequence[ir.Var], ahead: _Ahead
-) -> Generator[LastUse, None, _Ahead]:
-    then = yield from _last_uses(branch.then, ahead)
-    otherwise = yield from _last_uses(branch.otherwise, ahead)
-    yielded = tuple(variables_in(branch.then.result)), tuple(variables_in(branch.otherwise.result))
-    yield _ended((branch.var, "yielded by then"), yielded[0], *ahead)
-    yield _ended((branch.var, "yielded by else"), yielded[1], *ahead)
-    needed = then.live | otherwise.live
-    yield _ended((branch.var, "then"), (*needed, *used), *then)
-    yield _ended((branch.var, "else"), (*needed, *used), *otherwise)
-    return _Ahead(needed, then.allocates or otherwise.allocates)
+def _last_uses_in_if(branch: ir.If, used: Sequence[ir.Var], live: set[ir.Var], found: Emptied) -> set[ir.Var]:
+    then, otherwise = (_last_uses(block, live, found) for block in (branch.then, branch.otherwise))
+    _note((branch.var, "yielded by then"), variables_in(branch.then.result), live, found)
+    _note((branch.var, "yielded by else"), variables_in(branch.otherwise.result), live, found)
+    needed = then | otherwise
+    _note((branch.var, "then"), (*needed, *used), then, found)
+    _note((branch.var, "else"), (*needed, *used), otherwise, found)
+    return needed
 
 
-def _ended(place: Place, variables: Iterable[ir.Var], live: Collection[ir.Var], allocates: bool) -> LastUse:
-    return LastUse(place, [var for var in dict.fromkeys(variables) if var not in live], live, allocates)
-
-
-_ALLOCATES_NOTHING = frozenset(
-    {ir.Alias, ir.AllocTensor, ir.Assert, ir.If, ir.MakeTuple, ir.MatchCast, ir.TakeField}
-)
-
-
-def _allocates(instruction: ir.Instruction) -> bool:
-    """True if an instruction by itself may take memory; a kernel may, for its workspace."""
-    if isinstance(instruction, ir.CallPacked):
-        return instruction.contract.allocates
-    if isinstance(instruction, ir.View):
-        return instruction.kind != "reshape"
-    return type(instruction) not in _ALLOCATES_NOTHING
+def _note(place: Place, variables: Iterable[ir.Var], live: Collection[ir.Var], found: Emptied) -> None:
+    ended = [var for var in dict.fromkeys(variables) if var not in live]
+    if ended:
+        found[place] = ended
 
 
 # -- the kills of TVM's pass ---------------------------------------------------------------------------------
@@ -153,7 +118,7 @@ class _Stock:
     """The variables whose registers are `emptied`, `names` told apart from variables."""
 
     names: Mapping[ir.Var, ir.Var]
-    emptied: dict[Place, list[ir.Var]] = field(default_factory=dict)
+    emptied: Emptied = field(default_factory=dict)
 
     def block(self, block: ir.Block) -> set[ir.Var]:
         """Note the kills in `block`; return the variables that it uses."""

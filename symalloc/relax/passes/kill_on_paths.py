@@ -12,21 +12,14 @@ the function, the end drops them just as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, Op, PrimType, TupleType
 
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
-from symalloc.analysis.register_lifetimes import Place, Where, last_uses
-from symalloc.program import ir
 from symalloc.program.packed_contracts import packed_contract
-from symalloc.program.types import holds_memory
-from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -39,7 +32,7 @@ from symalloc.relax.ir_types import (
     typed_var,
 )
 from symalloc.relax.passes.name_tensors import NAMED_STORAGE, NAMED_TENSOR
-from symalloc.relax.rewrite import BindingRewriter, by_binding, map_functions, with_body
+from symalloc.relax.rewrite import BindingRewriter, map_functions, with_body
 
 _KILL = Op.get("relax.vm.kill_object")
 _WITH_MACHINE = Op.get("relax.call_builtin_with_ctx")
@@ -56,69 +49,65 @@ class KillOnPaths:
 
     def transform_module(self, module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """The module with its kills made anew; what it computes is the same."""
-        analyses: Mapping[str, FunctionAnalysis] = {}
-
-        def rewritten(name: str, function: relax.Function) -> relax.Function | None:
-            nonlocal analyses
-            straight = _Straight.of(function)
-            if straight is not None:
-                return straight.written(function)
-            analyses = analyses or analyse(extract(module, name="module", handles=True, open_shapes=True))
-            return _KillWriter.of(analyses[name]).rewritten(function)
-
-        return map_functions(module, rewritten)
-
-
-def _killed(variable: VarNode) -> BindingNode:
-    return bound(typed_var("_", _NOTHING), typed_call(_KILL, [variable], _NOTHING))
-
-
-# -- functions without Ifs -----------------------------------------------------------------------------------
-
-
-class _Step(NamedTuple):
-    """A binding, the address of its variable, what it calls (None for no call), and the addresses of the
-    variables that it uses.
-    """
-
-    binding: BindingNode
-    address: int
-    called: str | None
-    used: Sequence[int]
+        return map_functions(module, lambda _, function: _KillWriter().rewritten(function))
 
 
 @dataclass(slots=True)
-class _Straight:
-    """A function without Ifs.
+class _Ahead:
+    """The part of a path that is ahead of a place, up to the end of the function.
 
-    `owned` are the variables, by address, whose registers may hold what no parameter holds; `storages` tells
-    the storage that such a variable is, or lies on, where that is known.
+    `live` are the variables, by address, that it uses; the memory of `lasting` storages stays to the end of
+    each path from there, whatever is dropped.  `allocates`: it may take memory.
     """
 
-    steps: list[_Step] = field(default_factory=list)
+    live: set[int]
+    lasting: set[int]
+    allocates: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _KillWriter(BindingRewriter):
+    """Writes one function from its end to its start.
+
+    `order` numbers its variables, by address, as they are bound.  `owned` are those whose registers may hold
+    what no parameter holds; `storages` tells the storage that such a variable is, or lies on, where that is
+    known.  `killed` are the variables that are dropped further on.
+    """
+
+    order: dict[int, int] = field(default_factory=dict)
     owned: dict[int, VarNode] = field(default_factory=dict)
     storages: dict[int, int] = field(default_factory=dict)
+    killed: set[int] = field(default_factory=set)
+    changed: bool = False
 
-    @classmethod
-    def of(cls, function: relax.Function) -> _Straight | None:
-        """The steps of `function`; None where it has an If."""
-        found = cls()
-        lent = {param.__chandle__() for param in elements(function.params)}
-        for block in elements(function.body.blocks):
+    def rewritten(self, function: relax.Function) -> relax.Function | None:
+        """`function` with its kills made anew; None where it has none and needs none."""
+        body = function.body
+        self.read(body, {param.__chandle__() for param in elements(function.params)})
+        live = set(_addresses_in(body.body))
+        ahead = _Ahead(live, {self.storages[one] for one in live if one in self.storages})
+        block = relax.BindingBlock(self.bindings(body, ahead))
+        if not self.changed:
+            return None
+        return with_body(function, of_type(relax.SeqExpr([block], body.body, body.span), body.ty))
+
+    def read(self, seq: relax.SeqExpr, lent: set[int]) -> None:
+        """Take up the bindings of a sequence; what `lent` variables hold a parameter holds as well."""
+        for block in elements(seq.blocks):
             for binding in elements(block.bindings):
-                value = binding.value
+                address, value = binding.var.__chandle__(), binding.value
+                self.order[address] = len(self.order)
                 if type(value) is relax.If:
-                    return None
-                found.add(binding, value, lent)
-        return found
+                    self.owned[address] = binding.var
+                    self.read(value.true_branch, lent)
+                    self.read(value.false_branch, lent)
+                else:
+                    self.read_value(binding.var, value, lent)
 
-    def add(self, binding: BindingNode, value: Node, lent: set[int]) -> None:
-        """Take up the next binding; what `lent` variables hold a parameter holds as well."""
-        var, called, used = binding.var, _called(value), _addresses_in(value)
-        address = var.__chandle__()
-        self.steps.append(_Step(binding, address, called, used))
+    def read_value(self, var: VarNode, value: Node, lent: set[int]) -> None:
+        address, called = var.__chandle__(), _called(value)
         if called in _LIES_ON_FIRST or type(value) in (tvm.ir.Var, relax.TupleGetItem):
-            under = used[0] if used else 0  # a view may be of a constant
+            under = next(iter(_addresses_in(value)), 0)  # a view may be of a constant
             if under in lent:
                 lent.add(address)
                 return
@@ -129,39 +118,90 @@ class _Straight:
         if called != _WITH_MACHINE.name:
             self.owned[address] = var
 
-    def written(self, function: relax.Function) -> relax.Function | None:
-        """`function` with its kills made anew; None where it has none and needs none."""
-        body = function.body
-        live = set(_addresses_in(body.body))
-        lasting = {self.storages[one] for one in live if one in self.storages}
-        allocates = changed = False
-        turned: list[BindingNode] = []
-        for binding, address, called, used in reversed(self.steps):
-            if called == _KILL.name:
-                changed = True
-                continue
-            ended = [one for one in dict.fromkeys((*used, address)) if one not in live]
-            live.update(used)
-            if allocates:
-                killed = [_killed(self.owned[one]) for one in ended if self.frees(one, lasting)]
-                changed = changed or bool(killed)
-                turned += killed
-            else:
-                lasting.update(self.storages[one] for one in ended if one in self.storages)
-                allocates = _may_allocate(called)
-            turned.append(binding)
-        if not changed:
-            return None
-        block = relax.BindingBlock(turned[::-1])
-        return with_body(function, of_type(relax.SeqExpr([block], body.body, body.span), body.ty))
+    # -- from the end to the start ---------------------------------------------------------------------------
 
-    def frees(self, address: int, lasting: Collection[int]) -> bool:
-        """Return whether memory may go with the register of a variable, where that of `lasting` storages
-        stays up to the end.
+    def bindings(self, seq: relax.SeqExpr, ahead: _Ahead) -> list[relax.Binding]:
+        """The bindings of a sequence with their kills; `ahead` is then what is ahead of the sequence."""
+        turned: list[relax.Binding] = []
+        for block in reversed(elements(seq.blocks)):
+            for binding in reversed(elements(block.bindings)):
+                turned += reversed(self.with_kills(binding, ahead))
+        return turned[::-1]
+
+    def with_kills(self, binding: BindingNode, ahead: _Ahead) -> list[relax.Binding]:
+        """A binding with the kills behind it; those that are there already go."""
+        address, value = binding.var.__chandle__(), binding.value
+        called = _called(value)
+        if called == _KILL.name:
+            self.changed = True
+            return []
+        if type(value) is relax.If:
+            behind = self.kills([address], ahead)
+            return [*self.chosen(binding, ahead), *behind]
+        used = _addresses_in(value)
+        behind = self.kills((*used, address), ahead)
+        ahead.live.update(used)
+        ahead.allocates = ahead.allocates or _may_allocate(called)
+        return [binding, *behind]
+
+    def kills(self, variables: Iterable[int], ahead: _Ahead) -> list[relax.Binding]:
+        """The kills of those variables that nothing ahead uses; none where nothing is allocated there."""
+        ended = [one for one in dict.fromkeys(variables) if one not in ahead.live]
+        if not ahead.allocates:
+            ahead.lasting.update(self.storages[one] for one in ended if one in self.storages)
+            return []
+        found = [one for one in ended if one in self.owned and self.storages.get(one) not in ahead.lasting]
+        found = [one for one in found if _holds_memory(self.owned[one].ty)]
+        self.killed.update(found)
+        self.changed = self.changed or bool(found)
+        return [_killed(self.owned[one]) for one in found]
+
+    def chosen(self, binding: BindingNode, ahead: _Ahead) -> list[relax.Binding]:
+        """An If, whose branches first drop what only the other one, or the condition, needs.
+
+        They yield tuples where what they yield is dropped further on.
         """
-        if address not in self.owned or self.storages.get(address) in lasting:
-            return False
-        return _holds_memory(self.owned[address].ty)
+        address, value = binding.var.__chandle__(), binding.value
+        carries, given = address in self.killed, (value.true_branch, value.false_branch)
+        paths = [replace(ahead, live=set(ahead.live), lasting=set(ahead.lasting)) for _ in given]
+        ends = [self.side(seq, path, carries) for seq, path in zip(given, paths, strict=True)]
+        ahead.live = paths[0].live.union(paths[1].live, _addresses_in(value.cond))
+        # TVM's planner uses storages of a branch outside of it, too
+        before = [one for one in ahead.live if self.order.get(one, len(self.order)) < self.order[address]]
+        before.sort(key=self.order.__getitem__)
+        starts = [self.kills(before, path) for path in paths]
+        ahead.lasting = paths[0].lasting & paths[1].lasting
+        ahead.allocates = paths[0].allocates or paths[1].allocates
+        sides = [
+            relax.SeqExpr([relax.BindingBlock([*start, *bindings])], result)
+            for start, (bindings, result) in zip(starts, ends, strict=True)
+        ]
+        chosen = relax.If(value.cond, *map(self.builder.normalize, sides), value.span)
+        if not carries:
+            return [relax.VarBinding(binding.var, self.builder.normalize(chosen))]
+        carried = self.bind(f"{binding.var.name}_carried", chosen)
+        taken = relax.VarBinding(binding.var, self.builder.normalize(relax.TupleGetItem(carried.var, 0)))
+        emptied = Call(_EMPTY, [carried.var, relax.prim_value(0)], ty_args=[relax.TupleType([])])
+        return [carried, taken, self.bind("_", emptied)]
+
+    def side(self, seq: relax.SeqExpr, path: _Ahead, carries: bool) -> tuple[list[relax.Binding], relax.Expr]:
+        """The bindings of a branch, and what it yields: a tuple with that where it `carries` it."""
+        value, used = seq.body, _addresses_in(seq.body)
+        dropped = self.kills(used, path) if carries else []
+        path.live.update(used)
+        bindings = self.bindings(seq, path)
+        if not carries:
+            return bindings, value
+        if not isinstance(value, relax.Tuple):
+            carried = self.bind("carried", relax.Tuple([value]))
+            return [*bindings, carried, *dropped], carried.var
+        fields = self.bind("yielded", value)  # within the other tuple its register would have no name
+        carried = self.bind("carried", relax.Tuple([fields.var]))
+        return [*bindings, fields, *dropped, carried, _killed(fields.var)], carried.var
+
+
+def _killed(variable: VarNode) -> BindingNode:
+    return bound(typed_var("_", _NOTHING), typed_call(_KILL, [variable], _NOTHING))
 
 
 def _called(value: Node) -> str | None:
@@ -205,88 +245,3 @@ def _holds_memory(type_: TypeNode) -> bool:
     if type(type_) is TupleType:
         return any(map(_holds_memory, elements(type_.fields)))
     return type(type_) not in (relax.ShapeType, PrimType)
-
-
-# -- functions with Ifs --------------------------------------------------------------------------------------
-
-
-def _is_dropped(instruction: ir.Instruction) -> bool:
-    """Return whether what an instruction binds may hold memory, and all who use it name it.
-
-    What a builtin of the machine makes, such as the heap of shapes, is read in places that do not.
-    """
-    handle: BindingNode = instruction.handle  # type: ignore[assignment]
-    return holds_memory(instruction.var.type) and _called(handle.value) != _WITH_MACHINE.name
-
-
-@dataclass(slots=True, kw_only=True)
-class _KillWriter(BindingRewriter):
-    """Writes one function.
-
-    `kills` holds the variables to drop at each place; the Ifs among `all_dropped` yield tuples, so that no
-    register of a branch holds what they yield.  `variables` are TVM's, as far as they are bound already.
-    """
-
-    instructions: Mapping[int, ir.Instruction]
-    kills: Mapping[Place, list[ir.Var]]
-    all_dropped: Collection[ir.Var]
-    variables: dict[ir.Var, VarNode] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, analysis: FunctionAnalysis) -> _KillWriter:
-        """Plan the kills of what is used no more where, on some path, memory may still be taken."""
-        instructions = by_binding(analysis.cfg)
-        dropped = {one.var: i for i, one in enumerate(instructions.values()) if _is_dropped(one)}
-        uses = (use for use in last_uses(analysis.cfg.function.body) if use.allocates)
-        kills = {use.place: sorted(dropped.keys() & use.variables, key=dropped.__getitem__) for use in uses}
-        return cls(
-            instructions=instructions,
-            kills=kills,
-            all_dropped=frozenset(chain.from_iterable(kills.values())),
-        )
-
-    def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
-        """A binding with the kills behind it; those that are there already go."""
-        instruction = self.instructions[binding.__chandle__()]
-        if isinstance(instruction, ir.Kill):
-            return []
-        var = instruction.var
-        self.variables[var] = binding.var
-        written = self.chosen(binding, var) if isinstance(instruction, ir.If) else [binding]
-        return [*written, *self.dropped((var, "behind"))]
-
-    def dropped(self, place: Place) -> list[relax.Binding]:
-        """The kills at a place; TVM's planner uses storages of a branch outside of it, too."""
-        bound_here = (var for var in self.kills.get(place, ()) if var in self.variables)
-        return [_killed(self.variables[var]) for var in bound_here]
-
-    # -- branches --------------------------------------------------------------------------------------------
-
-    def chosen(self, binding: BindingNode, var: ir.Var) -> list[relax.Binding]:
-        value = binding.value
-        then = self.side(value.true_branch, var, "then", "yielded by then")
-        otherwise = self.side(value.false_branch, var, "else", "yielded by else")
-        chosen = relax.If(value.cond, then, otherwise, value.span)
-        if var not in self.all_dropped:
-            return [relax.VarBinding(binding.var, self.builder.normalize(chosen))]
-        carried = self.bind(f"{var.name}_carried", chosen)
-        taken = relax.VarBinding(binding.var, self.builder.normalize(relax.TupleGetItem(carried.var, 0)))
-        emptied = Call(_EMPTY, [carried.var, relax.prim_value(0)], ty_args=[relax.TupleType([])])
-        return [carried, taken, self.bind("_", emptied)]
-
-    def side(self, seq: relax.SeqExpr, var: ir.Var, start: Where, end: Where) -> relax.SeqExpr:
-        """A branch, which first drops what only the other one, or the condition, needs."""
-        body = self.sequence(seq, self.dropped((var, start)))
-        if var not in self.all_dropped:
-            return body
-        bindings, carried = self.carried(seq.body, self.dropped((var, end)))
-        return self.builder.normalize(relax.SeqExpr([*body.blocks, relax.BindingBlock(bindings)], carried))
-
-    def carried(self, value: Node, dropped: list[relax.Binding]) -> tuple[list[relax.Binding], relax.Var]:
-        """The bindings that put `value` into a tuple, and that tuple's variable."""
-        if not isinstance(value, relax.Tuple):
-            carried = self.bind("carried", relax.Tuple([value]))
-            return [carried, *dropped], carried.var
-        fields = self.bind("yielded", value)  # within the other tuple its register would have no name
-        carried = self.bind("carried", relax.Tuple([fields.var]))
-        return [fields, *dropped, carried, _killed(fields.var)], carried.var
