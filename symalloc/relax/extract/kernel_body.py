@@ -161,7 +161,7 @@ def extract_kernel(name: str, function: Node) -> Kernel:
 
 @lru_cache(maxsize=1024)
 def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
-    symbols = _symbols(params)
+    symbols = parameter_symbols(params)
     form = TirToExpr(symbols.resolve, nonnegative=symbols.is_size)
     accesses = buffer_accesses(body)
     in_full = set() if accesses.leaves_early else set(_covered(body, {}, {}))
@@ -195,7 +195,7 @@ def follow_kernel(
 def _followed(
     body: Node, params: tuple[Node, ...], given: tuple[tuple[int, Integers], ...]
 ) -> tuple[tuple[KernelAccess, ...], Mapping[int, Integers]]:
-    symbols, accesses, values = _symbols(params), buffer_accesses(body), dict(given)
+    symbols, accesses, values = parameter_symbols(params), buffer_accesses(body), dict(given)
     integers = KernelIntegers(symbols, following=True)
     buffers = {n: p for n, p in enumerate(params) if type(p.ty) is BufferType}
     for number, param in buffers.items():
@@ -212,7 +212,8 @@ def _followed(
     )
 
 
-def _symbols(params: Sequence[Node]) -> Symbols:
+def parameter_symbols(params: Sequence[Node]) -> Symbols:
+    """The symbols that the parameters of a PrimFunc define, by the names that its kernel has for them."""
     symbols = Symbols()
     for param in params:
         _define(param, symbols)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
@@ -17,8 +17,8 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.ir.prim import expr as prim
+from tvm.ir.transform import PassContext
 from tvm.relax import transform
-from tvm.tirx.build import split_host_device_mods
 
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
@@ -42,13 +42,14 @@ from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceS
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import Kernel, KernelBuffer, KernelScalar, Var
+from symalloc.program.ir import Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.savings import with_alias
 from symalloc.relax.emit.emit_module import function_texts
 from symalloc.relax.extract import extract, extract_numbered
-from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr, to_dtype
+from symalloc.relax.extract.kernel_body import parameter_symbols
+from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.files.load import (
     device_kind,
     load_requested,
@@ -60,20 +61,18 @@ from symalloc.relax.files.load import (
     target_report,
 )
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
-from symalloc.relax.ir_types import CallNode, Node, elements, visit
+from symalloc.relax.ir_types import CallNode, Node, elements, visit, with_parameters
 from symalloc.relax.passes.pass_sequence import passes_run_by
 from symalloc.relax.passes.pipeline import finishing_pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule
+from symalloc.relax.passes.stages import instrument
 from symalloc.relax.read.open_model import load_module
 from symalloc.relax.rewrite import with_functions
 from symalloc.relax.source_spans import sources_in
 from symalloc.relax.tvm_error import error_text, run_error
-from symalloc.size.expr import Expr, symbol
+from symalloc.size.expr import Expr
 
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
-STRUCT_GET = "tirx.tvm_struct_get"
-# TVM's TVMStructFieldKind: where a compiled kernel finds its arguments
-SHAPE, VALUE, ELEMENT = 2, 15, 17
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
 TABLE = "vm.builtin.alloc_shape_heap"
@@ -406,7 +405,7 @@ def _printed(module: tvm.IRModule) -> str:
 
 
 def kernel_scratch(
-    module: tvm.IRModule, kernels: Mapping[str, Kernel], target: str | tvm.target.Target
+    module: tvm.IRModule, kernels: Container[str], target: str | tvm.target.Target
 ) -> dict[str, KernelWorkspace]:
     """The scratch of each PrimFunc of `module` that is among `kernels`, over the symbols that those have.
 
@@ -421,12 +420,8 @@ def kernel_scratch(
     lowered = _lowered_kernels(functions, chosen) if functions else {}
     refused = [v for v in functions if isinstance(lowered.get(v.name_hint), str)]
     bare = {v.name_hint for v in refused if not runs_on_cpu(chosen) and _takes_no_global(functions[v])}
-    return {
-        v.name_hint: KernelWorkspace()
-        if v.name_hint in bare
-        else _scratch(lowered.get(v.name_hint), kernels[v.name_hint])
-        for v in functions
-    }
+    names = [variable.name_hint for variable in functions]
+    return {name: KernelWorkspace() if name in bare else _scratch(lowered.get(name)) for name in names}
 
 
 def _takes_no_global(kernel: Node) -> bool:
@@ -441,16 +436,24 @@ def _takes_no_global(kernel: Node) -> bool:
 
 
 def _lowered_kernels(functions: Mapping[Node, Node], target: tvm.target.Target) -> dict[str, Node | str]:
-    """The kernels by name, as tvm.tirx.build has them just before code for the host is generated; the text of
+    """The kernels by name, with calls for their scratch and the parameters that they were given; the text of
     the error for one that TVM fails on.
     """
     host = target.host or (target if target.kind.name == "llvm" else tvm.target.Target("llvm"))
+    unpacked: dict[str, Node] = {}
+
+    def keep(module: tvm.IRModule, info: Node) -> None:
+        if info.name == "tirx.MakePackedAPI":
+            unpacked.update((v.name_hint, f) for v, f in module.functions.items())
+
     lower, finish, _ = tirx.get_tir_pipeline("default")
     try:
-        with target:
-            bound = tirx.transform.BindTarget(target.with_host(host))(tvm.IRModule(dict(functions)))
-            on_host, _ = split_host_device_mods(lower(bound))
-            finished = finish()(on_host)
+        kept = instrument("Unpacked", run_before_pass=keep)
+        with target, PassContext(config=dict(PassContext.current().config), instruments=[kept]):
+            lower(tirx.transform.BindTarget(target.with_host(host))(tvm.IRModule(dict(functions))))
+            named = (v.name_hint for v in functions if v.name_hint in unpacked)
+            placed = {name: _on_device(unpacked[name], target) for name in named}
+            finished = finish()(tvm.IRModule(placed))
     except Exception as error:  # a pass raises whatever it raises
         if len(functions) == 1:
             return {v.name_hint: error_text(error, most=1) for v in functions}
@@ -458,14 +461,22 @@ def _lowered_kernels(functions: Mapping[Node, Node], target: tvm.target.Target) 
     return {variable.name_hint: function for variable, function in finished.functions.items()}
 
 
-def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
+def _on_device(kernel: Node, target: tvm.target.Target) -> Node:
+    """`kernel` as it is run on the first device of `target`."""
+    body, kind = kernel.body, int(target.get_target_device_type())
+    for key, value in (("device_type", kind), ("device_id", 0)):
+        body = tirx.AttrStmt(ir.StringImm("default"), key, value, body)
+    return with_parameters(kernel, elements(kernel.params), body)
+
+
+def _scratch(lowered: Node | str | None) -> KernelWorkspace:
     """The scratch of one kernel; what stands in the way of reading it is its `problem`, whatever that is."""
     if lowered is None:
         return KernelWorkspace(problem="TVM's lowering leaves no function of its name")
     if isinstance(lowered, str):
         return KernelWorkspace(problem=f"TVM cannot lower it: {lowered}")
+    reader = _Reader(symbols=parameter_symbols(elements(lowered.params)))
     try:
-        reader = _Reader(kernel=kernel, arguments=lowered.params[1].__chandle__())
         visit(
             lowered.body,
             (tirx.Bind, reader.bind),
@@ -482,28 +493,29 @@ def _scratch(lowered: Node | str | None, kernel: Kernel) -> KernelWorkspace:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Follows a lowered kernel in the order of its text.  Addresses of nodes stand for the nodes.
-
-    `arguments` is the variable of the packed arguments; `bound` holds what variables are bound to.
+    """Follows a lowered kernel in the order of its text; `symbols` are those of its parameters, and what is
+    bound to sizes.
     """
 
-    kernel: Kernel
-    arguments: int
-    bound: dict[int, Node] = field(default_factory=dict)
+    symbols: Symbols
     slots: dict[int, int] = field(default_factory=dict)
     steps: list[WorkspaceStep] = field(default_factory=list)
     parallel: bool = False
     form: TirToExpr = field(init=False)
 
     def __post_init__(self) -> None:
-        self.form = TirToExpr(self.resolve, nonnegative=self.is_size)
+        self.form = TirToExpr(self.resolve, nonnegative=self.symbols.is_size)
 
     def bind(self, node: Node) -> None:
-        self.bound[node.var.__chandle__()] = node.value
+        value = self.form.expr_or_none(node.value)
+        if value is not None:
+            self.symbols.bind(node.var, value)
 
     def loop(self, node: Node) -> None:
-        if node.kind == tirx.ForKind.PARALLEL and _calls(node.body, ALLOC):
-            self.parallel = True
+        found: list[bool] = []
+        if node.kind == tirx.ForKind.PARALLEL:
+            visit(node.body, (ir.Call, lambda call: found.append(_is_call(call, ALLOC))))
+        self.parallel = self.parallel or any(found)
 
     def declare(self, node: Node) -> None:
         """`buffer = decl_buffer(…, data=TVMBackendAllocWorkspace(…))`."""
@@ -528,60 +540,12 @@ class _Reader:
             return self.size(node.value)
         return self.form.expr(node)
 
-    def is_size(self, name: str) -> bool:
-        """Return whether a symbol of the kernel is an extent."""
-        return any(isinstance(p, KernelBuffer) and _has(p, name) for p in self.kernel.parameters)
-
     def resolve(self, variable: Node) -> Expr:
-        value = self.bound.get(variable.__chandle__())
+        value = self.symbols.known(variable)
         if value is None:
             raise NotASizeError(f"its scratch depends on `{variable.name}`, which changes inside the kernel")
-        given = value.value if type(value) is prim.Cast else value  # an extent of a kernel in int32
-        return self.argument(given) if _is_call(given, STRUCT_GET) else self.form.expr(value)
-
-    def argument(self, value: Node) -> Expr:
-        """A scalar argument, or an extent of a tensor argument."""
-        base, index, kind = value.args[0], value.args[1], int(value.args[2])
-        position = self.position(value)
-        if kind == VALUE and position is not None:
-            parameter = self.kernel.parameters[position]
-            if isinstance(parameter, KernelScalar):
-                return symbol(parameter.name)
-        shape = self.bound.get(base.__chandle__())
-        if kind == ELEMENT and _is_call(shape, STRUCT_GET) and int(shape.args[2]) == SHAPE:
-            return self.extent(shape.args[0], int(index))
-        raise NotASizeError("its scratch depends on an argument that is neither an extent nor a scalar")
-
-    def extent(self, handle: Node, axis: int) -> Expr:
-        position = self.position(self.bound.get(handle.__chandle__()))
-        parameter = None if position is None else self.kernel.parameters[position]
-        if not isinstance(parameter, KernelBuffer) or parameter.shape is None:
-            raise NotASizeError("its scratch depends on the extents of a tensor that has no exact shape")
-        return parameter.shape[axis]
-
-    def position(self, value: Node | None) -> int | None:
-        """The number of the argument that `value` takes out of the packed ones."""
-        if value is None:
-            return None
-        taken = (c for c in _calls(value, STRUCT_GET) if c.args[0].__chandle__() == self.arguments)
-        return next((int(call.args[1]) for call in taken), None)
+        return value
 
 
 def _is_call(node: Node | None, name: str) -> TypeGuard[ir.Call]:
     return isinstance(node, ir.Call) and getattr(node.op, "name", None) == name
-
-
-def _has(parameter: KernelBuffer, name: str) -> bool:
-    return parameter.shape is not None and any(extent.as_symbol == name for extent in parameter.shape)
-
-
-def _calls(node: Node, name: str) -> list[CallNode]:
-    """The calls of `name` in `node`, itself included."""
-    found: list[CallNode] = []
-
-    def note(call: CallNode) -> None:
-        if _is_call(call, name):
-            found.append(call)
-
-    visit(node, (ir.Call, note))
-    return found

@@ -124,13 +124,13 @@ def lower(
     try:
         chosen = tvm.target.Target(target)
         passes = tvm_pipeline(chosen, pipeline)
-        instrument = _instrument(
+        kept = instrument(
             "Keeper",
             should_run=keeper.should_run,
             run_before_pass=keeper.run_before_pass,
             run_after_pass=keeper.run_after_pass,
         )
-        context = tvm.transform.PassContext(opt_level=2, instruments=[instrument])
+        context = tvm.transform.PassContext(opt_level=2, instruments=[kept])
         with chosen, context, passes_run_by(lambda one, module: _alike(one, module, given)):
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises
@@ -147,7 +147,7 @@ def _alike(called: Pass, module: tvm.IRModule, given: Collection[str]) -> tvm.IR
     return module
 
 
-def _instrument(name: str, **methods: Callable[..., object]) -> PassInstrument:
+def instrument(name: str, **methods: Callable[..., object]) -> PassInstrument:
     """An instrument as TVM takes it: it wraps classes, and its wrapper hides their fields."""
     return pass_instrument(type(name, (), {at: staticmethod(method) for at, method in methods.items()}))()
 
@@ -256,7 +256,7 @@ def make_instrument(check: Check, mode: Mode = "raise") -> PassInstrument:
     VerificationWarning of all else.
     """
     watch = _Watch(check, mode)
-    return _instrument(
+    return instrument(
         "VerifyMemory",
         enter_pass_ctx=watch.reset,
         exit_pass_ctx=watch.reset,
