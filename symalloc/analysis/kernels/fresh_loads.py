@@ -7,7 +7,7 @@ that they share, go through the body statement by statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from math import lcm
@@ -60,7 +60,8 @@ def fresh_loads(
     # what is handed on may be loaded, stored, or both
     handed = {number for number, one in stores if one.handed}
     kept = (one for one in enumerate(accesses) if not (one[1].handed and one[0] + 1 in handed))
-    loads = [(number, one) for number, one in kept if one.kind == "load"]
+    loads = _first_of_equal((number, one) for number, one in kept if one.kind == "load")
+    stores = _first_of_equal(stores)
     if not stores:
         return FreshLoads(tuple(load for _, load in loads))
     if len(stores) * len(loads) > _MOST_PAIRS or buffer.shape is None:
@@ -71,6 +72,16 @@ def fresh_loads(
     parts = lcm(*(access.part[1] for access in accesses if access.part is not None))
     search = _FreshSearch(buffer, scalars, possible, is_whole, parts)
     return search.among(loads, stores)
+
+
+def _first_of_equal(accesses: Iterable[tuple[int, KernelAccess]]) -> list[tuple[int, KernelAccess]]:
+    """The first of numbered accesses that are equal: no later load finds less written, and no
+    later store comes before another load.
+    """
+    numbers = dict[KernelAccess, int]()
+    for number, one in accesses:
+        numbers.setdefault(one, number)
+    return [(number, one) for one, number in numbers.items()]
 
 
 @dataclass(slots=True)
