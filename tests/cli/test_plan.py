@@ -172,6 +172,16 @@ def test_a_remedy_is_tried_before_it_is_told(
         assert status == 0 and "the same as the unplanned module" in out
 
 
+def test_what_kernels_in_place_would_save_is_told_beside_the_floor(run: Run) -> None:
+    file = Path(__file__).parents[2] / "examples" / "mlp.py"
+    (main,) = json.loads(run("plan", file, "--bind", "n=128", "--format", "json")[1])["functions"]
+    (sample,) = main["samples"]
+    # without: b, c and d at once; gelu over its input: b and c, or b and d, of 256 floats a row
+    assert (sample["ratio"], sample["floor"], sample["in_place"]) == (1.0, 3 * 131072, 131072)
+    attention = file.with_name("attention.py")
+    assert "in place would save     896.0 KiB\n" in run("plan", attention, "--bind", "n=512")[1]
+
+
 def test_where_a_plan_fits_and_where_its_arenas_exceed_a_limit(tmp_path: Path, run: Run) -> None:
     file = Path(__file__).parents[2] / "examples" / "mlp.py"
     output = tmp_path / "planned.json"

@@ -223,6 +223,8 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `arena`: what the arenas reserve, without those in the memory of results; `floor`: the least that any
     plan of this order needs for the tensors in them, `ratio` arena over floor, 1 where nothing is live;
+    `in_place`: by how much it is less where kernels write over inputs, as is proved that they can; null where
+    none can, or that was not tried;
     `unshared`: all planned tensors without any reuse, `saved` the share of it that the arena does without.
     `returned`, `made` (by functions that it calls) and `unplanned`: what lies in no arena; `donated`
     (`carried`): results in inputs that the caller gives up.  `workspace`: the most that one kernel holds of
@@ -244,6 +246,7 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     arena: int | None
     floor: int | None
     ratio: float | None
+    in_place: int | None = None
     unshared: int | None
     saved: float | None
     returned: int | None
@@ -298,7 +301,8 @@ class FunctionReport:
     `outcome` is what a call holds at each moment; `target` what the plan was made for, None for a CPU.
     `upper` holds the bounds that the function declares, by symbol; `origins` tells what writes each tensor.
     `lower` holds lower bounds as `upper` does, and `signed` the symbols that may be negative.
-    `asked`: the samples are those that somebody asked for.
+    `asked`: the samples are those that somebody asked for.  `over`: the numbers of buffers that the kernel
+    that reads them last could write over, where that was tried.
     """
 
     plan: Plan
@@ -314,6 +318,7 @@ class FunctionReport:
     signed: frozenset[str] = frozenset()
     origins: Mapping[Var, TensorOrigin] = field(default_factory=dict)
     asked: bool = False
+    over: frozenset[int] = frozenset()
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -375,6 +380,7 @@ def function_report(
     target: TargetReport | None = None,
     origins: Mapping[Var, TensorOrigin] = {},
     wanted: Sequence[Mapping[str, int]] = (),
+    over: frozenset[int] = frozenset(),
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
@@ -405,6 +411,7 @@ def function_report(
         signed=frozenset(name for name, origin in function.symbols.items() if origin is Origin.SCALAR),
         origins=origins,
         asked=bool(asked),
+        over=over,
     )
     return replace(report, samples=tuple(sample_at(report, at, bound_label(at, function)) for at in shown))
 
@@ -422,16 +429,25 @@ def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
     return frozenset().union(*(size.symbols for size in sizes if size is not None))
 
 
-def floors(plan: Plan) -> tuple[FloorSums, ...]:
-    """The floor of the planned tensors on each device and scope, less those that lie in results."""
+def floors(plan: Plan, over: Collection[int] = ()) -> tuple[FloorSums, ...]:
+    """The floor of the planned tensors on each device and scope, less those that lie in results; those `over`
+    which something is written are gone by then.
+    """
     places: dict[tuple[int, str], list[Buffer]] = {}
     for arena in plan.arenas:
         if arena.result is None and arena.placements:
-            places.setdefault((arena.device, arena.scope), []).extend(p.buffer for p in arena.placements)
+            held = [_gone(p.buffer) if p.buffer.id in over else p.buffer for p in arena.placements]
+            places.setdefault((arena.device, arena.scope), []).extend(held)
     return tuple(
         FloorSums(device=device, scope=scope, sums=undominated(live_sums(buffers)))
         for (device, scope), buffers in sorted(places.items())
     )
+
+
+def _gone(buffer: Buffer) -> Buffer:
+    """A buffer that is needed no more at the last step that touches it."""
+    *others, (begin, end) = buffer.live
+    return replace(buffer, live=(*others, *([(begin, end - 1)] if begin < end - 1 else [])))
 
 
 def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
@@ -452,6 +468,7 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
     pool = workspace_pool_bytes(outside.calls, at) if sized else None
     held = outcome.unplanned if falls_back else outcome.planned
     kept = combined(max, [0, *(total((one.padded for one in path), at) for path in held.results)])
+    least = combined(sum, (highest(each.sums, at) for each in floors(plan, report.over)))
     with_pool, unsaved = combined(sum, (call, pool, outside.table)), _ratio(arena, unshared)
     return MemorySample(
         binding=at,
@@ -459,6 +476,7 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
         arena=arena,
         floor=floor,
         ratio=_ratio(arena, floor),
+        in_place=None if floor is None or least is None or not report.over else floor - least,
         unshared=unshared,
         saved=None if unsaved is None else 1 - unsaved,
         returned=total((r.nbytes for r in outside.returned), at),

@@ -45,7 +45,7 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Var
 from symalloc.program.reading import PipelineName
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.savings import with_alias
+from symalloc.relax.donation.savings import with_alias, written_over
 from symalloc.relax.emit.emit_module import function_texts
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.kernel_body import parameter_symbols
@@ -258,7 +258,8 @@ def memory_reports(
 ) -> tuple[FunctionReport, ...]:
     """A report on each plan of `planned`, which was `lowered` for `target`.
 
-    With a `prover` it is tried what aliases would save.  Raises RunError for a sample that does not fit.
+    With a `prover` it is tried what aliases and kernels in place would save.  Raises RunError for a sample
+    that does not fit.
     """
     _LOG.info("measuring the plan")
     program = planned.program
@@ -284,6 +285,9 @@ def memory_reports(
                 target=target_report(planned, name, target),
                 origins=_origins(planned, name),
                 wanted=samples,
+                over=frozenset()
+                if prover is None
+                else written_over(lowered, program, planned.analyses[name], plan, prover),
             )
             for name, plan in planned.plans.items()
         )
