@@ -342,6 +342,7 @@ class Function:
     stands and `result_span` what it returns; None without source.  `bounded_results` is the attribute
     relax.memory_plan_dynamic_func_output: where memory is reserved for bounds, that of results is, too.
     `required` is the attribute PLAN_CONDITION: what the function checks, for its plan rests on it.
+    `variables` are TVM's for the symbols that something defines, where instructions have handles.
     """
 
     name: str
@@ -356,6 +357,7 @@ class Function:
     result_span: Span | None = None
     bounded_results: bool = False
     required: tuple[Condition, ...] = ()
+    variables: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

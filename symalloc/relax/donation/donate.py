@@ -52,7 +52,7 @@ from symalloc.prover.verdict import Verdict
 from symalloc.relax.emit.emit_module import VIEWED
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset
-from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols
+from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -555,7 +555,7 @@ class _DonatedFunction(BindingRewriter):
 
     def checks(self) -> Iterator[relax.VarBinding]:
         """The checks that outputs fit into their inputs."""
-        prims = PrimBuilder(entry_symbols(self.function, self.cfg.function))
+        prims = PrimBuilder(self.cfg.function.variables)
         name, draft = self.cfg.function.name, self.module.draft
         guards = GuardWriter(kind=self.module.kind, draft=draft, function=name, prims=prims)
         for one in self.donated:

@@ -28,7 +28,7 @@ from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, type_leaves
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
-from symalloc.relax.emit.prim_builder import PrimBuilder, entry_symbols, paired
+from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.tir_to_expr import NotASizeError
 from symalloc.relax.ir_types import (
     BindingNode,
@@ -98,7 +98,7 @@ class _FunctionWriter(BindingRewriter):
     def __post_init__(self) -> None:
         if len(self.function.params) != len(self.cfg.function.params):
             raise EmissionError(f"`{self.plan.function}` has other parameters than what was planned")
-        self.prims = PrimBuilder(entry_symbols(self.function, self.cfg.function))
+        self.prims = PrimBuilder(self.cfg.function.variables)
         self.checks = GuardWriter(
             kind=self.module.kind, draft=self.module.draft, function=self.plan.function, prims=self.prims
         )
@@ -189,7 +189,7 @@ class _FunctionWriter(BindingRewriter):
                 self.written.add(var)
                 return self.allocation(binding, var)
             case ir.MatchCast():
-                return [*self.cast(binding, instruction), binding]
+                return [*self.cast(instruction), binding]
             case ir.MakeTuple(var=var) if var in self.taken_apart and type(binding.value) is relax.Tuple:
                 self.fields[var] = elements(binding.value.fields)
                 return []
@@ -218,12 +218,11 @@ class _FunctionWriter(BindingRewriter):
             call = typed_call(VIEWED, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
         return bound(binding.var, call)
 
-    def cast(self, binding: BindingNode, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
-        """Takes up the symbols that a cast binds, and checks what it says of those that were known.
+    def cast(self, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
+        """Checks what a cast says of symbols that were known.
 
         KillAfterLastUse drops such a cast with its check where it knows the extents of both sides.
         """
-        self.prims.define(paired(binding.ty, cast.target))
         claims = [eq(old, new) for old, new in _extents(cast) if new.symbols.isdisjoint(cast.defines)]
         open_claims = [c for c in claims if c.as_bool is not True]
         if open_claims:

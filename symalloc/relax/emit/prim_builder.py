@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import mul
+from typing import Any
 
-from tvm import relax, tirx
+from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from symalloc.program.ir import Function
-from symalloc.program.types import ScalarType, ShapeType, TensorType, TupleType, Type
 from symalloc.relax.extract.tir_to_expr import NotASizeError
-from symalloc.relax.ir_types import Node, PrimNode, elements, may_divide_by_zero
+from symalloc.relax.ir_types import PrimNode, may_divide_by_zero
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -21,13 +20,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class PrimBuilder(Algebra[PrimNode, PrimNode]):
-    """Builds the expressions of one function, each distinct one once.
+    """Builds the expressions of one function, each distinct one once."""
 
-    Invariant: what was built over a name stays right, because a name never changes its variable.
-    """
-
-    def __init__(self, variables: Mapping[str, PrimNode]) -> None:
-        self.variables, self.memo = dict(variables), {}
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self.variables, self.memo = variables, {}
 
     def __call__(self, expr: Expr) -> PrimNode:
         """`expr` in int64.
@@ -40,11 +36,6 @@ class PrimBuilder(Algebra[PrimNode, PrimNode]):
     def condition(self, condition: Condition) -> PrimNode:
         """`condition` as a boolean expression; raises as for an expression."""
         return condition.fold(self)
-
-    def define(self, found: Iterable[tuple[str, PrimNode]]) -> None:
-        """Adds variables that become known as the function goes on."""
-        for name, variable in found:
-            self.variables.setdefault(name, variable)
 
     def symbol(self, name: str) -> PrimNode:
         return self.variables[name]
@@ -102,41 +93,3 @@ def _term(coefficient: int, factors: Sequence[tuple[PrimNode, int]]) -> PrimNode
     if coefficient != 1 or not factors:
         repeated.append(_literal(coefficient))
     return reduce(mul, repeated)
-
-
-def entry_symbols(function: relax.Function, seen: Function) -> Mapping[str, Node]:
-    """The symbolic variables that the parameters of `function` define, by the names that `seen` gives them.
-
-    Variables may share a name in TVM, so they are paired by where they stand in the parameters' types.
-    """
-    found: dict[str, Node] = {}
-    known: set[int] = set()  # weights share few types
-    for param, var in zip(elements(function.params), seen.params, strict=True):
-        if id(var.type) in known:
-            continue
-        known.add(id(var.type))
-        found.update(paired(param.ty, var.type))
-        if isinstance(var.type, ScalarType) and var.type.value is not None:
-            name = var.type.value.as_symbol
-            if name is not None:
-                found[name] = param  # a scalar is its own symbol
-    return found
-
-
-def paired(theirs: Node, ours: Type) -> Iterator[tuple[str, Node]]:
-    """The names and variables that stand alone as an extent in a type, in both its forms."""
-    match ours:
-        case TupleType(fields=fields):
-            for one, other in zip(theirs.fields, fields, strict=True):
-                yield from paired(one, other)
-        case TensorType(shape=extents) if extents is not None:
-            yield from _paired_extents(theirs.shape.values, extents)
-        case ShapeType(values=extents) if extents is not None:
-            yield from _paired_extents(theirs.values, extents)
-
-
-def _paired_extents(theirs: Node, ours: Sequence[Expr]) -> Iterator[tuple[str, Node]]:
-    for index, extent in enumerate(ours):
-        name = extent.as_symbol
-        if name is not None and isinstance(theirs[index], relax.Var):
-            yield name, theirs[index]

@@ -206,7 +206,13 @@ class FunctionExtractor(Context):
             result_span=self.source_map.result,
             bounded_results=bool(attributes.get("relax.memory_plan_dynamic_func_output", False)),
             required=required,
+            variables=self._variables() if self.handles else {},
         )
+
+    def _variables(self) -> Mapping[str, Node]:
+        """The variables of TVM's that something defines, by our names."""
+        found, origins = self.symbols.variables, self.symbols.origins
+        return {name: var for name, var in found.items() if origins[name] is not ir.Origin.UNDEFINED}
 
     def _required(self, text: str) -> tuple[tuple[Condition, ...], list[str]]:
         """The parts of the condition that a plan rests on, and what is not understood of it.

@@ -60,6 +60,7 @@ class Symbols:
     def __init__(self) -> None:
         self.origins: dict[str, Origin] = {}
         self.original: dict[str, str] = {}  # our name -> the name that TVM's variable has
+        self.variables: dict[str, Node] = {}
         self._values: dict[int, Expr | None] = {}  # None for a number of which nothing is known
         self._flags: dict[int, Condition] = {}
         self._kept: list[Node] = []  # keeps the variables alive, for their addresses are the keys
@@ -111,7 +112,8 @@ class Symbols:
         """The boolean variable `var`, unless it stands for a condition already, becomes a symbol: 0 or 1."""
         found = self.resolve_flag(var)
         if found is None:
-            found = ne(symbol(self.new(var.name, Origin.FLAG)), 0)
+            name = self.new(var.name, Origin.FLAG)
+            self.variables[name], found = var, ne(symbol(name), 0)
             self.bind_flag(var, found)
         return found
 
@@ -120,7 +122,8 @@ class Symbols:
         return self.origins.get(name) in _SIZES
 
     def _declare(self, var: VarNode, origin: Origin) -> Expr:
-        value = symbol(self.new(var.name, origin))
+        name = self.new(var.name, origin)
+        self.variables[name], value = var, symbol(name)
         self.bind(var, value)
         return value
 

@@ -22,13 +22,12 @@ from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.plan_functions import certify, plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
-from symalloc.program.ir import Function, Origin, Program, Var
+from symalloc.program.ir import Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.emit_module import emit_module, function_texts
 from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
-from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
@@ -207,15 +206,7 @@ def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) ->
 
 
 def _seen(module: tvm.IRModule) -> Program:
-    """`module` extracted, where dimensions that no variable of TVM's defines count as undefined."""
-    program = extract(module, name="module", stage="CallTIRRewrite", handles=True)
-    functions: dict[str, Function] = {}
-    for name, seen in program.functions.items():
-        known = entry_symbols(module[name], seen)
-        undefined = {s for s, origin in seen.symbols.items() if origin is Origin.DIMENSION} - known.keys()
-        symbols = {**seen.symbols, **dict.fromkeys(undefined, Origin.UNDEFINED)}
-        functions[name] = replace(seen, symbols=symbols)
-    return replace(program, functions=functions)
+    return extract(module, name="module", stage="CallTIRRewrite", handles=True)
 
 
 @tvm.transform.module_pass(opt_level=0, name="PlanMemory")

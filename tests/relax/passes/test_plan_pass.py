@@ -20,7 +20,6 @@ from symalloc.planner import plan_functions
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.planner.memory_report.runs import RunResult
-from symalloc.relax.emit.prim_builder import entry_symbols
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower, pipeline
@@ -236,10 +235,8 @@ def test_two_variables_of_one_name_are_told_apart() -> None:
         d = builder.emit(relax.op.add(b, y))
         builder.emit_func_output(relax.Tuple([c, d]))
     module = builder.finalize()
-    seen = extract(module, name="m").functions["main"]
-    paired = entry_symbols(module["main"], seen)
-    assert set(paired) == {"n", "n_1"}
-    assert not paired["n"].same_as(paired["n_1"])
+    variables = extract(module, name="m", handles=True).functions["main"].variables
+    assert [variables[name].same_as(var) for name, var in (("n", n), ("n_1", other))] == [True, True]
     for result in same(module, [{"n": 1, "n_1": 50}, {"n": 50, "n_1": 1}]):
         assert result.arena_bytes == 64 + 832, "16 B and 800 B, each rounded up"
 
