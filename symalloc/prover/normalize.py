@@ -14,25 +14,9 @@ from math import lcm
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.domain import Domain
-from symalloc.size.choice import Choice
 from symalloc.size.condition import Condition, Relation, ge, le
 from symalloc.size.defined import holds
 from symalloc.size.expr import Atom, Division, Expr, Mod, Symbol, constant, symbol
-
-
-def first_choice(subject: Condition | Expr) -> Choice | None:
-    """An innermost `min`, `max` or `select` in `subject`: its operands hold none."""
-    if isinstance(subject, Condition):
-        return next((found for e in subject.exprs if (found := first_choice(e)) is not None), None)
-    if subject.is_polynomial:
-        return None
-    for atom in sorted(subject.atoms):
-        found = next((inner for e in atom.operands if (inner := first_choice(e)) is not None), None)
-        if found is None and isinstance(atom, Choice):
-            found = atom
-        if found is not None:
-            return found
-    return None
 
 
 def replace(condition: Condition, old: Atom, new: Expr) -> Condition:

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from symalloc.prover.bounds import Box, decide, interval
 from symalloc.prover.effort import Budget, Meter
-from symalloc.prover.normalize import NormalizedDomain, absorb, first_choice, periods, replace
+from symalloc.prover.normalize import NormalizedDomain, absorb, periods, replace
+from symalloc.size.choice import first_choice
 from symalloc.size.condition import Condition, Or, Relation, conjunction, eq, ge, le, relation
 from symalloc.size.expr import (
     Atom,

@@ -141,3 +141,18 @@ def _extremum(kind: type[Extremum], operands: tuple[ExprLike, ...]) -> Expr:
 def _flatten(kind: type[Extremum], operand: Expr) -> tuple[Expr, ...]:
     atom = operand.as_atom
     return atom.operands if isinstance(atom, kind) else (operand,)
+
+
+def first_choice(subject: Condition | Expr) -> Choice | None:
+    """An innermost `min`, `max` or `select` in `subject`: its operands hold none."""
+    if isinstance(subject, Condition):
+        return next((found for e in subject.exprs if (found := first_choice(e)) is not None), None)
+    if subject.is_polynomial:
+        return None
+    for atom in sorted(subject.atoms):
+        found = next((inner for e in atom.operands if (inner := first_choice(e)) is not None), None)
+        if found is None and isinstance(atom, Choice):
+            found = atom
+        if found is not None:
+            return found
+    return None

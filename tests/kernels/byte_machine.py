@@ -8,7 +8,7 @@ vectorized loop go through all lanes one by one, as TVM compiles them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -73,9 +73,12 @@ class ByteMachine:
                 self.of[param.__chandle__()] = param.__chandle__(), param.ty
         self.body = self.statement(self.function.body)
 
-    def run(self, sizes: Mapping[str, int], written: int) -> set[str]:
-        """The faults where symbols have values `sizes`, and the first `written` parameters are; beside them
-        `left` where a byte of another parameter is not written in the end.
+    def run(
+        self, sizes: Mapping[str, int], written: int, given: Sequence[object | None] | None = None
+    ) -> set[str]:
+        """The faults where symbols have values `sizes`, and the first `written` parameters are, the first one
+        perhaps as far as `given` says; beside them `left` where a byte of another parameter is not written in
+        the end.
         """
         self.faults, self.memory, self.steps, self.side = set(), {}, 0, None
         values: Values = {_LANE: 0}
@@ -86,6 +89,8 @@ class ByteMachine:
         for number, param in enumerate(self.function.params):
             if type(param.ty) is BufferType:
                 self.allocate(param, values, () if number < written else None)
+                if number == 0 and given is not None:
+                    self.memory[param.__chandle__()].writer = list(given)
         try:
             self.body(values)
         except (_Failed, ZeroDivisionError):  # both end the program
@@ -94,6 +99,12 @@ class ByteMachine:
         if any(writer is None for key in results for writer in self.memory[key].writer):
             self.faults.add("left")
         return self.faults
+
+    def left(self) -> Sequence[object | None]:
+        """The bytes of the last parameter, None for one that is not written."""
+        return [
+            None if one is None else () for one in self.memory[self.function.params[-1].__chandle__()].writer
+        ]
 
     def allocate(self, buffer: Any, values: Values, writer: object = None) -> None:
         size = _size(buffer.ty)
@@ -233,13 +244,13 @@ class ByteMachine:
     # -- memory ---------------------------------------------------------------------------------------------
 
     def places(self, buffer: Any, indices: Any) -> Run:
-        """The place of an access: memory, first byte (None: outside), number of bytes, element type."""
+        """The place of an access: memory, first byte, number of bytes, element type."""
         key, kind = self.of[buffer.__chandle__()]
         size, dtype, found = _size(kind), str(kind.dtype.dtype), [self.value(index) for index in indices]
         offset, extents = self.value(kind.elem_offset), [self.value(extent) for extent in kind.shape]
         strides = [self.value(stride) for stride in kind.strides]
 
-        def place(values: Values) -> tuple[_Memory, int | None, int, str]:
+        def place(values: Values) -> tuple[_Memory, int, int, str]:
             memory, number = self.memory[key], 0
             known = [index(values) for index in found]
             shape = [extent(values) for extent in extents]
@@ -251,20 +262,18 @@ class ByteMachine:
                 for i, n in zip(known, shape, strict=True):
                     number = number * n + i
             begin = (number + offset(values)) * size
-            if 0 <= begin <= len(memory.data) - size:
-                return memory, begin, size, dtype
-            self.faults.add("outside")
-            return memory, None, size, dtype
+            if not 0 <= begin <= len(memory.data) - size:
+                self.faults.add("outside")
+            return memory, begin, size, dtype
 
         return place
 
-    def put(self, place: tuple[_Memory, int | None, int, str], value: Any) -> None:
+    def put(self, place: tuple[_Memory, int, int, str], value: Any) -> None:
         memory, begin, size, dtype = place
-        if begin is None:
-            return
-        if "float" not in dtype:
+        inside = range(max(begin, 0), min(begin + size, len(memory.data)))
+        if "float" not in dtype and len(inside) == size:
             memory.data[begin : begin + size] = (int(value) % (1 << 8 * size)).to_bytes(size, "little")
-        for at in range(begin, begin + size):
+        for at in inside:
             memory.writer[at] = self.side or ()
 
     def store(self, node: Any) -> Run:
@@ -288,15 +297,13 @@ class ByteMachine:
         def run(values: Values) -> Any:
             self.spend()
             memory, begin, size, dtype = places(values)
-            if begin is None:
-                return 0
-            for writer in memory.writer[begin : begin + size]:
+            for writer in memory.writer[max(begin, 0) : max(begin + size, 0)]:
                 if writer is None:
                     self.faults.add("unwritten")
                 elif self.side and writer and writer[0] is self.side[0] and writer != self.side:  # type: ignore[index]
                     self.faults.add("race")
-            if "float" in dtype:
-                return 1.0
+            if "float" in dtype or not 0 <= begin <= len(memory.data) - size:
+                return 1
             found = int.from_bytes(memory.data[begin : begin + size], "little")
             return _wrapped(found, dtype)
 
@@ -327,6 +334,14 @@ class ByteMachine:
     def negated(self, node: Any) -> Run:
         inner = self.value(node.a)
         return lambda values: not inner(values)
+
+    def inverted(self, node: Any) -> Run:
+        inner, dtype = self.value(node.a), str(node.ty.dtype)
+        return lambda values: _wrapped(~inner(values), dtype)
+
+    def let(self, node: Any) -> Run:
+        bound, body = self.bound(node), self.value(node.body)
+        return lambda values: (bound(values), body(values))[1]
 
     def ramp(self, node: Any) -> Run:
         base, stride = self.value(node.base), self.value(node.stride)
@@ -380,6 +395,8 @@ _VALUES: Mapping[type, Callable[[ByteMachine, Any], Run]] = {
     prim.And: ByteMachine.both,
     prim.Or: ByteMachine.both,
     prim.Not: ByteMachine.negated,
+    prim.BitwiseNot: ByteMachine.inverted,
+    prim.Let: ByteMachine.let,
     prim.Ramp: ByteMachine.ramp,
     prim.Broadcast: lambda machine, node: machine.value(node.value),
     prim.Cast: ByteMachine.cast,

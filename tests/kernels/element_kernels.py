@@ -33,10 +33,14 @@ _BYTES = {"float64": 8, "float32": 4, "int32": 4, "float16": 2, "uint8": 1}
 
 
 class ElementKernel(NamedTuple):
-    """The script of a module with a kernel `k`; `symbolic` if its length is n, otherwise that is 16."""
+    """The script of a module with a kernel `k`; `symbolic` if its length is n, otherwise that is 16.
+
+    Each of `names` is a kernel that is given what the one before has left.
+    """
 
     script: str
     symbolic: bool
+    names: tuple[str, ...] = ("k",)
 
 
 class _View(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from tvm.script import from_source
@@ -44,23 +45,29 @@ class Judged(NamedTuple):
 def judged(kernel: ElementKernel) -> Judged:
     """Lint a kernel and execute it at several sizes."""
     module = from_source(kernel.script)
-    machine = ByteMachine(module["k"])
-    runs = {n: frozenset(machine.run({"n": n}, 1)) for n in (SIZES if kernel.symbolic else (16,))}
+    machines = [ByteMachine(module[name]) for name in kernel.names]
+    runs = {n: _run(machines, n) for n in (SIZES if kernel.symbolic else (16,))}
     found = list(check(extract(module, name="m"), _RULES, Prover()))
     errors = [d for d in found if d.severity == "error" or (d.rule, d.severity) == ("SYM307", "warning")]
     for size in {(d.counterexample or {}).get("n", 1) for d in errors if kernel.symbolic}:
         if size not in runs and size <= FARTHEST:
-            runs[size] = _run(machine, size)
+            runs[size] = _run(machines, size)
     wrong = tuple(_wrong(d, runs) for d in errors if _wrong(d, runs))
     wrong += tuple(d.message for d in found if " data" in f" {d.message} {d.reason}".replace(".data", ""))
     return Judged(_outcome(found, errors, runs), wrong)
 
 
-def _run(machine: ByteMachine, size: int) -> frozenset[str]:
+def _run(machines: Sequence[ByteMachine], size: int) -> frozenset[str]:
+    """The faults of kernels, each of which is given what the one before has left."""
+    found, given = frozenset[str](), None
     try:
-        return frozenset(machine.run({"n": size}, 1))
+        for number, machine in enumerate(machines, start=1):
+            faults = machine.run({"n": size}, 1, given)
+            given = machine.left()
+            found |= faults if number == len(machines) else faults - {"left"}
     except TooLongError:
         return _HARM | _OUTSIDE
+    return found
 
 
 def _wrong(found: Diagnostic, runs: dict[int, frozenset[str]]) -> str:

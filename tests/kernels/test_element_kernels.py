@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.kernels.element_kernels import element_kernel
+from tests.kernels.composed_kernels import composed_kernel
+from tests.kernels.element_kernels import ElementKernel, element_kernel
 from tests.kernels.element_verdicts import judged
 from tests.scale import NIGHTLY
 
 
-@pytest.mark.parametrize("seed", range(1_000 if NIGHTLY else 40))
-def test_execution_agrees(seed: int) -> None:
-    kernel = element_kernel(seed)
+@pytest.mark.parametrize("draw", [element_kernel, composed_kernel])
+@pytest.mark.parametrize("seed", range(1_000 if NIGHTLY else 30))
+def test_execution_agrees(seed: int, draw: Callable[[int], ElementKernel]) -> None:
+    kernel = draw(seed)
     found = judged(kernel)
     assert not found.wrong, kernel.script
     assert found.outcome not in ("harmful, missed", "harmless, error"), kernel.script

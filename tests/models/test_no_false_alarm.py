@@ -39,9 +39,6 @@ EXPECTED: Mapping[str, Mapping[tuple[str, str], int]] = {
     },
     "several_functions": {("SYM208", "note"): 1, ("SYM309", "note"): 1},
     "branches_of_different_size": {("SYM309", "note"): 2},
-    # TVM's cumsum halves a counter in a loop
-    "sample_top_p": {("SYM905", "note"): 1},
-    "cumulative_mask": {("SYM905", "note"): 2},
     # of a vocabulary of two words nobody gets the best three
     "top_k": {("SYM309", "warning"): 1},
     # what a tensor holds may be negative, and nothing checks that before it is an extent

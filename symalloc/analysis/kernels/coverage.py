@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from symalloc.analysis.kernels.fresh_loads import FreshLoads, Possible, fresh_loads
 from symalloc.analysis.kernels.index_bounds import bounds_of, is_plain, scalars_of
-from symalloc.analysis.kernels.solution import Solution
+from symalloc.analysis.kernels.solution import Solution, in_rows
 from symalloc.program import ir
 from symalloc.program.ir import KernelAccess
 from symalloc.size.choice import maximum, minimum
@@ -177,10 +177,8 @@ class ParameterCoverage:
         """True if it is not told exactly what is stored, although that hangs on no data."""
         if not self.known or self.parameter.must_def:
             return False
-        told = [(store, self.reached(store, self.parameter.shape)) for store in self._of_kind("store")]
-        sure = any(box.is_whole and box.exact and store.part is None for store, box in told)
-        plain = (box.exact for store, box in told if store.exact and None not in store.indices)
-        return not sure and not all(plain)
+        stores = [store for store in self._of_kind("store") if store.exact and None not in store.indices]
+        return bool(stores) and not all(box.exact for box in self._any_of(stores))
 
     @cached_property
     def loads(self) -> tuple[Elements, ...]:
@@ -217,15 +215,12 @@ class ParameterCoverage:
     def _in_all_parts(self, stores: Sequence[KernelAccess]) -> Elements:
         """The elements that stores to parts of them reach in every part."""
         count = lcm(*(store.part[1] for store in stores if store.part is not None))
-        every = []
-        for number in range(count):
-            boxes = [self.reached(store, self.parameter.shape, part=(number, count)) for store in stores]
-            every.append(disjunction(box.condition for box in boxes))
-        exact = all(box.exact for box in boxes)
-        by_data = any(box.by_data for box in boxes)
-        return Elements(
-            (None,) * len(boxes[0].ranges), exact=exact, where=conjunction(every), by_data=by_data
-        )
+        numbers, shape = range(count), self.parameter.shape
+        boxes = [[self.reached(store, shape, part=(n, count)) for store in stores] for n in numbers]
+        where = conjunction(disjunction(box.condition for box in one) for one in boxes)
+        exact = all(box.exact for one in boxes for box in one)
+        by_data = any(box.by_data for box in boxes[0])
+        return Elements((None,) * len(boxes[0][0].ranges), exact=exact, where=where, by_data=by_data)
 
 
 def points_of(load: KernelAccess) -> Points | None:
@@ -253,10 +248,10 @@ def kernel_coverage(
     if kernel is None:
         return {}
     known = any(access.kind == "store" for access in chain(kernel.accesses, kernel.own_accesses))
+    scalars = scalars_of(kernel)
     own: defaultdict[int, list[KernelAccess]] = defaultdict(list)
     for access in chain(kernel.accesses if known else (), kernel.own_accesses):
-        own[access.parameter].append(access)
-    scalars = scalars_of(kernel)
+        own[access.parameter].append(in_rows(access, scalars))
     reached = cache(partial(accessed_elements, scalars=scalars))
     possible: Possible = partial(decide, kernel)
 

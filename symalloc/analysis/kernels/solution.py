@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import gcd
 
 from symalloc.analysis.kernels.index_bounds import Extremes, divided, extremes, factor_of, is_below
 from symalloc.program.ir import KernelAccess
-from symalloc.size.condition import Condition, eq, ge, le, lt
-from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, floordiv, from_atom, mod, symbol
+from symalloc.size.choice import Choice, first_choice
+from symalloc.size.condition import Condition, Relation, conjunction, disjunction, eq, ge, le, lt
+from symalloc.size.expr import ZERO, Atom, Expr, FloorDiv, Mod, constant, floordiv, from_atom, mod, symbol
 from symalloc.size.sign import is_nonnegative
 
 _MOST_STEPS = 32
 """Equations that are solved for one access."""
+_MOST_CASES = 32
+"""Passes of loops, and ways to choose, that are looked at one by one."""
 
 
 class Solution:
@@ -23,13 +27,18 @@ class Solution:
     """
 
     def __init__(
-        self, access: KernelAccess, equations: Iterable[tuple[Expr, Expr]], scalars: frozenset[str]
+        self,
+        access: KernelAccess,
+        equations: Iterable[tuple[Expr, Expr]],
+        scalars: frozenset[str],
+        most_cases: int = _MOST_CASES,
     ) -> None:
-        self.access, self.scalars = access, scalars
+        self.access, self.scalars, self.most_cases = access, scalars, most_cases
         self.passes = {loop.symbol: loop.passes for loop in access.loops}
         self.solved: dict[str, Expr] = {}
         self.conditions: list[Condition] = []
-        self.equations = list(equations)
+        self.given = tuple(equations)
+        self.equations = list(self.given)
 
     def unsolved(self, told: Expr | Condition) -> list[str]:
         return [name for name in self.passes if name in told.symbols and name not in self.solved]
@@ -127,6 +136,45 @@ class Solution:
         """The conditions at which elements are reached, those at which loops that count no elements are run
         at all, and whether they say all.
         """
+        found = self.told()
+        if found[2] or not self.access.exact:
+            return found
+        return self.by_cases() or found
+
+    def by_cases(self) -> tuple[list[Condition], list[Condition], bool] | None:
+        """The same in each of several cases; None where that does not say all either."""
+        cases, left, told = [*self.cases()], self.most_cases, list[Condition]()
+        for access, equations in cases:
+            held, runs, exact = Solution(access, equations, self.scalars, left // len(cases)).held()
+            if not exact:
+                return None
+            told.append(conjunction((*held, *runs)))
+        return ([disjunction(told)], [], True) if told else None
+
+    def cases(self) -> Iterator[tuple[KernelAccess, list[tuple[Expr, Expr]]]]:
+        """The access and its equations in each case of a choice in them, or in each pass of a loop of few."""
+        spoken: tuple[Expr | Condition, ...] = (*(index for index, _ in self.given), *self.access.domain)
+        choices = (choice for one in spoken if (choice := first_choice(one)) is not None)
+        choice = next((one for one in choices if self.unsolved(from_atom(one))), None)
+        if choice is not None and len(choice.cases) <= self.most_cases:
+            for condition, chosen in choice.cases:
+                taken = partial(_chosen, choice, chosen)
+                domain = (*(one.rewrite(taken) for one in self.access.domain), *condition.conjuncts)
+                equations = [(index.rewrite(taken), right) for index, right in self.given]
+                yield replace(self.access, domain=domain), equations
+            return
+        counts = {name: self.passes[name] for name in self.passes if name not in self.solved}
+        fixed = ((last.as_constant or 0, name) for name, last in counts.items() if last is not None)
+        last, name = min(((last, name) for last, name in fixed if last > 0), default=(0, ""))
+        for number in range(last if last <= self.most_cases else 0):
+            value = {name: constant(number)}
+            left = (loop for loop in self.access.loops if loop.symbol != name)
+            loops = tuple(replace(one, passes=one.passes and one.passes.substitute(value)) for one in left)
+            equations = [(index.substitute(value), right) for index, right in self.given]
+            yield replace(self.access.substitute(value), loops=loops), equations
+
+    def told(self) -> tuple[list[Condition], list[Condition], bool]:
+        """See `held`."""
         self.solve()
         held = list(self.conditions)
         for index, value in self.equations:
@@ -179,6 +227,43 @@ class Solution:
             yield le(found.least, high)
         if not self.unsolved(found.greatest):
             yield le(low, found.greatest)
+
+
+def in_rows(access: KernelAccess, scalars: frozenset[str]) -> KernelAccess:
+    """The access, in whose indices the quotient and the remainder of `row * width + column` are these.
+
+    Nothing is executed where the width is 0.
+    """
+    widths: list[Condition] = []
+
+    def change(atom: Atom) -> Expr | None:
+        if not isinstance(atom, FloorDiv | Mod):
+            return None
+        width, parts = atom.denominator, [Expr({m: c}) for m, c in atom.numerator.terms.items()]
+        column = sum((part for part in parts if divided(part, width) is None), ZERO)
+        row = divided(atom.numerator - column, width)
+        last = column - width + 1  # at most 0
+        facts = (one.expr for one in access.domain if isinstance(one, Relation) and one.operator == "<=")
+        small = not column.terms or any(is_nonnegative(fact - last, scalars) for fact in facts)
+        small = small or is_below(column, width, access.domain, scalars)
+        if (
+            row is None
+            or not small
+            or not is_nonnegative(column, scalars)
+            or not is_nonnegative(width, scalars)
+        ):
+            return None
+        widths.append(ge(width, 1))
+        return row if isinstance(atom, FloorDiv) else column
+
+    indices = tuple(index and index.rewrite(change) for index in access.indices)
+    part = access.part and (access.part[0].rewrite(change), access.part[1])
+    more = (c for c in dict.fromkeys(widths) if c.as_bool is not True and c not in access.domain)
+    return replace(access, indices=indices, part=part, domain=(*access.domain, *more)) if widths else access
+
+
+def _chosen(choice: Choice, chosen: Expr, atom: Atom) -> Expr | None:
+    return chosen if atom == choice else None
 
 
 def _common(factors: Sequence[Expr], step: int) -> Expr | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.kernels.coverage import Elements, Range, element_index
+from symalloc.analysis.kernels.coverage import Elements, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import DType, TensorType
 from symalloc.size.choice import maximum, minimum, select
 from symalloc.size.condition import Condition, conjunction, disjunction, ge, le, lt
-from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod, product, symbol
+from symalloc.size.expr import ONE, ZERO, Expr, floordiv, mod, product, symbol
 from symalloc.size.sign import is_nonnegative
 
 _MOST_RANGES = 2
@@ -106,12 +106,6 @@ class MemoryRange(NamedTuple):
             number = number * extent + element_index(axis)
         begin = self.region.offset + number * kind.dtype.itemsize
         return Range(begin, begin + kind.dtype.itemsize)
-
-    @property
-    def is_linear(self) -> bool:
-        """True if the place of an element is a sum of its indices, each times a number."""
-        shape = None if self.type is None else self.type.shape
-        return shape is not None and all(extent.as_constant is not None for extent in shape[1:])
 
     def is_at(self, other: MemoryRange) -> bool:
         """True if it is part of the same bytes."""
@@ -223,8 +217,7 @@ def _gap(
         return None
     if any(part.elements.is_scattered for part in (*parts, *(() if lost is None else (lost,)))):
         return _at_elements(wanted, parts, lost)
-    along = _along_axis(wanted, parts) if lost is None else None
-    return along or _in_bytes(wanted, parts, apart, lost) or _at_elements(wanted, parts, lost)
+    return _in_bytes(wanted, parts, apart, lost) or _at_elements(wanted, parts, lost)
 
 
 def _fits(stretch: MemoryRange) -> bool:
@@ -240,39 +233,6 @@ def _nbytes(stretch: MemoryRange) -> Expr:
         return ONE if stretch.region.nbytes is None else stretch.region.nbytes
     pairs = zip(elements.ranges, kind.shape, strict=True)
     return product(e if r is None else r.end - r.begin for r, e in pairs) * kind.dtype.itemsize
-
-
-# -- along one dimension -------------------------------------------------------------------------------------
-
-
-def _along_axis(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> UninitializedRange | None:
-    kind = next((part.type for part in parts if part.axes), wanted.type)
-    if kind is None or kind.shape is None or kind.dtype is None:
-        return None
-    if any(one.region is not wanted.region for one in parts):
-        return None
-    if any(one.type is not None and one.type.shape != kind.shape for one in (wanted, *parts) if one.axes):
-        return None
-    axes = {axis for part in parts for axis in part.axes}
-    if len(axes) > 1 or not kind.shape:
-        return None
-    axis = axes.pop() if axes else 0
-    written = [_written(part, axis, kind.shape[axis]) for part in parts]
-    left = left_out(_range(wanted, axis, kind.shape[axis]), written)
-    if left is None:
-        return None
-    others = product(extent for i, extent in enumerate(kind.shape) if i != axis)
-    words = _words([part._replace(end=part.end - 1) for part in written], "indices ", f" of dimension {axis}")
-    return UninitializedRange(left * others * kind.dtype.itemsize, words)
-
-
-def _range(stretch: MemoryRange, axis: int, extent: Expr) -> Range:
-    found = stretch.elements.ranges[axis] if stretch.axes else None
-    return Range(ZERO, extent) if found is None else found
-
-
-def _written(part: MemoryRange, axis: int, extent: Expr) -> Range:
-    return _range(part, axis, extent)._replace(condition=conjunction(part.elements.conditions))
 
 
 # -- element by element --------------------------------------------------------------------------------------
@@ -291,7 +251,7 @@ def _at_elements(
     single, sized = _in_single(wanted), [one for one in (wanted, *parts) if one.sized]
     found = next((one for one in sized if one.is_at(wanted)), single)
     if len({one.type.dtype.itemsize for one in sized if one.type and one.type.dtype}) > 1:
-        found = single if wanted.elements.points is None else None  # parts may hold an element together
+        wanted, found = _bytewise(wanted), single  # parts may hold an element together
     if found is None or found.type is None or found.type.shape is None:
         return None
     shape, points = found.type.shape, wanted.elements.points
@@ -322,6 +282,18 @@ def _in_single(wanted: MemoryRange) -> MemoryRange | None:
     nbytes = wanted.region.nbytes
     kind = None if nbytes is None else TensorType(shape=(nbytes,), dtype=DType("uint8", 8))
     return None if kind is None else MemoryRange(wanted.region, kind, Elements((None,)))
+
+
+def _bytewise(wanted: MemoryRange) -> MemoryRange:
+    """The same read, at each byte of an element where passes tell of it."""
+    points, element = wanted.elements.points, wanted.element
+    if points is None or element is None:
+        return wanted
+    at = {element_index(axis).as_symbol or "": index for axis, index in enumerate(points.indices)}
+    first, end = (place.substitute(at) - (wanted.region.offset or ZERO) for place in element[:2])
+    byte, counters = symbol("byte'"), (*points.counters, ("byte'", end - first))
+    found = Points((first + byte,), (*points.conditions, lt(byte, end - first)), counters)
+    return wanted._replace(type=None, elements=wanted.elements._replace(points=found))
 
 
 def _holding(part: MemoryRange, unit: MemoryRange) -> Condition | None:
@@ -437,25 +409,6 @@ def bytes_of(stretch: MemoryRange) -> Range | None:
         return None
     step = product(kind.shape[axis + 1 :]) * kind.dtype.itemsize
     return Range(begin + found.begin * step, begin + found.end * step)
-
-
-def ends_of(stretch: MemoryRange) -> tuple[Range, Range, Range] | None:
-    """The bytes from the first to the last element of a stretch, those of the first, and those of the last.
-
-    All are empty where it has no elements; None where they are not known.
-    """
-    kind, elements, start = stretch.type, stretch.elements, stretch.region.offset
-    if kind is None or kind.shape is None or kind.dtype is None or start is None:
-        return None
-    first = last = start
-    step, item = constant(kind.dtype.itemsize), constant(kind.dtype.itemsize)
-    for extent, found in reversed(list(zip(kind.shape, elements.ranges, strict=False))):
-        begin, end, _ = found or Range(ZERO, extent)
-        first, last = first + begin * step, last + (end - 1) * step
-        step = step * extent
-    some = ge(product(kind.shape), 1)
-    size, whole = select(some, item, ZERO), select(some, last + item - first, ZERO)
-    return Range(first, first + whole), Range(first, first + size), Range(last, last + size)
 
 
 def _words(written: Sequence[Range], before: str, behind: str) -> str:

@@ -7,12 +7,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 
-from symalloc.analysis.kernels.coverage import Range
 from symalloc.analysis.kernels.uninitialized import (
     MemoryRange,
     UninitializedRange,
     bytes_of,
-    ends_of,
     gap_between,
 )
 from symalloc.analysis.regions import Region, Target
@@ -81,36 +79,34 @@ def _resolved(context: FunctionContext, point: int, target: Target, index: int, 
             if found.again or _is_by_elements(wanted, lost):
                 yield from _rewritten(site, wanted, lost, found.again)
                 continue
-            for (first, sure), (second, certain) in product(_ranges(wanted), _ranges(lost)):
-                doubt = None if sure and certain else _another_part(site)
-                yield replace(
-                    site,
-                    quantities={**site.quantities, **_places(first=first, second=second)},
-                    uncertainty=site.uncertainty or doubt,
-                )
+            sure, places = wanted.elements.exact and lost.elements.exact, _places(first=wanted, second=lost)
+            yield replace(
+                site,
+                quantities={**site.quantities, **places},
+                uncertainty=site.uncertainty or (None if sure else _another_part(site)),
+            )
 
 
 def _is_by_elements(wanted: MemoryRange, lost: MemoryRange) -> bool:
-    """True if two parts are held against each other element by element: where one is no range of bytes, and
-    places in memory are sums.
-    """
+    """True if two parts are held against each other element by element: where one is no range of bytes."""
     if lost.elements.is_scattered or wanted.elements.points is not None:
         return True
-    plain = lost.is_like(wanted) or (wanted.is_linear and lost.is_linear)
-    return plain and None in (bytes_of(wanted), bytes_of(lost))
+    return any(bool(part.axes) and bytes_of(part) is None for part in (wanted, lost))
 
 
 def _another_part(site: Site) -> str:
     return f"what {site.texts['reader']} reads may be another part than what is overwritten"
 
 
-def _places(**ranges: Range | None) -> Mapping[str, Expr]:
-    """The quantities of ranges of bytes; those that are known."""
-    known = {name: place for name, place in ranges.items() if place is not None}
-    return {
-        **{f"{name}.offset": place.begin for name, place in known.items()},
-        **{f"{name}.nbytes": place.end - place.begin for name, place in known.items()},
-    }
+def _places(**parts: MemoryRange) -> Mapping[str, Expr]:
+    """The quantities of parts that are ranges of bytes, empty for sizes at which they are not accessed."""
+    found: dict[str, Expr] = {}
+    for name, part in parts.items():
+        place = None if part.elements.is_whole else bytes_of(part)
+        if place is not None:
+            nbytes = select(conjunction(part.conditions), place.end - place.begin, ZERO)
+            found |= {f"{name}.offset": place.begin, f"{name}.nbytes": nbytes}
+    return found
 
 
 def _rewritten(
@@ -124,7 +120,7 @@ def _rewritten(
     found = [(again, None if known else _another_part(site))]
     for parts, doubt in (*found, (sure, unknown)) if len(sure) < len(again) else found:
         gap = gap_between(wanted, parts, lost=lost)
-        places = _places(first=bytes_of(wanted), second=bytes_of(lost))
+        places = _places(first=wanted, second=lost)
         lacking = {} if gap is None else {"lost": gap.lacking}
         yield replace(
             site,
@@ -132,31 +128,6 @@ def _rewritten(
             uncertainty=site.uncertainty or doubt or (unknown if gap is None else None),
             passes=None if gap is None else passes_of(gap),
         )
-
-
-def _ranges(part: MemoryRange) -> Iterator[tuple[Range | None, bool]]:
-    """The bytes of a part of a region, or None for all of it; True where each of them is surely accessed.
-
-    Where a part is no range of bytes, it is what lies between its ends, and its ends for sure.
-    """
-    sure, found = part.elements.exact, bytes_of(part)
-    ends = None if part.elements.is_whole or found is not None else ends_of(part)
-    if part.elements.is_whole:
-        yield None, sure
-    elif ends is not None:
-        between, first, last = (_if_run(part, one) for one in ends)
-        yield from ((between, False), (first, sure), (last, sure))
-    elif found is None:
-        yield None, False
-    else:
-        yield _if_run(part, found), sure
-
-
-def _if_run(part: MemoryRange, found: Range) -> Range:
-    """The range, empty for the sizes for which the part is not accessed."""
-    return Range(
-        found.begin, found.begin + select(conjunction(part.conditions), found.end - found.begin, ZERO)
-    )
 
 
 def _lost(context: FunctionContext, found: LostRead, site: Site) -> Site:

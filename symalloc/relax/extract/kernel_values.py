@@ -267,10 +267,13 @@ class KernelValues:
         symbols: Symbols,
         is_private: Callable[[int], bool],
         element: Callable[[Node, Indices], Expr | None] = lambda *_: None,
+        body: Node | None = None,
+        params: Iterable[Node] = (),
     ) -> None:
         self._symbols, self._is_private, self._element = symbols, is_private, element
         self._ranges = NumberRanges(symbols.is_size)
-        self._by_data: set[int] = set()
+        self._by_data = {param.__chandle__() for param in params if type(param.ty) is BufferType}
+        self._body = body  # as long as it is not known what in it hangs on data
         self._values: dict[int, Expr | None] = {}
         self._flags: dict[int, Condition | None] = {}
         self._scalars: dict[int, _Scalar] = {}
@@ -289,14 +292,39 @@ class KernelValues:
 
     def hangs_on_data(self, node: Node) -> bool:
         """Return whether the value of an expression, which has no exact form, hangs on what tensors hold."""
+        if self._body is not None:
+            body, self._body = self._body, None
+            self._spread(body)
         found: list[bool] = []
         visit(
             node,
-            (ir.TensorLoad, lambda load: found.append(load.source.__chandle__() not in self._scalars)),
-            (ir.Var, lambda var: found.append(var.__chandle__() in self._by_data)),  # scalars, too
+            (ir.TensorLoad, lambda load: found.append(not self._is_private(load.source.__chandle__()))),
+            (ir.Var, lambda var: found.append(var.__chandle__() in self._by_data)),  # buffers, too
             (ir.Call, lambda call: found.append(getattr(call.op, "name", None) not in _ARITHMETIC)),
         )
         return any(found)
+
+    def _spread(self, body: Node) -> None:
+        """Note the variables and buffers that a body gives values that hang on data, or where such decide."""
+        given, ways, known = list[tuple[Node, Node]](), list[tuple[Node, Node]](), -1
+        visit(
+            body,
+            (tirx.BufferStore, lambda store: given.append((store.buffer, store.value))),
+            (tirx.Bind, lambda bound: given.append((bound.var, bound.value))),
+            (tirx.For, lambda loop: ways.append((loop.extent, loop))),
+            *(
+                (kind, lambda way: ways.append((way.condition, way)))
+                for kind in (tirx.IfThenElse, tirx.While)
+            ),
+        )
+        while known < len(self._by_data):
+            known = len(self._by_data)
+            self._by_data.update(to.__chandle__() for to, value in given if self.hangs_on_data(value))
+            for test, way in ways:
+                if self.hangs_on_data(test):
+                    visit(
+                        way, (tirx.BufferStore, lambda store: self._by_data.add(store.buffer.__chandle__()))
+                    )
 
     def expr_or_none(self, node: Node) -> Expr | None:
         """The exact form of an integer expression; None where it has none."""
@@ -352,9 +380,6 @@ class KernelValues:
     def bind(self, var: VarNode, value: Expr | None, given: Node | None = None) -> None:
         """The variable `var` stands for `value` from here on; None for what is not known of `given`."""
         self._values[var.__chandle__()] = value
-        self._note_data(var, value, given)
-
-    def _note_data(self, var: VarNode, value: Expr | None, given: Node | None) -> None:
         if value is None and given is not None and self.hangs_on_data(given):
             self._by_data.add(var.__chandle__())
 
@@ -385,7 +410,6 @@ class KernelValues:
         if scalar is None:
             return
         value = self.expr_or_none(node.value)
-        self._note_data(node.buffer, value, node.value)
         self._held.pop(key, None)
         alone = not any(loop.parallel for loop in scope.loops[scalar.loops if scalar.private else 0 :])
         fits = _is_plain(node) and str(node.value.ty.dtype) == scalar.dtype
@@ -418,10 +442,11 @@ class KernelValues:
     def _added(self, store: Node) -> int | None:
         """The constant that a store adds to what its one element holds; None for any other store."""
         value = store.value
-        if type(value) is not prim.Add or not _is_plain(store):
+        if type(value) not in (prim.Add, prim.Sub) or not _is_plain(store):
             return None
         own = type(value.a) is ir.TensorLoad and value.a.source.same_as(store.buffer) and _is_plain(value.a)
-        return int(value.b.value) if own and type(value.b) is prim.IntImm else None
+        more = int(value.b.value) if own and type(value.b) is prim.IntImm else None
+        return -more if more is not None and type(value) is prim.Sub else more
 
     def hold(self, counted: Mapping[int, tuple[Expr, int]], passes: Expr | None) -> None:
         """The numbers that a loop counts hold what they do behind so many passes."""

@@ -91,7 +91,7 @@ def kernel_accesses(
     Each comes with its indices and the points at which it is executed.  Nothing is approximated: what has no
     exact form is said to be unknown (an index that is None, a domain that is not exact).
     """
-    walk = _KernelWalk(params, symbols, is_private, integers or KernelIntegers(symbols))
+    walk = _KernelWalk(body, params, symbols, is_private, integers or KernelIntegers(symbols))
     walk.statement(body, KernelScope())
     walk.integers.around = ()
     doubtful = [replace(access, exact=False) for access in walk.found[walk.certain :]]
@@ -109,13 +109,14 @@ class _KernelWalk:
 
     def __init__(
         self,
+        body: Node,
         params: Sequence[Node],
         symbols: Symbols,
         is_private: Callable[[int], bool],
         integers: KernelIntegers,
     ) -> None:
         self.symbols, self.integers, self.is_private = symbols, integers, is_private
-        self.values = KernelValues(symbols, is_private, integers.load)
+        self.values = KernelValues(symbols, is_private, integers.load, body, params)
         self.places = BufferPlaces(params, self.values.extent)
         self.found: list[KernelAccess] = []
         self.certain = sys.maxsize  # the accesses from this one on may be skipped, nobody knows when
