@@ -7,7 +7,7 @@ from textwrap import indent
 from tests.hostile.machine import Array, Machine, depends_on_storages, floats
 from tests.hostile.program import HostileProgram
 
-__all__ = ["PROGRAMS"]
+__all__ = ["PROGRAMS", "kernel_program"]
 
 _MODULE = """@I.ir_module
 class Module:
@@ -26,7 +26,9 @@ class Module:
 """
 
 
-def _program(name: str, what: str, bad: str, twin: str, *, size: int = 0, **more: object) -> HostileProgram:
+def kernel_program(
+    name: str, what: str, bad: str, twin: str, *, size: int = 0, **more: object
+) -> HostileProgram:
     """A kernel on 16 elements, or on n of them, where `size` is one at which it goes wrong."""
 
     def module(body: str) -> str:
@@ -88,13 +90,13 @@ for i in range(n // {}):
 _COPY = "for i in range(n):\n    b[i] = a[i]\n"
 
 PROGRAMS: tuple[HostileProgram, ...] = (
-    _program(
+    kernel_program(
         "scan-to-the-front",
         "each pass reads what only the next one writes",
         "for i in range(15):\n    b[i] = b[i + 1] + a[i]\nb[15] = a[15]",
         "b[15] = a[15]\nfor i in range(15):\n    b[14 - i] = b[15 - i] + a[i]",
     ),
-    _program(
+    kernel_program(
         "scan-two-behind",
         "the second element of a scan over every other one is never set",
         "b[0] = a[0]\nfor i in range(n - 2):\n    b[i + 2] = b[i] + a[i]\nif n > 1:\n    b[1] = a[0]",
@@ -102,42 +104,42 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         size=4,
         counterexample={"n": 4},
     ),
-    _program(
+    kernel_program(
         "sum-behind-the-diagonal",
         "the pass that sets a sum to zero is left out by the predicate of the block",
         _SUM.format("k", "k >= i"),
         _SUM.format("k", "k <= i"),
     ),
-    _program(
+    kernel_program(
         "sum-from-the-end",
         "the axis of a sum goes down, so that its start comes last",
         _SUM.format("15 - k", "k >= 0"),
         _SUM.format("k", "k >= 0"),
     ),
-    _program(
+    kernel_program(
         "lanes-read-first",
         "all lanes of a vector are read before one is stored",
         "b[0] = a[0]\nfor v in T.vectorized(15):\n    b[v + 1] = b[v] + a[v]",
         "b[0] = a[0]\nfor v in range(15):\n    b[v + 1] = b[v] + a[v]",
     ),
-    _program(
+    kernel_program(
         "half-a-vector",
         "a vector is loaded of which only the first half was stored",
         "b[T.Ramp(0, 1, 4)] = a[T.Ramp(0, 1, 4)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]\n"
         "b[T.Ramp(4, 1, 4)] = a[T.Ramp(4, 1, 4)]",
         "b[T.Ramp(0, 1, 8)] = a[T.Ramp(0, 1, 8)]\nb[T.Ramp(8, 1, 8)] = b[T.Ramp(0, 1, 8)]",
     ),
-    _program(
+    kernel_program(
         "all-but-one-byte", "the last byte of a tensor is not written", _BYTES.format(63), _BYTES.format(64)
     ),
-    _program(
+    kernel_program(
         "half-of-the-scratch",
         "a buffer of the kernel's own is filled in elements of half the size",
         _SCRATCH.format(16, 16),
         _SCRATCH.format(32, 32),
         shows=None,  # it is no storage
     ),
-    _program(
+    kernel_program(
         "rows-too-far-apart",
         "a view reaches beyond the buffer by its strides",
         _ROWS.format(5),
@@ -146,7 +148,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         also=frozenset({"SYM208"}),
         shows=None,
     ),
-    _program(
+    kernel_program(
         "twice-the-bytes",
         "a view of as many elements has twice the bytes",
         _DOUBLES.format(1, 1) + _COPY,
@@ -156,7 +158,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=None,
         verdict="always-invalid",
     ),
-    _program(
+    kernel_program(
         "count-of-eight-bits",
         "the number of passes wraps",
         'for i in range(T.Cast("int64", T.Cast("int8", n))):\n    b[i] = a[i]',
@@ -164,7 +166,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         size=128,
         counterexample={"n": 128},
     ),
-    _program(
+    kernel_program(
         "index-of-eight-bits",
         "elements from 256 on are stored over the first ones",
         'for i in range(n):\n    b[T.Cast("int64", T.Cast("uint8", i))] = a[i]',
@@ -172,7 +174,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         size=300,
         counterexample={"n": 257},
     ),
-    _program(
+    kernel_program(
         "bit-beyond-the-end",
         "a power of two is an index",
         "for i in range(16):\n    b[i] = T.float32(0)\nfor i in range(6):\n    b[T.shift_left(1, i)] = a[i]",
@@ -180,7 +182,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         rule="SYM306",
         shows=None,
     ),
-    _program(
+    kernel_program(
         "checked-behind",
         "the size is checked when all is over",
         'for i in range(8):\n    b[i] = a[i]\nassert n == 8, "eight"',
@@ -190,7 +192,7 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         shows=None,
         counterexample={"n": 1},
     ),
-    _program(
+    kernel_program(
         "counted-too-short", "a loop that counts in a buffer ends early", _WHILE.format(15), _WHILE.format(16)
     ),
 )
