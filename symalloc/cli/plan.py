@@ -102,6 +102,8 @@ def plan_command(
     samples, assumed = parse_bindings(bind, "--bind"), parse_assumptions(assume)
     limits = (fits, budget, max_arena)
     asked = any(limit is not None for limit in limits)
+    if assume and not asked:
+        raise UsageError("--assume would have no effect: it goes with --fits, --budget or --max-arena")
     if asked and len(samples) > 1:
         raise UsageError("--fits, --budget and --max-arena ask at one --bind")
     with progress("planning"):

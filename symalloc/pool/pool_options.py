@@ -27,7 +27,7 @@ LEAST_DECAY = 0.001  # seconds
 
 
 def _soft_limit(name: str, value: object) -> Fraction | int | None:
-    soft = parse_soft_limit(value) if isinstance(value, str) else value
+    soft = parse_soft_limit(value, name) if isinstance(value, str) else value
     if isinstance(soft, float) and soft < RATIOS_BELOW and isfinite(soft):
         soft = Fraction(str(soft))
     if soft is None:
@@ -41,14 +41,14 @@ def _soft_limit(name: str, value: object) -> Fraction | int | None:
     return soft
 
 
-def parse_soft_limit(text: str) -> Fraction | int | None:
+def parse_soft_limit(text: str, name: str = "soft_limit") -> Fraction | int | None:
     """A ratio (a number below 100 without a unit), bytes, or None for `none`; raises PoolUsageError."""
     if text.strip().lower() == "none":
         return None
     match = AMOUNT.fullmatch(text.strip())
     if match is not None and not match[2] and Fraction(match[1]) < RATIOS_BELOW:
         return Fraction(match[1])
-    return read_bytes(text, "soft_limit")
+    return read_bytes(text, name)
 
 
 def _bytes(least: int, most: int) -> Kind:

@@ -214,6 +214,10 @@ def diff_plans(
         )
     told = {name for one in functions for shown in (one.bounds, *one.samples) for name in shown}
     check_wanted(bindings, needed, told)
+    signed = frozenset[str]().union(*(one.signed for one in functions))
+    for name, value in (item for binding in bindings for item in binding.items()):
+        if value < 0 and name not in signed:
+            raise UsageError(f"`{name}` is an extent of a tensor and cannot be {value}")
     return diff
 
 

@@ -101,7 +101,10 @@ class Margin:
 def _margin(name: str, value: object) -> Margin:
     if isinstance(value, Margin):
         return value
-    share = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    text = value.strip() if isinstance(value, str) else ""
+    share = _PER_CENT.fullmatch(text)
+    if text.endswith("%") and share is None:
+        raise UsageError(f"{name} is {shown(value)}; a share of the device is from 0% to less than 100%")
     return Margin(require_bytes(name, value)) if share is None else Margin(0, Fraction(share[1]) / 100)
 
 
