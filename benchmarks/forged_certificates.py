@@ -47,7 +47,7 @@ def main() -> int:
 def _accepts(script: object, folder: Path) -> bool:
     try:
         return bool(script.check(folder, packing=False))  # type: ignore[attr-defined]
-    except script.Refused:  # type: ignore[attr-defined]
+    except Exception:  # what it cannot read it does not accept
         return False
 
 

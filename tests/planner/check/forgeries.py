@@ -319,3 +319,138 @@ def offset_in_the_function(plan: Plan, files: dict[str, str]) -> bool:
 def storage_in_the_function(plan: Plan, files: dict[str, str]) -> bool:
     reserved = "arena: R.Any = R.memory.alloc_storage(R.shape(["
     return _edited(plan, files, lambda text: text.replace(reserved, f"{reserved}64 + ", 1))
+
+
+# -- texts that a script would read as more than they are ----------------------------------------------------
+
+
+def _more_than_a_term(change: Callable[[Plan, Plan], None]) -> Forgery:
+    """A forgery of a plan and its first buffer, with all scripts made anew."""
+
+    def forge(plan: Plan, files: dict[str, str]) -> bool:
+        for _, buffer in _buffers(plan):
+            change(plan, buffer)
+            return _rewritten(plan, files)
+        return False
+
+    return forge
+
+
+_ABSURD = "0) (assert false) (define-fun %more () Int 0"
+
+
+def _absurd_symbol(plan: Plan, _buffer: Plan) -> None:
+    plan["symbols"]["q| Int) (assert false) (declare-const |r"] = [-(2**63), 2**63 - 1]
+
+
+def _absurd_guard(plan: Plan, _buffer: Plan) -> None:
+    condition = "true) (push 1) (assert false) (check-sat) (assert true"
+    plan["guards"].append({"condition": condition, "check": "true", "declared": True, "behind": None})
+
+
+FORGERIES |= {
+    f"absurd_{key}": _more_than_a_term(lambda _, buffer, key=key: buffer.update({key: _ABSURD}))
+    for key in ("size", "bytes", "alignment")
+}
+FORGERIES |= {
+    "absurd_symbol": _more_than_a_term(_absurd_symbol),
+    "absurd_guard": _more_than_a_term(_absurd_guard),
+    "rest_of_a_line": _more_than_a_term(lambda _, buffer: buffer.update(size="(* 0 1 ;)")),
+    "rest_of_a_line_at_an_offset": _more_than_a_term(lambda _, buffer: buffer.update(offset="(* 0 1 ;)")),
+    "named_in_scripts": _more_than_a_term(lambda _, buffer: buffer.update(size="(* 0 %arena)")),
+    "symbol_of_nobody": _more_than_a_term(lambda _, buffer: buffer.update(size="(* 0 |nobody|)")),
+    "alignment_of_0": _more_than_a_term(lambda _, buffer: buffer.update(alignment=0)),
+    "no_term": _more_than_a_term(lambda _, buffer: buffer.update(bytes="")),
+}
+
+
+@_forgery
+def claim_twice(plan: Plan, _files: dict[str, str]) -> bool:
+    plan["claims"].append(plan["claims"][0])
+    return True
+
+
+@_forgery
+def answer_made_up(plan: Plan, _files: dict[str, str]) -> bool:
+    plan["claims"][0]["expected"] = "sat"
+    return True
+
+
+@_forgery
+def function_of_nobody(plan: Plan, _files: dict[str, str]) -> bool:
+    plan["function"] = "nobody"
+    return True
+
+
+# -- functions that do more than their text seems to say -----------------------------------------------------
+
+_TENSOR = re.compile(
+    r"^( *)(\w+): (R\.Tensor\(.*\)) = R\.memory\.alloc_tensor\((arena\w*), (.*), (R\.shape.*)$", re.M
+)
+
+
+def _tensors_edited(plan: Plan, files: dict[str, str], line: str) -> bool:
+    """Write `line` in place of the first that makes a tensor; its parts are those of `_TENSOR`."""
+    return _edited(plan, files, lambda text: _TENSOR.sub(line, text, count=1))
+
+
+@_forgery
+def one_more_tensor(plan: Plan, files: dict[str, str]) -> bool:
+    return _tensors_edited(
+        plan, files, r"\g<0>\n\1other = \4\n\1more: \3 = R.memory.alloc_tensor(other, \5, \6"
+    )
+
+
+@_forgery
+def one_more_on_the_same_line(plan: Plan, files: dict[str, str]) -> bool:
+    return _tensors_edited(plan, files, r"\g<0>; more = R.memory.alloc_tensor(\4, \5, \6")
+
+
+@_forgery
+def storage_given_away(plan: Plan, files: dict[str, str]) -> bool:
+    return _tensors_edited(plan, files, r"\g<0>\n\1fill(\4)")
+
+
+@_forgery
+def result_that_is_its_argument(plan: Plan, files: dict[str, str]) -> bool:
+    """A function that is called may return what it is given: what lives in it lives on to the end."""
+    if not any(_met(plan)):
+        return False
+    behind = r"\g<0>\n\1kept: \3 = same(\2)"
+    return _tensors_edited(plan, files, behind) and _edited(
+        plan, files, lambda text: re.sub(r"(?m)^( +)return ", r"\1fill(kept)\n\1return ", text)
+    )
+
+
+@_forgery
+def lanes(plan: Plan, files: dict[str, str]) -> bool:
+    return _edited(
+        plan,
+        files,
+        lambda text: re.sub(r'(alloc_tensor\(arena.*R\.dtype\("\w+)"', r'\1x4"', text, count=1),
+    )
+
+
+@_forgery
+def storage_of_no_bytes(plan: Plan, files: dict[str, str]) -> bool:
+    return _edited(
+        plan,
+        files,
+        lambda text: re.sub(r"(arena.*alloc_storage\(R\.shape\(\[.*?)\]", r"\1, 0]", text, count=1),
+    )
+
+
+@_forgery
+def check_of_other_symbols(plan: Plan, files: dict[str, str]) -> bool:
+    return _edited(plan, files, lambda text: re.sub(r'(call_packed\("\w+_check", )\w+', r"\g<1>0", text))
+
+
+@_forgery
+def check_that_returns_first(plan: Plan, files: dict[str, str]) -> bool:
+    return _edited(plan, files, lambda text: re.sub(r"(?m)^( +)assert ", r"\1T.ret(0)\n\1assert ", text))
+
+
+@_forgery
+def check_behind_the_storage(plan: Plan, files: dict[str, str]) -> bool:
+    checks = r'( *R\.call_packed\("(?:relax\.run\.assert_op|\w+_check)".*\n)'
+    return _edited(plan, files, lambda text: re.sub(checks + r"((?:.*\n)*)( +return .*)", r"\2\1\3", text))

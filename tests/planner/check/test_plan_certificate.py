@@ -58,6 +58,17 @@ assert "symalloc" not in sys.modules
 print(json.dumps(answers))
 """
 
+TWO_SYMBOLS = """
+@I.ir_module
+class Product:
+    @R.function
+    def main(x: R.Tensor(("b", "s", 32), "float32")) -> R.Tensor(("b", "s", 32), "float32"):
+        a = R.exp(x)
+        c = R.add(a, x)
+        d = R.multiply(c, a)
+        return R.tanh(d)
+"""
+
 
 def buffer(id_: int, size: Expr, *live: tuple[int, int]) -> Buffer:
     return Buffer(id=id_, name=f"t{id_}", size=size, nbytes=size, live=live)
@@ -199,13 +210,41 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return certified("gru", tmp_path_factory.mktemp("gru"))
 
 
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A true certificate of a function whose shapes a kernel checks: their product is limited."""
+    folder = tmp_path_factory.mktemp("checked")
+    planned = symalloc.plan(tvm.script.from_source(TWO_SYMBOLS), certificate=folder)
+    (folder / "0-main" / "function.py").write_text(planned.module.script(show_meta=False))
+    return folder
+
+
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_forged_certificates_are_refused(forgery: str, right: Path, tmp_path: Path) -> None:
+def test_forged_certificates_are_refused(forgery: str, right: Path, checked: Path, tmp_path: Path) -> None:
     script = checker()
-    assert forged(right, tmp_path, forgery)
-    assert script.check(right, packing=False)
-    with pytest.raises(script.Refused):
+    true = next(one for one in (right, checked) if forged(one, tmp_path, forgery))
+    assert script.check(true, packing=False)
+    with pytest.raises((script.Refused, ValueError, LookupError)):
         script.check(tmp_path, packing=False)
+
+
+def test_the_module_that_is_run_is_what_counts(tmp_path: Path) -> None:
+    """A certificate with a function that goes with it says nothing of another module."""
+    for name in ("gru", "mlp_residual"):
+        planned = plan_module(MODELS[name].build(), options=PlanOptions(certificate=tmp_path / name)).module
+        (tmp_path / f"{name}.py").write_text(planned.script(show_meta=False))
+    script, told = checker(), tmp_path / "gru" / "0-forward" / "function.py"
+    assert script.check(tmp_path / "gru", tmp_path / "gru.py", packing=False)
+    told.write_text("")
+    assert script.check(tmp_path / "gru", tmp_path / "gru.py", packing=False)
+    for other in ("mlp_residual", "more"):
+        text = (tmp_path / "gru.py").read_text()
+        (tmp_path / "more.py").write_text(text + text.replace("def forward(", "def backward("))
+        with pytest.raises((script.Refused, LookupError)):
+            script.check(tmp_path / "gru", tmp_path / f"{other}.py", packing=False)
+    (tmp_path / "gru" / INDEX).write_text('{"version": 2, "machine": true, "plans": []}')
+    with pytest.raises(script.Refused, match="nothing is said of any function"):
+        script.check(tmp_path / "gru", packing=False)
 
 
 def test_what_cannot_be_read_is_no_proof(right: Path, tmp_path: Path) -> None:
