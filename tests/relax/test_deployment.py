@@ -94,7 +94,7 @@ except Exception as error:
 """
 
 
-_OVERFLOWS = "AssertionError main: these shapes need more bytes than 64 bits count: got n (at most {most})"
+_OVERFLOWS = "AssertionError main: these shapes need more bytes than 64 bits count; need n <= {most}"
 
 
 @pytest.mark.skipif(

@@ -7,7 +7,7 @@ mention: `lower_guards` takes it for the kernel that it becomes once the module 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm import relax, tirx
@@ -15,14 +15,11 @@ from tvm.ir import StringImm, TupleType
 
 from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
-from symalloc.prover.domain import INT64_MAX
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
 from symalloc.relax.rewrite import ModuleDraft
-from symalloc.size.choice import maximum, minimum
-from symalloc.size.condition import Condition, Relation, conjunction
-from symalloc.size.expr import Expr, constant, symbol
+from symalloc.size.condition import Condition, conjunction
 
 NOTHING = TupleType([])
 """The type of what a guard returns."""
@@ -55,17 +52,7 @@ class GuardWriter:
         if guards[0].declared:
             complaint = "these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
-        bounds = _bounds(check)
-        if not bounds or self.kind == "native":
-            return self._raise(check, check.conjuncts, complaint, beside)
-        shown = ", ".join(f"{n} = {{}}{_limited(bounds[n], open_as='{}')}" for n in bounds)
-        named = ", ".join(f"{n}{_limited(bounds[n])}" for n in bounds)
-        values: list[Node] = []
-        for name, limits in bounds.items():
-            values.append(self.prims.variables[name])
-            values += (self.prims(x) for _, x in limits if x.as_constant is None)
-        texts = f"{complaint}: got {shown}", f"{complaint}: got {named}"
-        return self._assertion(check, texts, values, beside)
+        return self._raise(check, check.conjuncts, complaint, beside)
 
     def cast(self, claims: Sequence[Condition]) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
@@ -94,16 +81,10 @@ class GuardWriter:
                 tests = {str(claim): claim for claim in claims}
             return self._kernel_call(tests, complaint, names, beside)
         values = ", ".join(f"{name} = {{}}" for name in names)
-        texts = f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}"
-        return self._assertion(test, texts, [self.prims.variables[name] for name in names], beside)
-
-    def _assertion(
-        self, test: Condition, texts: tuple[str, str], values: Sequence[Node], beside: Sequence[VarNode]
-    ) -> Node:
-        """An assertion with two texts: a format for the values, and one without them."""
-        template, fixed = (StringImm(f"{self.function}: {text}") for text in texts)
-        given = [self.prims.condition(test), template, *values, fixed, *beside]
-        return typed_call(_ASSERT, given, NOTHING, [NOTHING])
+        said = f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}"
+        template, fixed = (StringImm(f"{self.function}: {text}") for text in said)
+        given = [template, *(self.prims.variables[name] for name in names), fixed, *beside]
+        return typed_call(_ASSERT, [self.prims.condition(test), *given], NOTHING, [NOTHING])
 
     def _kernel_call(
         self,
@@ -144,65 +125,3 @@ def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:
     ):
         return ()
     return tuple(p for p in params[:inputs] if isinstance(p.ty, relax.TensorType))[:1]
-
-
-def _bounds(check: Condition) -> Mapping[str, Sequence[tuple[str, Expr]]]:
-    """The bounds of each symbol of `check`, given the others: what it must be at least, and at most.
-
-    None where it is no conjunction of bounds.
-    """
-    found: dict[tuple[str, bool], list[Expr]] = {}
-    for conjunct in check.conjuncts:
-        bound = _bound(conjunct)
-        if bound is None:
-            return {}
-        found.setdefault(bound[:2], []).append(bound[2])
-    kinds = ("at least", False, maximum), ("at most", True, minimum)
-    return {
-        name: [(words, of(*found[name, upper])) for words, upper, of in kinds if (name, upper) in found]
-        for name in sorted(check.symbols)
-    }
-
-
-def _limited(limits: Sequence[tuple[str, Expr]], open_as: str | None = None) -> str:
-    """` (at least 3, at most m // 2)`, or `open_as` for bounds that depend on other symbols."""
-    shown = ", ".join(f"{words} {x if x.as_constant is not None else open_as or x}" for words, x in limits)
-    return f" ({shown})" if limits else ""
-
-
-def _bound(conjunct: Condition) -> tuple[str, bool, Expr] | None:
-    """A symbol, whether it is bounded from above, and the bound.
-
-    Where the symbol occurs in its own bound, `n <= 100 // n`, and is alone there, this is the largest that
-    holds.
-    """
-    if not isinstance(conjunct, Relation) or conjunct.operator != "<=":
-        return None
-    found = [(name, sign) for name, sign in _alone(conjunct.expr) if sign in (1, -1)]
-    for name, sign in found:
-        bound = symbol(name) - sign * conjunct.expr
-        if name not in bound.symbols:
-            return name, sign > 0, bound
-    if len(found) != 1 or found[0][1] < 0:
-        return None
-    name = found[0][0]
-    if len(conjunct.symbols) == 1:
-        return name, True, constant(_largest(conjunct, name))
-    return name, True, symbol(name) - conjunct.expr
-
-
-def _alone(expr: Expr) -> Iterator[tuple[str, int]]:
-    """The symbols that are terms of a sum by themselves, each with its coefficient."""
-    for factors, coefficient in expr.terms.items():
-        name = Expr({factors: 1}).as_symbol
-        if name is not None:
-            yield name, coefficient
-
-
-def _largest(conjunct: Condition, name: str) -> int:
-    """The largest extent for which a condition holds that larger ones do not bring back."""
-    low, high = 0, INT64_MAX
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if conjunct.evaluate({name: middle}) else (low, middle - 1)
-    return low
