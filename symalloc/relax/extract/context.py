@@ -221,7 +221,6 @@ class Context:
         self.out: list[ir.Instruction] = []
         self.integers = KnownIntegers(module.kernels, module.host)
         self._vars: dict[int, ir.Var] = {}
-        self._names: dict[int, str] = {}
         self._nulls: set[int] = set()
         self._unbound: dict[int, ir.Var] = {}
         self._of_tensors: set[ir.Var] = set()
@@ -311,13 +310,6 @@ class Context:
         """The origin of the symbols that are the extents of a tensor, or the numbers of an R.Shape."""
         counts = isinstance(getattr(source, "type", None), TensorType) or source in self._of_tensors
         return ir.Origin.CAST if counts else ir.Origin.SCALAR
-
-    def name_of(self, callee: Node, field: str) -> str:
-        """The text in a `field` of a callee, which many calls have in common; empty without a field."""
-        handle = callee.__chandle__()
-        if handle not in self._names:
-            self._names[handle] = str(getattr(callee, field)) if field else ""
-        return self._names[handle]
 
     # -- operands -------------------------------------------------------------------------------------------
 

@@ -292,31 +292,13 @@ def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], 
 
 
 def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Node:
-    parser = _ModuleParser(source, {})
+    parser = Parser(source, {})
     with IRBuilder() as builder:
         try:
             parser.parse(extra_vars=dict(names))
         except ParserError as error:
             parser.report_error(error.node, error.args[0])
         return builder.get()
-
-
-class _ModuleParser(Parser):  # type: ignore[misc]
-    """TVM's parser, which does not call the decorator of a function to learn whose function it is.
-
-    `R.function(pure=False)` looks through the whole stack, which is of use only where Python decorates.
-    """
-
-    def get_dispatch_token(self, node: Node) -> str:
-        """The dialect of the function `node`."""
-        decorator = node.decorator_list[-1] if node.decorator_list else None
-        if isinstance(decorator, doc.Call) and not decorator.args:
-            called = self.eval_expr(decorator.func)
-            if called in (faces()["R"].function, faces()["T"].prim_func):
-                options = inspect.signature(called).parameters
-                if all(w.arg in options and isinstance(w.value, doc.Constant) for w in decorator.keywords):
-                    return str(called.dispatch_token)
-        return str(super().get_dispatch_token(node))
 
 
 class _ModuleSource(TVMSource):  # type: ignore[misc]
