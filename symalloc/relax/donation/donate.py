@@ -556,8 +556,7 @@ class _DonatedFunction(BindingRewriter):
     def checks(self) -> Iterator[relax.VarBinding]:
         """The checks that outputs fit into their inputs."""
         prims = PrimBuilder(self.cfg.function.variables)
-        name, draft = self.cfg.function.name, self.module.draft
-        guards = GuardWriter(kind=self.module.kind, draft=draft, function=name, prims=prims)
+        guards = GuardWriter(kind=self.module.kind, function=self.cfg.function.name, prims=prims)
         for one in self.donated:
             call = guards.fit(one.guards, str(one.output), str(one.input)) if one.guards else None
             if call is not None:

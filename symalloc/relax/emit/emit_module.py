@@ -99,9 +99,7 @@ class _FunctionWriter(BindingRewriter):
         if len(self.function.params) != len(self.cfg.function.params):
             raise EmissionError(f"`{self.plan.function}` has other parameters than what was planned")
         self.prims = PrimBuilder(self.cfg.function.variables)
-        self.checks = GuardWriter(
-            kind=self.module.kind, draft=self.module.draft, function=self.plan.function, prims=self.prims
-        )
+        self.checks = GuardWriter(kind=self.module.kind, function=self.plan.function, prims=self.prims)
         self.instructions = by_binding(self.cfg)
         for index, arena in enumerate(self.plan.arenas):
             for placement in arena.placements:

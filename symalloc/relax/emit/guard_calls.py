@@ -1,16 +1,16 @@
-"""Guards in the module: a call that raises, a kernel's own asserts, or nothing.
+"""Guards in the module: calls that raise, or nothing.
 
-An assertion names the values of the symbols; it is a Python function of TVM's.  A kernel's asserts need no
-Python, and their text is fixed.  An assertion carries that text, too, as an argument that its format does not
-mention: `lower_guards` takes it for the kernel that it becomes once the module is written.
+An assertion names the values of the symbols; it is a Python function of TVM's.  It carries a text without
+them, too, as an argument that its format does not mention: `lower_guards` takes it for the kernel that it
+becomes once the module is written.  A native guard has no other text: its kernel asks no Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import StringImm, TupleType
 
 from symalloc.planner.memory_plan import Guard
@@ -18,7 +18,6 @@ from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.kernel_walk import ASSERT
 from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
-from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.condition import Condition, conjunction
 
 NOTHING = TupleType([])
@@ -30,10 +29,9 @@ _CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 @dataclass(slots=True, kw_only=True)
 class GuardWriter:
-    """Writes the guards of one function: calls on the scalars of `prims`, and kernels in the `draft`."""
+    """Writes the guards of one function: calls on the scalars of `prims`."""
 
     kind: GuardKind
-    draft: ModuleDraft
     function: str
     prims: PrimBuilder
 
@@ -75,39 +73,12 @@ class GuardWriter:
     ) -> Node:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))
-        if self.kind == "native":
-            tests = {wanted: test}
-            if test == conjunction(claims):
-                tests = {str(claim): claim for claim in claims}
-            return self._kernel_call(tests, complaint, names, beside)
-        values = ", ".join(f"{name} = {{}}" for name in names)
-        said = f"{complaint}: got {values}; need {wanted}", f"{complaint}; need {wanted}"
-        template, fixed = (StringImm(f"{self.function}: {text}") for text in said)
-        given = [template, *(self.prims.variables[name] for name in names), fixed, *beside]
-        return typed_call(_ASSERT, [self.prims.condition(test), *given], NOTHING, [NOTHING])
-
-    def _kernel_call(
-        self,
-        tests: Mapping[str, Condition],
-        complaint: str,
-        names: Sequence[str],
-        beside: Sequence[VarNode],
-    ) -> Node:
-        """Says what the first test that fails needs.  Called by its symbol: a direct call of a kernel
-        without effects would be removed as dead code.
-        """
-        params = {name: tirx.Var(name, "int64") for name in names}
-        builder = PrimBuilder(params)
-        asserts = []
-        for need, test in tests.items():
-            said = StringImm(f"{self.function}: {complaint}; need {need}")
-            asserts.append(tirx.AssertStmt(builder.condition(test), StringImm("ValueError"), [said]))
-        body = asserts[0] if len(asserts) == 1 else tirx.SeqStmt(asserts)
-        unread = [tirx.Var(f"beside{index}", "handle") for index in range(len(beside))]
-        kernel = tirx.PrimFunc([*params.values(), *unread], body).with_attr("tirx.is_host_func", True)
-        added = self.draft.add(f"{self.function}_guard", kernel, public=True)
-        arguments = [*(self.prims.variables[name] for name in names), *beside]
-        return typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
+        values = [self.prims.variables[name] for name in names]
+        shown = f"{complaint}: got {', '.join(f'{name} = {{}}' for name in names)}; need {wanted}"
+        fixed = StringImm(f"{self.function}: {complaint}; need {wanted}")
+        template = fixed if self.kind == "native" else StringImm(f"{self.function}: {shown}")
+        given = [self.prims.condition(test), template, *values, fixed, *beside]
+        return typed_call(_ASSERT, given, NOTHING, [NOTHING])
 
 
 def uncaptured(function: relax.Function) -> tuple[VarNode, ...]:

@@ -268,6 +268,8 @@ class _Lowering(BindingRewriter):
 class _SizeGuard:
     """An assertion about sizes: `template` is a format of the `values`, `fixed` says it without them.
 
+    A native one says the same by both.
+
     `beside` are tensors that it does not look at: they keep it out of CUDA graphs.
     """
 
@@ -308,7 +310,9 @@ def _kernel(guard: _SizeGuard, target: Target | None) -> tirx.PrimFunc:
     asserted = tirx.call_packed(ASSERT, tirx.IntImm("bool", 0), guard.template, *guard.values)
     fails, wrong = tirx.Evaluate(asserted), tirx.Not(guard.condition)
     body = tirx.IfThenElse(wrong, fails, None)
-    if not _compiles_to_c(target):
+    if guard.fixed is not None and guard.fixed.value == guard.template.value:
+        body = tirx.AssertStmt(guard.condition, StringImm("ValueError"), [guard.fixed])
+    elif not _compiles_to_c(target):
         formats = tirx.call_packed("runtime.RuntimeEnabled", StringImm("llvm")) != 0
         with_values = tirx.IfThenElse(wrong, tirx.IfThenElse(formats, fails, None), None)
         fixed = guard.fixed

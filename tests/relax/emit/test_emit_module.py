@@ -21,6 +21,7 @@ from symalloc.relax.emit.emit_module import emit_module
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.size.condition import le
 from symalloc.size.expr import symbol
 from tests.relax.built import SCRIPT, calls, errors, functions, machine
@@ -95,7 +96,7 @@ def test_a_fallback_checks_the_casts_that_the_plan_checks() -> None:
 
 
 def test_a_native_guard_raises_without_python() -> None:
-    module = emitted("FromEmpty", PlanOptions(guards="native"))
+    module = lower_guards(emitted("FromEmpty", PlanOptions(guards="native")), None)
     assert "relax.run.assert_op" not in module.script()
     built = machine(module)
     assert built["main"](rows(3, 0)).numpy() == 2 * 64 * 3
@@ -106,7 +107,8 @@ def test_a_native_guard_raises_without_python() -> None:
 
 
 def test_a_native_guard_survives_dead_code_elimination() -> None:
-    module = relax.transform.DeadCodeElimination()(emitted("FromEmpty", PlanOptions(guards="native")))
+    guarded = lower_guards(emitted("FromEmpty", PlanOptions(guards="native")), None)
+    module = relax.transform.DeadCodeElimination()(guarded)
     with pytest.raises(ValueError, match="need n <= "):
         machine(module)["main"](tvm.runtime.tensor(np.zeros((2**56, 0), "float32")))
 
