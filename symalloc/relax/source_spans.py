@@ -7,22 +7,20 @@ part of the model, such as a node or the path of a module, and has the line of a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, SourceName, Span
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.program.ir import Var
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound
+from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bound, elements, typed_call
 from symalloc.relax.rewrite import BindingRewriter, map_functions
 
-_call = tvm_ffi.get_global_func("ir.Call")
 _INSTALLED = "/site-packages/"
 
 
@@ -43,11 +41,9 @@ def place_text(span: Node | None) -> str:
     return f"{part}{at}{_short(file, str(Path.cwd()))}:{line}"
 
 
-def at_place(call: CallNode, span: Node, arguments: Sequence[Node] | None = None) -> CallNode:
-    """`call` with that span, and with other `arguments` of the same types; its own type is kept."""
-    given = call.args if arguments is None else arguments
-    made: CallNode = _call(call.ty, call.op, given, call.attrs, call.ty_args, span)
-    return made
+def at_place(call: CallNode, span: Node) -> CallNode:
+    """`call` with that span."""
+    return typed_call(call.op, elements(call.args), call.ty, call.ty_args, span, call.attrs)
 
 
 def place_of(value: Node | None) -> Node | None:
@@ -75,12 +71,11 @@ def _short(file: str, here: str) -> str:
 
 
 Finder = Callable[[VarNode, CallNode], Node | None]
-"""The span for a call that is bound to a variable; None where it has one, or nothing is known."""
+"""The span for a call without one that is bound to a variable; None where nothing is known."""
 
 
 def map_places(module: tvm.IRModule, find: Finder) -> tvm.IRModule:
-    """`module` with the spans that `find` gives for its calls; nothing else changes."""
-
+    """`module` with the spans that `find` gives for its calls without one; nothing else changes."""
     return map_functions(module, lambda _, function: _PlaceWriter(find=find).rewritten(function))
 
 
@@ -90,7 +85,7 @@ class _PlaceWriter(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         value = binding.value
-        if type(binding) is relax.VarBinding and type(value) is Call:
+        if type(binding) is relax.VarBinding and type(value) is Call and value.span is None:
             span = self.find(binding.var, value)
             if span is not None:
                 return [bound(binding.var, at_place(value, span))]

@@ -175,8 +175,8 @@ def _with_places(module: Node, source: Source, entry: ModuleEntry) -> Node:
         if binding is not None and made.span is not None:
             lines[binding.var.__chandle__()] = made.span.line
 
-    def missing(var: VarNode, call: CallNode) -> Node | None:
-        line = None if call.span is not None else lines.get(var.__chandle__())
+    def missing(var: VarNode, _: CallNode) -> Node | None:
+        line = lines.get(var.__chandle__())
         return None if line is None else place_span("", source.file, line)
 
     return map_places(module, missing)

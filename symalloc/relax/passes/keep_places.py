@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op, PrimType
 
-from symalloc.relax.ir_types import BindingNode, CallNode, Node, VarNode, bindings_in, elements
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bindings_in, elements
 from symalloc.relax.source_spans import map_places, place_of
 
 _FUSED = "Primitive"  # the attribute of a function that FuseOps has made
@@ -119,7 +119,7 @@ class Places:
             self._compare(binding, missing)
         if not missing:
             return module
-        return map_places(module, lambda var, call: _without(call, missing.get(var.__chandle__())))
+        return map_places(module, lambda var, _: missing.get(var.__chandle__()))
 
     def _take_up(self, binding: BindingNode) -> bool:
         """Note where what is bound comes from; False where the binding does not tell."""
@@ -153,7 +153,3 @@ def _variables(value: Node) -> Iterator[VarNode]:
     elif isinstance(value, relax.Tuple):
         for field in elements(value.fields):
             yield from _variables(field)
-
-
-def _without(call: CallNode, span: Node | None) -> Node | None:
-    return span if call.span is None else None

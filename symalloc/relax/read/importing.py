@@ -20,7 +20,7 @@ from tvm.ir import Call, Tuple
 
 from symalloc.program.reading import ImportRefusedError, MissingExtraError
 from symalloc.relax.emit.prim_builder import PrimBuilder
-from symalloc.relax.ir_types import CallNode, Node, VarNode
+from symalloc.relax.ir_types import Node, VarNode
 from symalloc.relax.source_spans import at_place, map_places
 from symalloc.relax.tvm_error import error_text
 from symalloc.size.defined import evaluated_divisors
@@ -202,11 +202,7 @@ class SourcedBuilder(relax.BlockBuilder):  # type: ignore[misc]
 
     def placed(self, module: tvm.IRModule) -> tvm.IRModule:
         """`module`, which this has built, with the places of its calls; those that have one keep it."""
-
-        def find(var: VarNode, call: CallNode) -> Node | None:
-            return None if call.span is not None else self._bound.get(var.__chandle__(), (None, None))[1]
-
-        return map_places(module, find)
+        return map_places(module, lambda var, _: self._bound.get(var.__chandle__(), (None, None))[1])
 
     def _note(self, var: VarNode, span: Node | None) -> None:
         """Enter the place of a variable that was just bound, and of those that were bound on the way."""
