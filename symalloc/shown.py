@@ -21,5 +21,5 @@ def to_text(value: object) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return `1 tensor`, `2 tensors`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    """Return `1 tensor`, `2 tensors`, `1,000 tensors`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

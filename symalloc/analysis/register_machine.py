@@ -227,16 +227,7 @@ class RegisterMachine:
             self.memory[number] = replace(self.memory[number], why="result")
         self.results = tuple(tuple(self.memory[number] for number in sorted(held)) for held in returned)
         found = (
-            Reservation(
-                size=one.size,
-                begin=span.begin,
-                end=span.end,
-                path=span.path,
-                why=one.why,
-                var=one.var,
-                frame=one.frame,
-                number=one.number,
-            )
+            replace(one, begin=span.begin, end=span.end, path=span.path)
             for one, spans in zip(self.memory, self.held, strict=True)
             for span in spans
         )

@@ -69,7 +69,7 @@ class Timeline:
 
     def only(self, keep: Callable[[Reservation], bool]) -> Timeline:
         """The same with some of the memory that is seen only."""
-        return replace(self.seen, reservations=[one for one in self.reservations if keep(one)])
+        return replace(self, unseen=(), reservations=[one for one in self.reservations if keep(one)])
 
     @property
     def seen(self) -> Timeline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -28,20 +28,9 @@ FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 
 def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_options: Any) -> str:
     """Render `report` in one of `FORMATS`; `rules` are for SARIF, `text_options` those of `render_text`."""
-    match form:
-        case "text":
-            return render_text(report, **text_options)
-        case "json":
-            return render_json(report)
-        case "sarif":
-            return render_sarif(report, rules=rules)
-        case "junit":
-            return render_junit(report)
-        case "concise":
-            return render_concise(report)
-        case "github":
-            return render_github(report)
-    raise ValueError(f"unknown format `{form}`")
+    if form == "text":
+        return render_text(report, **text_options)
+    return render_sarif(report, rules=rules) if form == "sarif" else _PLAIN[form](report)
 
 
 # -- JSON --------------------------------------------------------------------------------------------------
@@ -413,3 +402,12 @@ def body_of(diagnostic: Diagnostic, *, help_too: bool = False) -> str:
 def _data(text: str) -> str:
     """Escape what would end or nest a command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+_PLAIN: Mapping[str, Callable[[Report], str]] = {
+    "concise": render_concise,
+    "github": render_github,
+    "json": render_json,
+    "junit": render_junit,
+}
+"""The formats without options."""

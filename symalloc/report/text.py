@@ -17,6 +17,7 @@ from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.program.span import Span, split_lines
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.quantities import binding_text, broken
+from symalloc.shown import counted
 
 TAB = 4
 ELLIPSIS = "…"
@@ -330,11 +331,15 @@ def render_summary(report: Report) -> str:
     remarks = [
         (fixable, f"{fixable} fixable with --fix"),
         (more, f"{more}{' more' if fixable else ''} with --fix --unsafe-fixes"),
-        (0 if nothing else failed, f"{_files(failed)} could not be read in full"),
-        (skipped, f"{_files(skipped)} without Relax modules skipped"),
+        (0 if nothing else failed, f"{counted(failed, 'file')} could not be read in full"),
+        (skipped, f"{counted(skipped, 'file')} without Relax modules skipped"),
         *((1, remark) for remark in report.known_remarks),
     ]
-    counts = f"nothing verified: {_files(failed)} could not be read." if nothing else _counts(report.summary)
+    counts = (
+        f"nothing verified: {counted(failed, 'file')} could not be read."
+        if nothing
+        else _counts(report.summary)
+    )
     return f"{counts} {', '.join(text for count, text in remarks if count)}".rstrip()
 
 
@@ -349,17 +354,12 @@ def render_statistics(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _files(count: int) -> str:
-    return f"{count:,} file{'s' * (count != 1)}"
-
-
 def _counts(s: LintSummary) -> str:
-    checks = "check" if s.runtime_check == 1 else "checks"
-    constraints = "constraint" if s.constraints == 1 else "constraints"
     indices = "index of a kernel depends" if s.data_dependent == 1 else "indices of kernels depend"
     return (
-        f"{s.constraints:,} {constraints}: {s.always_valid:,} always valid, {s.always_invalid:,} always "
-        f"invalid, {s.runtime_check:,} run-time {checks} ({s.guarded:,} guarded), {s.unknown:,} unknown."
+        f"{counted(s.constraints, 'constraint')}: {s.always_valid:,} always valid, {s.always_invalid:,} "
+        f"always invalid, {counted(s.runtime_check, 'run-time check')} ({s.guarded:,} guarded), "
+        f"{s.unknown:,} unknown."
         + (f" {s.data_dependent:,} {indices} on data." if s.data_dependent else "")
     )
 
