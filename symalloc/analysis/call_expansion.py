@@ -9,16 +9,12 @@ result is an alias of what the callee returns.  A kill in the callee so drops th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, count
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import bind_function, entry_checks
-from symalloc.analysis.interprocedural import FunctionAnalysis
-from symalloc.analysis.paths import path_conditions
-from symalloc.analysis.regions import RegionKind, align
-from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType, TupleType
@@ -57,8 +53,8 @@ class ExpandedFunction:
     """A function with calls written out.
 
     `copies` tells by the variable of an instruction where it was copied from; `written_out` names the
-    functions that calls were written out of.  `left` holds, by variable, the calls that matter and still
-    stand there, because of recursion or size.
+    functions that calls were written out of.  `left` holds, by variable, the calls that still stand
+    there, because of recursion or size.
     """
 
     function: ir.Function
@@ -77,11 +73,9 @@ class ExpandedFunction:
         return () if found is None else found.calls
 
 
-def expand_calls(
-    program: ir.Program, function: ir.Function, callees: frozenset[str]
-) -> ExpandedFunction | None:
-    """Write out the calls of `callees` in `function`, those inside callees too; None where there is none."""
-    expander = _Expander(program, function, callees)
+def expand_calls(program: ir.Program, function: ir.Function) -> ExpandedFunction | None:
+    """Write out the calls in `function`, those inside callees too; None where there is none."""
+    expander = _Expander(program, function)
     body = expander.block(function.body, _Scope({}, {}, ()))
     if not expander.written_out:
         return None
@@ -104,8 +98,8 @@ class _Scope(NamedTuple):
 class _Expander:
     """Copies block after block."""
 
-    def __init__(self, program: ir.Program, function: ir.Function, callees: frozenset[str]) -> None:
-        self.program, self.callees = program, callees
+    def __init__(self, program: ir.Program, function: ir.Function) -> None:
+        self.program = program
         self.symbols = dict(function.symbols)
         self.copies: dict[ir.Var, CopiedInstruction] = {}
         self.written_out: set[str] = set()
@@ -124,7 +118,7 @@ class _Expander:
         for original in block.instructions:
             self.count += 1
             instruction = self.copy(original, scope)
-            if isinstance(instruction, ir.CallFunction) and instruction.name in self.callees:
+            if isinstance(instruction, ir.CallFunction) and instruction.name in self.program.functions:
                 self.call(instruction, scope, made)
             else:
                 made.append(instruction)
@@ -228,96 +222,3 @@ def _bound_var(param: ir.Var, argument: ir.Operand, scope: _Scope) -> ir.Var:
     if given is None or given.shape is None or given.dtype is None or not isinstance(param.type, TensorType):
         return _copied_var(param, scope)
     return ir.Var(param.name, given)
-
-
-# -- the calls that matter ---------------------------------------------------------------------------------
-
-
-def callees_to_write_out(program: ir.Program, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[str]:
-    """The called functions of which a summary does not say all that matters to the memory of a caller.
-
-    They write, keep or return memory that they are given, or leave some of it unread; place tensors on it;
-    return storages, results that share memory, or memory that they may not have written; or they call such a
-    function with their own parameters, or return what it returns.
-    """
-    called = {name: [call for _, call in one.cfg.of_type(ir.CallFunction)] for name, one in analyses.items()}
-    wanted = {call.name for calls in called.values() for call in calls} & program.functions.keys()
-    found = {name for name in wanted if _matters(analyses[name])}
-    while more := {name for name in wanted - found if _hands_on(analyses[name], called[name], found)}:
-        found |= more
-    return frozenset(found)
-
-
-def _matters(analysis: FunctionAnalysis) -> bool:
-    """True where the function itself does to its parameters and results what a summary cannot tell."""
-    summary, points_to = analysis.summary, analysis.points_to
-    if summary.writes or summary.may_writes or any(entry.must or entry.may for entry in summary.results):
-        return True
-    if any(r.kind is RegionKind.TENSOR and r.external for r in points_to.regions) or _leaves_unread(analysis):
-        return True
-    return _captures(analysis) or _shares_results(analysis) or _may_return_unwritten(analysis)
-
-
-def _leaves_unread(analysis: FunctionAnalysis) -> bool:
-    """True where some path reads nothing of a tensor that is given: a summary takes all to be read."""
-    points_to, read = analysis.points_to, NO_REGIONS
-    for path, effect in zip(path_conditions(analysis.cfg), analysis.effects, strict=True):
-        if not path:
-            read |= effect.reads | effect.may_reads
-    given = (points_to.descendants[number] for leaf in points_to.parameters for number in members(leaf.must))
-    return any(not family & read & ~points_to.storages for family in given if family & ~points_to.storages)
-
-
-def _captures(analysis: FunctionAnalysis) -> bool:
-    """True where a parameter is handed to what may keep it; operators that are not lowered do not count."""
-    points_to = analysis.points_to
-    keepers = (ir.CallPacked, ir.NotUnderstood)
-    return any(
-        effect.captures and isinstance(point.instruction, keepers) and _is_given(analysis, effect.captures)
-        for point, effect in zip(points_to.cfg.points, analysis.effects, strict=True)
-    )
-
-
-def _is_given(analysis: FunctionAnalysis, numbers: RegionSet) -> bool:
-    """True if some of the regions may be memory of a parameter."""
-    given = analysis.points_to.given
-    return any(contains(given, root) for root in analysis.points_to.roots(numbers))
-
-
-def _shares_results(analysis: FunctionAnalysis) -> bool:
-    """True where a storage is among the results, or two of them may be parts of one thing."""
-    points_to = analysis.points_to
-    seen: set[int] = set()
-    for leaf in align(points_to.result, analysis.cfg.function.result_type):
-        regions = points_to.resolve(leaf.must | leaf.may)
-        roots = points_to.roots(regions)
-        if regions & points_to.storages or roots & seen:
-            return True
-        seen |= roots
-    return False
-
-
-def _may_return_unwritten(analysis: FunctionAnalysis) -> bool:
-    """True where a result is memory that not every path is seen to write in full."""
-    points_to, paths = analysis.points_to, None
-    for target in points_to.result_targets():
-        made = points_to.regions[target.region].instruction
-        if not isinstance(made, ir.AllocTensor | ir.AllocFresh):
-            continue
-        paths = paths or path_conditions(analysis.cfg)
-        effects = zip(analysis.effects, paths, strict=True)
-        if not any(contains(e.must_defs, target.region) and not path for e, path in effects):
-            return True
-    return False
-
-
-def _hands_on(analysis: FunctionAnalysis, calls: Sequence[ir.CallFunction], found: set[str]) -> bool:
-    """True where a function of `found` is called with parameters, or its result returned."""
-    points_to = analysis.points_to
-    results = points_to.roots(points_to.regions_of(analysis.cfg.points[-1].operand))
-    made = {points_to.regions[root].var for root in results}
-    return any(
-        call.var in made or any(_is_given(analysis, points_to.regions_of(one)) for one in call.arguments)
-        for call in calls
-        if call.name in found
-    )

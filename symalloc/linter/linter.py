@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from symalloc.analysis.argument_binding import bind_function
-from symalloc.analysis.call_expansion import callees_to_write_out, expand_calls
+from symalloc.analysis.call_expansion import expand_calls
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.kernels.coverage import CoverageTable
 from symalloc.linter.diagnostic import (
@@ -41,7 +41,7 @@ from symalloc.size.expr import Expr, symbol
 
 
 def _analyse(shared: ProgramContext) -> None:
-    """Analyse functions, and write calls out where summaries do not say enough of what they call."""
+    """Analyse functions, and write the calls in them out."""
     analyses = analyse(shared.program, shared.indices.possible, shared.indices.coverages)
     shared.summaries.update((name, analysis.summary) for name, analysis in analyses.items())
     for name, analysis in analyses.items():
@@ -52,29 +52,26 @@ def _analyse(shared: ProgramContext) -> None:
 def _expand(shared: ProgramContext, analyses: Mapping[str, FunctionAnalysis]) -> None:
     """Write calls out, in functions that others call last."""
     functions, seen = shared.program.functions, shared.seen_in_callers
-    callees = callees_to_write_out(shared.program, analyses)
-    if not callees:
+    called = {call.name for cfg in shared.graphs for _, call in cfg.of_type(ir.CallFunction)}
+    if called.isdisjoint(functions):
         return
     values = functions_as_values(shared.graphs)
-    inner = {name for name in callees if functions[name].private and name not in values}
+    inner = {name for name in called & functions.keys() if functions[name].private and name not in values}
     for name in (*(n for n in analyses if n not in inner), *reversed(list(analyses))):
         if name not in shared.expanded and name not in seen:
-            seen |= _write_out(shared, name, callees, analyses) & inner - {name}
+            seen |= _write_out(shared, name, analyses) & inner - {name}
     expansions = (context.expansion for context in shared.expanded.values())
     left = {one.call.name for found in expansions if found is not None for one in found.left.values()}
     shared.seen_in_part.update(seen & left)
     for name in shared.seen_in_part:  # recursion, or very large
-        _write_out(shared, name, callees, analyses)
+        _write_out(shared, name, analyses)
     seen -= left
 
 
-def _write_out(
-    shared: ProgramContext, name: str, callees: frozenset[str], analyses: Mapping[str, FunctionAnalysis]
-) -> frozenset[str]:
-    """Write out the calls of a function that need it; return the functions whose instructions stand there."""
-    program = shared.program
-    needed = any(call.name in callees for _, call in analyses[name].cfg.of_type(ir.CallFunction))
-    expansion = expand_calls(program, program.functions[name], callees) if needed else None
+def _write_out(shared: ProgramContext, name: str, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[str]:
+    """Write out the calls of a function; return the functions whose instructions stand there."""
+    program, calls = shared.program, analyses[name].cfg.of_type(ir.CallFunction)
+    expansion = expand_calls(program, program.functions[name]) if calls else None
     if expansion is None:
         return frozenset()
     analysis = analyse_variant(program, expansion.function, analyses, frozenset(expansion.left))

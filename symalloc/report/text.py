@@ -359,8 +359,7 @@ def _counts(s: LintSummary) -> str:
     return (
         f"{counted(s.constraints, 'constraint')}: {s.always_valid:,} always valid, {s.always_invalid:,} "
         f"always invalid, {counted(s.runtime_check, 'run-time check')} ({s.guarded:,} guarded), "
-        f"{s.unknown:,} unknown."
-        + (f" {s.data_dependent:,} {indices} on data." if s.data_dependent else "")
+        f"{s.unknown:,} unknown." + (f" {s.data_dependent:,} {indices} on data." if s.data_dependent else "")
     )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from symalloc.analysis.call_expansion import (
     MOST_UNDER_WAY,
     ExpandedFunction,
-    callees_to_write_out,
     expand_calls,
 )
-from symalloc.analysis.interprocedural import analyse
 from symalloc.program import ir
 from symalloc.program.types import OpaqueType, TensorType
 from symalloc.size.parse import parse_condition, parse_expr
@@ -18,8 +16,7 @@ S = OpaqueType()
 
 
 def expanded(program: ir.Program, name: str = "main") -> ExpandedFunction:
-    callees = callees_to_write_out(program, analyse(program))
-    found = expand_calls(program, program.functions[name], callees)
+    found = expand_calls(program, program.functions[name])
     assert found is not None
     return found
 
@@ -71,16 +68,6 @@ def test_a_symbol_that_a_cast_of_the_callee_binds_gets_a_name_of_its_own() -> No
     (made,) = (i for i in found.function.body.instructions if isinstance(i, ir.MatchCast))
     assert made.defines == {"n_2"}
     assert found.function.symbols == {"n": ir.Origin.DIMENSION, "n_2": ir.Origin.CAST}
-
-
-def test_calls_that_a_summary_describes_stay() -> None:
-    inner = Body(a := param("a", "p"), name="reads")
-    inner.call("read", a)
-    callee = inner.finish(symbols={"p": ir.Origin.DIMENSION}, private=True)
-    body = Body(x := param("x", "n"))
-    body.function("reads", x, kind=tensor_of("n"))
-    program = program_of(body.finish(), callee)
-    assert not callees_to_write_out(program, analyse(program))
 
 
 def test_a_recursion_is_written_out_so_far_and_the_rest_is_named() -> None:
