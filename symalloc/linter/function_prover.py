@@ -29,7 +29,7 @@ from symalloc.analysis.kernels.index_bounds import (
 from symalloc.program.ir import DeclaredBound, Function, Kernel, KernelAccess, Origin, declared_bounds
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.prover.effort import Budget, excess
+from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, lt, negate
@@ -38,6 +38,8 @@ from symalloc.size.expr import ZERO, Expr
 
 LARGEST_EXTENT = 2**22
 """The largest value of a symbol where inputs are taken to be ordinary."""
+LONG = 1600
+"""Characters of a constraint from which on it is only glanced at again where it was not decided."""
 LARGEST_INPUT = 2**32
 """Bytes of the largest parameter tensor where inputs are taken to be ordinary."""
 _GIVEN = frozenset({Origin.DIMENSION, Origin.CAST, Origin.SCALAR, Origin.FLAG})
@@ -160,7 +162,7 @@ class FunctionProver:
         an empty tensor.  What is very long and was not decided is only glanced at.
         """
         constraint, domain = asked.constraint, domain_of(decided)
-        hopeless = decided.unknown and decided.counterexample is None and excess((constraint,)) > 1
+        hopeless = decided.unknown and decided.counterexample is None and len(constraint.key) >= LONG
         proof = decided if hopeless else self.prover.prove(constraint, domain)
         if proof.verdict is not Verdict.RUNTIME_CHECK:
             return self._at_shapes(asked, proof)

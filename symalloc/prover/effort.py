@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-
-from symalloc.size.condition import Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,9 +11,8 @@ class Budget:
 
     `z3_steps`: resources that z3 may spend in vain on one proof (0: never ask), the same on every machine and
     under any load.  `z3_milliseconds`: wall time of all its questions, a far ceiling for what z3 does not
-    count.  `sampling_steps`: points evaluated in
-    search of a witness, fewer of long conditions.  `cases`: branches of a case distinction.  `work`:
-    machine-word operations of the exact simplex in one attempt at a refutation.
+    count.  `sampling_steps`: points evaluated in search of a smaller one.  `cases`: branches of a case
+    distinction.  `work`: machine-word operations of the exact simplex in one attempt at a refutation.
     """
 
     z3_steps: int = 100_000
@@ -24,15 +20,6 @@ class Budget:
     sampling_steps: int = 4_000
     cases: int = 96
     work: int = 80_000
-
-
-ORDINARY_LENGTH = 800
-"""Characters of the canonical text of conditions up to which these are ordinary."""
-
-
-def excess(conditions: Iterable[Condition]) -> int:
-    """The number of ordinary evaluations that one of `conditions` takes as long as; at least 1."""
-    return max(1, sum(len(condition.key) for condition in conditions) // ORDINARY_LENGTH)
 
 
 class Meter:
