@@ -25,6 +25,7 @@ from symalloc.pool.pool_errors import OverrunError as OverrunError
 from symalloc.pool.pool_errors import PoolError as PoolError
 from symalloc.pool.pool_errors import PoolUsageError as PoolUsageError
 from symalloc.pool.pool_options import PoolOptions as PoolOptions
+from symalloc.pool.reserved_buffer import ReservedBuffer as ReservedBuffer
 from symalloc.program.packed_contracts import packed_function as packed_function
 from symalloc.prover.verdict import Proof as Proof
 from symalloc.prover.verdict import Verdict as Verdict

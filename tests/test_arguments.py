@@ -159,6 +159,7 @@ def pools() -> Mapping[str, Case]:
     by_keyword = Case(_with("limit"), sense={"value": OPTIONAL})
     return _by_name(
         Case(symalloc.PoolOptions, sense=options),
+        Case(symalloc.ReservedBuffer),
         **{"Pool": Case(_pool, sense=making), "Pool, by keyword": by_keyword},
     )
 

@@ -10,8 +10,8 @@ is another numbering.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -83,6 +83,7 @@ class Arena:
     them, and released behind the last.  Its size is known at entry, or behind the instruction `defined_by`,
     which binds the last symbol that it is sized by (a match_cast).  `raised` counts the sums in its formulas
     that took the place of others which they only bound.  `further`: why it is not one with the first.
+    `given`: the caller gives it, and it is there from entry to end.
     """
 
     device: int = 0
@@ -92,6 +93,7 @@ class Arena:
     defined_by: Var | None = None
     raised: int = 0
     further: FurtherArena | None = None
+    given: bool = False
 
     @classmethod
     def of(cls, size: Expr, placements: Iterable[Placement]) -> Arena:
@@ -107,6 +109,22 @@ class Arena:
             placements=placed,
             defined_by=first.defined_by,
         )
+
+    @classmethod
+    def from_caller(cls, arenas: Sequence[Arena]) -> tuple[Arena, ...]:
+        """Return `arenas` with those of one device and scope one behind the other in one that the caller
+        gives; results, and what is sized later than at entry, keep theirs.
+        """
+        own = [a for a in arenas if a.result is not None or a.defined_by is not None]
+        places: dict[tuple[int, str], Arena] = {}
+        for one in (a for a in arenas if a not in own):
+            first = places.get((one.device, one.scope))
+            begin, placed = (ZERO, ()) if first is None else (first.size, first.placements)
+            moved = tuple(replace(p, offset=begin + p.offset) for p in one.placements)
+            places[one.device, one.scope] = replace(
+                one, size=begin + one.size, placements=(*placed, *moved), further=None, given=True
+            )
+        return (*places.values(), *own)
 
     @property
     def result(self) -> Buffer | None:

@@ -33,7 +33,7 @@ from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, 
 from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
-from symalloc.planner.planner_options import PlanBudget, PlanOptions
+from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
 from symalloc.planner.shapes import ExtentBounds, worst_shapes
 from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
 from symalloc.program.ir import DeclaredBound, Function, Program, Var
@@ -420,6 +420,8 @@ def _plan_function(
     sized_by = _sized_by(function, analyses[name]) if options.reserves else ()
     bounds = enforced(function, known.domain, options.bounds, sized_by)
     asked, options = options.bounds, options.picked(bounds)
+    if options.arena == "caller" and function.takes_memory:
+        options = replace(options, kept=GIVEN)
     reserve = options.bounds == "reserve"
     sizes = shared.sizes_of(known, prover, bounds, reserve=reserve)
     upper = function.declared_upper if reserve else {}
@@ -508,6 +510,7 @@ def _layouts(
 def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSearch) -> Plan:
     pairs = zip(layout.arenas, found.further, strict=True)
     arenas = tuple(arena if why is None else replace(arena, further=why) for arena, why in pairs)
+    arenas = Arena.from_caller(arenas) if search.options.given else arenas
     return replace(
         bare,
         arenas=arenas,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from symalloc.planner.memory_plan import Arena, Plan
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph, control_flow_graph
-from symalloc.program.types import StorageType
+from symalloc.program.types import StorageType, TupleType
 from symalloc.size.expr import Expr
 
 
@@ -49,7 +49,10 @@ def written_function(
     writer = _Writer(plan, cfg, {} if arenas is None else arenas)
     if not writer.places and not writer.apart:
         return cfg.function
-    return replace(cfg.function, body=writer.block(cfg.function.body))
+    given = [writer.reserve(index) for index, arena in enumerate(plan.arenas) if arena.given]
+    ends = (ir.Kill(var=ir.Var("_", TupleType(fields=())), target=one.var, kind="storage") for one in given)
+    body = writer.block(cfg.function.body)
+    return replace(cfg.function, body=replace(body, instructions=(*given, *body.instructions, *ends)))
 
 
 def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[int]]:
@@ -59,7 +62,7 @@ def first_uses(plan: Plan, cfg: ControlFlowGraph) -> Mapping[ir.Var, Sequence[in
     found: dict[ir.Var, list[int]] = {}
     for index, arena in enumerate(plan.arenas):
         members = [p.buffer.var for p in arena.placements if p.buffer.var is not None]
-        if not members:
+        if not members or arena.given:
             continue
         point = cfg.reservation(cfg.starts[var] for var in members).point
         instruction = cfg.points[point].instruction
@@ -132,13 +135,17 @@ class _Writer:
         written = tuple(new for one in block.instructions for new in self.written(one))
         return replace(block, instructions=written)
 
+    def reserve(self, index: int) -> ir.AllocStorage:
+        """The reservation of an arena."""
+        arena = self.plan.arenas[index]
+        storage = self.storages[index] = ir.Var("arena", StorageType())
+        self.arenas[storage] = arena
+        return ir.AllocStorage(var=storage, size=arena.size, device=arena.device, scope=arena.scope)
+
     def written(self, one: ir.Instruction) -> Iterator[ir.Instruction]:
         """The instructions that stand for one, behind the arenas that are reserved in front of it."""
         for index in self.due.get(one.var, ()):
-            arena = self.plan.arenas[index]
-            storage = self.storages[index] = ir.Var("arena", StorageType())
-            self.arenas[storage] = arena
-            yield ir.AllocStorage(var=storage, size=arena.size, device=arena.device, scope=arena.scope)
+            yield self.reserve(index)
         match one:
             case ir.AllocFresh(shape=shape, dtype=dtype) if one.var in self.places:
                 index, offset = self.places[one.var]

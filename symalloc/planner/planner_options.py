@@ -18,8 +18,10 @@ EffortName: TypeAlias = Literal["quick", "normal", "thorough"]
 Flavour: TypeAlias = Literal["auto", "arena", "storages"]
 BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve", "auto"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
+MemoryGiver: TypeAlias = Literal["own", "caller"]
 
 POOL = "the pool of TVM's machine keeps a block for each size"
+GIVEN = "the caller gives it"
 
 
 class PlanChoices(TypedDict, total=False):
@@ -31,6 +33,8 @@ class PlanChoices(TypedDict, total=False):
     effort: EffortName
     max_buffer: int | str | None
     alias: str | Sequence[str]
+    arena: MemoryGiver
+    results: MemoryGiver
 
 
 def _donations(name: str, value: object) -> tuple[Donation, ...]:
@@ -114,13 +118,29 @@ class PlanOptions(SearchOptions):
         "returned), or `result`. IN is a parameter or "
         "a field of one (caches.0).",
     )
+    arena: MemoryGiver = option(
+        "own",
+        choice(MemoryGiver),
+        "caller: a public function takes its arena as last parameter, bytes at a multiple of 64, and "
+        "FUNCTION_bytes(R.Shape([n, …])) tells how many; own: it reserves them.",
+    )
+    results: MemoryGiver = option(
+        "own",
+        choice(MemoryGiver),
+        "caller: a public function takes a tensor for each result behind its inputs, and writes there.",
+    )
     kept: str = ""
     read_by: str = ""
 
     @property
     def constants_apart(self) -> bool:
         """True where what has a constant size has an arena of its own, which is constant, too."""
-        return bool(self.kept or self.read_by) or self.bounds == "reserve"
+        return not self.given and (bool(self.kept or self.read_by) or self.bounds == "reserve")
+
+    @property
+    def given(self) -> bool:
+        """True where the caller gives the arena, for as long as a call lasts."""
+        return self.kept == GIVEN
 
     @property
     def most(self) -> int | None:
@@ -148,6 +168,9 @@ class PlanOptions(SearchOptions):
                 f'bounds="{self.bounds}" rests on a check at entry, and guards="none" leaves it out; '
                 "take other guards"
             )
+        if self.arena == "caller" and (self.flavour == "storages" or self.max_buffer is not None):
+            other = "max_buffer splits it" if self.max_buffer is not None else "whole storages are none"
+            raise UsageError(f'arena="caller" takes one arena, and {other}; leave one of the two out')
 
 
 BASE, EACH = 1_300_000, 1_500  # of the effort "quick": for a function, and for each of its tensors

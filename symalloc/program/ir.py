@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from symalloc.program.packed_contracts import PackedContract, packed_contract
 from symalloc.program.record import record
 from symalloc.program.source_map import PrintedScript
 from symalloc.program.span import Source, Span
-from symalloc.program.types import DType, ScalarType, TensorType, Type
+from symalloc.program.types import DType, ScalarType, TensorType, Type, type_leaves
 from symalloc.size.condition import Condition, ge, le
 from symalloc.size.expr import Expr, symbol
 
@@ -357,7 +357,15 @@ class Function:
     result_span: Span | None = None
     bounded_results: bool = False
     required: tuple[Condition, ...] = ()
-    variables: Mapping[str, object] = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def takes_memory(self) -> bool:
+        """True where a caller may give it memory: it is public, and takes or returns a tensor."""
+        types = [
+            leaf for v in (*(p.type for p in self.params), self.result_type) for _, leaf in type_leaves(v)
+        ]
+        return not self.private and any(type(leaf) is TensorType for leaf in types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

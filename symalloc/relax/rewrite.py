@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.ir import GlobalVar
 from tvm.relax.utils import copy_with_new_vars
 
+from symalloc.errors import UsageError
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
 from symalloc.program.operands import instructions_of
@@ -95,7 +96,12 @@ class ModuleDraft:
         it is `public`.
         """
         names = (f"{wanted}_{i}" if i else wanted for i in count())
-        name = next(name for name in names if name not in self._taken)
+        return self.add_exactly(next(n for n in names if n not in self._taken), function, public=public)
+
+    def add_exactly(self, name: str, function: Node, *, public: bool = True) -> GlobalVar:
+        """Add a function of this name; raises UsageError where the module has another one."""
+        if name in self._taken:
+            raise UsageError(f"the module has a function `{name}` already: rename it")
         self._taken.add(name)
         attribute = "global_symbol"
         named = function.with_attr(attribute, name) if public else function.without_attr(attribute)

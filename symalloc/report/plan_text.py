@@ -185,6 +185,7 @@ def _broken(line: str, width: int) -> str:
 
 def _arena(arena: Arena, number: int | None) -> str:
     late = f", reserved behind `{arena.defined_by.name}`" if arena.defined_by is not None else ""
+    late = ", given by the caller" if arena.given else late
     where = f"on device {arena.device} ({arena.scope}){late}"
     if arena.result is not None:
         where = f"in the memory of the result `{arena.result.name}`"

@@ -150,6 +150,7 @@ def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: P
         "target": relax.build(symalloc.plan(empty), "llvm", relax_pipeline=target),
         "native": relax.build(symalloc.plan(empty, guards="native"), "llvm"),
         "authors": relax.build(symalloc.plan(authors), "llvm"),
+        "caller": relax.build(symalloc.plan(empty, arena="caller"), "llvm"),
     }
     for name, executable in built.items():
         executable.export_library(str(tmp_path / f"{name}.so"))
@@ -163,7 +164,10 @@ def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: P
     done = subprocess.run([tmp_path / "program", *loaded], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = done.stdout.splitlines()
-    assert found[0::2] == ["384", "384", "384", "0"]
+    small, arena, refused = found[8:]
+    assert small == "1536: main: its arena is too small for these shapes: needs 512*n bytes"
+    assert (arena, refused) == ("384", _OVERFLOWS.format(most=18014398509481983))
+    assert found[0:8:2] == ["384", "384", "384", "0"]
     said = _OVERFLOWS.format(most=18014398509481983)
     assert found[1:5:2] == [said, said]
     assert found[5].startswith("ValueError main: these shapes need more bytes than 64 bits count; need n <= ")

@@ -187,7 +187,8 @@ class _Assigning:
     def steps(self, buffers: Sequence[Buffer]) -> CallSteps:
         """Return when `buffers` are held; where they must keep the limit of one buffer is looked at, too."""
         most, upper = self.options.most, self.candidates.cfg.function.declared_upper
-        found = CallSteps(self.candidates, buffers, apart=self.options.constants_apart, most=most)
+        apart, early = self.options.constants_apart, self.options.given
+        found = CallSteps(self.candidates, buffers, apart=apart, early=early, most=most)
         if most is not None:
             self.more += edges(list(dict.fromkeys(found.sizes)), upper, most)
         return found

@@ -68,7 +68,8 @@ class CallSteps:
     """The steps at which `buffers`, by index, and arenas of them are held, and other memory.
 
     `sizes` are those of the buffers, `others` those of the memory that is none.  With `apart` buffers of
-    constant size share with their like only; no arena takes more than `most`, or than its largest buffer.
+    constant size share with their like only, with `early` those that are sized at entry; no arena takes more
+    than `most`, or than its largest buffer.
     """
 
     def __init__(
@@ -77,12 +78,15 @@ class CallSteps:
         buffers: Sequence[Buffer],
         *,
         apart: bool = False,
+        early: bool = False,
         most: int | None = None,
     ) -> None:
         self.most = most
         self.buffers, self.cfg, timeline = buffers, found.cfg, found.timeline
         self.sizes = [_taken(buffer) for buffer in buffers]
-        self.kinds = [(b.grounded, apart and b.size.as_constant is not None) for b in buffers]
+        self.kinds = [
+            (b.grounded, apart and b.size.as_constant is not None, early and b.known >= 0) for b in buffers
+        ]
         self.has_late_sizes = any(b.known >= 0 for b in buffers)
         self.points = found.points
         placed = {buffer.var: -1 for buffer in found.buffers}

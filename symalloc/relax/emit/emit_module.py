@@ -26,6 +26,7 @@ from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Var
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, type_leaves
+from symalloc.relax.emit.caller_arena import CallerArenas
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder
@@ -74,8 +75,8 @@ class _FunctionWriter(BindingRewriter):
 
     `cfg` is that of the extracted function, whose instructions have handles into `function`.
     `needs_zero_offset`: allocations that some user wants at offset zero.  `unplanned` is the
-    function that runs where a guard fails, None where a guard raises.  `written` are the variables whose
-    bindings were met.
+    function that runs where a guard fails, None where a guard raises; `given` what the caller gives.
+    `written` are the variables whose bindings were met.
     """
 
     module: _ModuleWriter
@@ -84,6 +85,7 @@ class _FunctionWriter(BindingRewriter):
     function: relax.Function
     needs_zero_offset: Collection[ir.Var] = ()
     unplanned: GlobalVar | None = None
+    given: CallerArenas | None = None
     prims: PrimBuilder = field(init=False)
     checks: GuardWriter = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
@@ -118,10 +120,13 @@ class _FunctionWriter(BindingRewriter):
         guards = [g for g in self.plan.guards if g.defined_by is None]
         self.due = first_uses(self.plan, self.cfg)
         guarded = self.unplanned is None or not guards
-        body = self.sequence(self.function.body, list(self.guards(guards)) if guarded else ())
+        entry = list(self.guards(guards)) if guarded else []
+        entry += [] if self.given is None else self.given.checks(self.checks, self.module.draft)
+        body = self.sequence(self.function.body, entry)
         if not self.written >= {*self.places, *self.late}:
             raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
-        written = forced_pure(with_body(self.function, body if guarded else self.either(guards, body)))
+        body = body if guarded else self.either(guards, body)
+        written = forced_pure(with_body(self.function, body, () if self.given is None else self.given.params))
         if not self.plan.guards or self.module.kind == "none":
             return written
         return written.with_attr(ir.PLAN_CONDITION, str(conjunction(g.check for g in self.plan.guards)))
@@ -135,14 +140,8 @@ class _FunctionWriter(BindingRewriter):
         return self.builder.normalize(relax.SeqExpr([relax.BindingBlock([result])], result.var))
 
     def guards(self, guards: Sequence[Guard]) -> Iterator[relax.VarBinding]:
-        """One check for all `guards` of a kind."""
-        for declared in (True, False):
-            some = [g for g in guards if g.declared is declared]
-            if not some:
-                continue
-            call = self.checks.call(some, uncaptured(self.function))
-            if call is not None:
-                yield bound(typed_var("guard", NOTHING), call)
+        """The checks of `guards`."""
+        return self.checks.each(guards, uncaptured(self.function))
 
     def reserve(self, indices: Iterable[int]) -> Iterator[relax.VarBinding]:
         """Reserve these arenas."""
@@ -235,11 +234,17 @@ class _FunctionWriter(BindingRewriter):
         if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         index, offset = self.places[var]
+        arena = self.plan.arenas[index]
         shape, dtype, device, scope = elements(value.args)[:4]
-        if index not in self.arenas:
-            return self.result(binding, shape, [device, scope], self.plan.arenas[index].size)
-        given = [self.arenas[index], self.prims(offset), shape, dtype, device]
-        placed = typed_call(_ALLOC_TENSOR, given, value.ty, span=value.span)
+        if arena.given and self.given is not None:
+            source = self.given.places[arena.device, arena.scope].var
+            given = [source, shape, dtype, self.prims(offset)]
+            placed = typed_call(VIEWED, given, value.ty, [value.ty], span=value.span)
+        elif index in self.arenas:
+            given = [self.arenas[index], self.prims(offset), shape, dtype, device]
+            placed = typed_call(_ALLOC_TENSOR, given, value.ty, span=value.span)
+        else:
+            return self.result(binding, shape, [device, scope], arena.size)
         if var not in self.needs_zero_offset or offset.as_constant == 0:
             return [bound(binding.var, placed)]
         if not self.module.addresses:
@@ -288,17 +293,20 @@ def emit_module(
     guards: GuardKind = "assert",
     addresses: bool = True,
     keeps_reshapes: bool = False,
+    given: bool = False,
 ) -> tvm.IRModule:
     """`module` with `plans` written into it; `plans` holds callees before their callers.
 
     `analyses` are those of the program that was extracted from `module`, with handles.  `addresses`: the
     target brings a tensor to offset zero without copying it; where it does not, none that needs that may lie
-    elsewhere.  `keeps_reshapes`: R.reshape may stand, for LegalizeOps will not run again.
+    elsewhere.  `keeps_reshapes`: R.reshape may stand, for LegalizeOps will not run again.  `given`: callers
+    give public functions their arenas.
     """
     writer = _ModuleWriter(module, analyses, guards, addresses, keeps_reshapes)
     for name, plan in plans.items():
-        if plan.guards or any(arena.placements for arena in plan.arenas):
-            writer.function(name, plan)
+        public = given and analyses[name].cfg.function.takes_memory
+        if public or plan.guards or any(arena.placements for arena in plan.arenas):
+            writer.function(name, plan, given=public)
     return writer.finished()
 
 
@@ -331,8 +339,8 @@ class _ModuleWriter:
         self.draft = ModuleDraft(module)
         self.offset_parameters: dict[str, frozenset[int]] = {}
 
-    def function(self, name: str, plan: Plan) -> None:
-        """Write the plan of one function into it."""
+    def function(self, name: str, plan: Plan, *, given: bool) -> None:
+        """Write the plan of one function into it, whose caller may have `given` its arenas."""
         variable, cfg = self.globals[name], self.analyses[name].cfg
         function = self.module[variable]
         found = offset_uses(self.analyses[name], self.positions, _away(plan))
@@ -346,9 +354,12 @@ class _ModuleWriter:
             function=function,
             needs_zero_offset=found.needs_zero_offset,
             unplanned=self.unplanned(name, plan, function) if fallback else None,
+            given=CallerArenas(module=self.module, plan=plan, seen=cfg.function) if given else None,
         )
         try:
             self.draft.functions[variable] = writer.planned()
+            if writer.given is not None:
+                writer.given.tell_bytes(self.draft, self.kind, function)
         except NotASizeError as error:
             raise PlanRefusedError(f"the plan for `{name}` cannot be written: {error}") from None
 

@@ -7,7 +7,7 @@ becomes once the module is written.  A native guard has no other text: its kerne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm import relax
@@ -17,8 +17,9 @@ from symalloc.planner.memory_plan import Guard
 from symalloc.planner.planner_options import GuardKind
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.extract.kernel_walk import ASSERT
-from symalloc.relax.ir_types import Node, VarNode, elements, typed_call
+from symalloc.relax.ir_types import BindingNode, Node, VarNode, bound, elements, typed_call, typed_var
 from symalloc.size.condition import Condition, conjunction
+from symalloc.size.expr import Expr
 
 NOTHING = TupleType([])
 """The type of what a guard returns."""
@@ -51,6 +52,21 @@ class GuardWriter:
             complaint = "these shapes are outside of the bounds that it declares"
         check = conjunction(g.check for g in guards)
         return self._raise(check, check.conjuncts, complaint, beside)
+
+    def each(self, guards: Sequence[Guard], beside: Sequence[VarNode] = ()) -> Iterator[BindingNode]:
+        """One check for all `guards` of a kind."""
+        for declared in (True, False):
+            some = [g for g in guards if g.declared is declared]
+            call = self.call(some, beside) if some else None
+            if call is not None:
+                yield bound(typed_var("guard", NOTHING), call)
+
+    def arena(self, size: Expr, given: VarNode) -> Node:
+        """The call that raises unless as many bytes as `given` are enough for an arena; whatever the kind."""
+        said, needed = f"{self.function}: its arena is too small for these shapes", self.prims(size)
+        texts = StringImm(f"{said}: got {{}} bytes, needs {{}}"), StringImm(f"{said}: needs {size} bytes")
+        arguments = [needed <= given, texts[0], given, needed, texts[1]]
+        return typed_call(_ASSERT, arguments, NOTHING, [NOTHING])
 
     def cast(self, claims: Sequence[Condition]) -> Node:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import tvm
 import tvm_ffi
 from tvm import ir, relax
 
+from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.program.control_flow import callees_first, recursive
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, may_divide_by_zero
-from symalloc.relax.rewrite import BindingRewriter, copied, referenced, with_functions, without
+from symalloc.relax.rewrite import (
+    BindingRewriter,
+    ModuleDraft,
+    copied,
+    referenced,
+    with_functions,
+    without,
+)
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""
@@ -32,7 +41,29 @@ _HARMLESS = frozenset(
 )
 
 
-def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
+def apart_from_callers(module: tvm.IRModule) -> tvm.IRModule:
+    """`module` whose public functions are called from outside only: within it private copies are called.
+
+    Raises PlanRefusedError for a function that TVM cannot copy.
+    """
+    functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    called = [n for n in sorted(referenced(functions.values())) if n in functions]
+    draft, inner = ModuleDraft(module), dict[str, ir.GlobalVar]()
+    for name in called:
+        if "global_symbol" in (functions[name].attrs or {}):
+            copy = copied(functions[name])
+            if copy is None:
+                why = "TVM cannot copy it: a type in it holds a call (if_then_else)"
+                raise PlanRefusedError(f"`{name}` is called within the module, and {why}")
+            inner[name] = draft.add(f"{name}_inner", copy)
+    if not inner:
+        return module
+    draft.functions.update((v, f) for v, f in module.functions_items() if isinstance(f, relax.Function))
+    swap = (ir.GlobalVar, lambda var: inner.get(var.name_hint, var))
+    return with_functions(module, {v: tvm_ffi.structural_map(f, swap) for v, f in draft.functions.items()})
+
+
+def inline_calls(module: tvm.IRModule, *, all_of_them: bool = False) -> tvm.IRModule:
     """`module`, without dataflow blocks, with calls of its Relax functions replaced by what they do.
 
     What stays a call: recursion; a callee that the budget is too small for or that has attributes of other
@@ -42,7 +73,9 @@ def inline_calls(module: tvm.IRModule) -> tvm.IRModule:
     """
     functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
     called = {name: {*referenced([function])} & functions.keys() for name, function in functions.items()}
-    inliner = _Inliner(functions=functions, kept=recursive(called), left=MOST_BINDINGS)
+    inliner = _Inliner(
+        functions=functions, kept=recursive(called), left=inf if all_of_them else MOST_BINDINGS
+    )
     changed: dict[ir.GlobalVar, relax.Function] = {}
     for name in callees_first(called):
         written = inliner.rewritten(functions[name]) if called[name] else None
@@ -59,7 +92,7 @@ class _Inliner(BindingRewriter):
 
     functions: Mapping[str, relax.Function]
     kept: frozenset[str]
-    left: int
+    left: float
     depth: int = 0
 
     def branch(self, seq: relax.SeqExpr) -> relax.SeqExpr:

@@ -25,11 +25,12 @@ from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import Program, Var
 from symalloc.program.record import no_collections
 from symalloc.prover.prover import Prover
+from symalloc.relax.donation.caller_results import take_results
 from symalloc.relax.donation.donate import donate
 from symalloc.relax.emit.emit_module import emit_module, function_texts
 from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.extract import extract
-from symalloc.relax.passes.inline_calls import inline_calls
+from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.sizes_and_guards import lower_guards
 
@@ -164,12 +165,20 @@ def plan_lowered(
     target = target or tvm.target.Target.current(allow_none=True)
     memory = device_memory(module, target)
     kept = GRAPHS if captures_graphs() else ""
+    caller = "caller" in (options.arena, options.results)
+    if caller:
+        _require_plain(memory, options, kept)
     options = replace(options, flavour=memory.flavour(options.flavour), kept=kept or options.kept)
+    if caller:
+        module = apart_from_callers(module)
     given = module
-    module = inline_calls(module)
+    module = inline_calls(module, all_of_them=caller)
     program = _seen(module)
     if options.alias:
         given = module = donate(module, program, options.alias, prover, guards=options.guards)
+        program = _seen(module)
+    if options.results == "caller":
+        given = module = take_results(module, program, prover, options.guards)
         program = _seen(module)
     analyses = analyse(program)
     anywhere = memory.addresses or options.flavour == "storages"
@@ -182,6 +191,7 @@ def plan_lowered(
         guards=options.guards,
         addresses=memory.addresses,
         keeps_reshapes=keeps_reshapes,
+        given=options.arena == "caller",
     )
     if options.certificate is not None:
         texts = function_texts(planned, plans)
@@ -196,6 +206,16 @@ def plan_lowered(
         given=program if given is module else extract(given, name="module", handles=True),
         fallback=options.guards == "fallback",
     )
+
+
+def _require_plain(memory: DeviceMemory, options: PlanOptions, kept: str) -> None:
+    """Raises DeviceMemoryError where no caller can give memory: tensors cannot lie anywhere in it, or its
+    address is written into a graph.
+    """
+    if options.arena == "caller" and not (memory.addresses and memory.shared):
+        raise DeviceMemoryError("a caller's memory needs a target whose tensors may begin anywhere in it")
+    if kept:
+        raise DeviceMemoryError("a caller's memory may be another in each call, and CUDA graphs are captured")
 
 
 def _grounded(module: tvm.IRModule, analyses: Mapping[str, FunctionAnalysis]) -> frozenset[Var]:

@@ -71,8 +71,10 @@ def call(
     function: str,
     arguments: Sequence[Argument],
     around: AbstractContextManager[object] | None = None,
+    memory: Sequence[object] = (),
 ) -> CallResult:
-    """One call on fresh copies of `arguments`, which the function may write; it alone runs within `around`.
+    """One call on fresh copies of `arguments`, which the function may write, and on `memory` that it takes
+    behind them; it alone runs within `around`.
 
     Raises RefusedError for what a pool refuses, RunError for all else that fails.
     """
@@ -82,7 +84,7 @@ def call(
     try:
         with forward(taking.states), around or nullcontext():
             started = perf_counter()
-            result = machine[function](*passed)
+            result = machine[function](*passed, *memory)
             seconds = perf_counter() - started
     except RunError:
         raise

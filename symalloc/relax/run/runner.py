@@ -41,6 +41,7 @@ from symalloc.pool.pool_errors import PoolError
 from symalloc.pool.statistics_scope import statistics
 from symalloc.pool.trace import ALL_EVENTS, trace_as_json
 from symalloc.program.reading import PipelineName
+from symalloc.program.types import extents_of
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import deployment, memory_reports, plan_outcomes
@@ -56,6 +57,7 @@ from symalloc.relax.run.machine import (
     planned_by_tvm,
 )
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
+from symalloc.relax.tvm_error import run_error
 from symalloc.size.evaluation import highest
 
 _LOG = logging.getLogger("symalloc")
@@ -180,6 +182,24 @@ class Runner:
         found = deployment(self.plans, self.lowered, self._target, reports)
         return next(one for one in found.functions if one.name == self.name), found.constants
 
+    def memory(self, binding: Mapping[str, int]) -> list[object]:
+        """The tensors that the function takes for its results, and its arenas; raises RunError."""
+        if self.plans is None:
+            return []
+        written = self.plans.module[self.name].params[len(self._seen.params) :]
+        results = self.plans.program.functions[self.name].params[len(self._seen.params) :]
+        extents = [[0 if e is None else e.evaluate(binding) for e in extents_of(r.type)] for r in results]
+        given = [(at, str(p.ty.dtype)) for at, p in zip(extents, written, strict=False)]
+        for arena in written[len(given) :]:
+            name = arena.name.replace("arena", f"{self.name}_bytes", 1)
+            symbols = self.plans.module[name].params[0].ty.values
+            with run_error(f"`{self.name}` cannot tell the bytes of its arena"):
+                at = tvm.runtime.ShapeTuple([binding[symbol.name] for symbol in symbols])
+                given.append(([self.planned[name](at)], "uint8"))
+        if self.pool is None:
+            return [tvm.runtime.empty(shape, dtype) for shape, dtype in given]
+        return [self.pool.empty(shape, dtype, "given by the caller") for shape, dtype in given]
+
     @cached_property
     def planned(self) -> relax.VirtualMachine:
         """The machine that is measured."""
@@ -218,7 +238,8 @@ class Calls:
     def once(self, arguments: Sequence[Argument], *, check: bool = False) -> None:
         """One call more.  Raises RunError."""
         around = nullcontext() if self.runner.pool is None else self._counted(self.runner.pool)
-        found = call(self.runner.planned, self.runner.name, arguments, around)
+        memory = self.runner.memory(self.binding)
+        found = call(self.runner.planned, self.runner.name, arguments, around, memory)
         self.seconds.append(found.seconds)
         self.outputs = tuple(
             Output(shape=a.shape, dtype=str(a.dtype), nbytes=a.nbytes) for a in found.outputs

@@ -1,0 +1,139 @@
+"""Results that are written into tensors that the caller gives.
+
+Each is a donated output where that is proved; what is not, such as an input that is returned, is copied there
+in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import tvm
+from tvm import relax
+from tvm.ir import TupleType
+
+from symalloc.analysis.donation import WHOLE, Donation
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.check.validate import PlanRefusedError
+from symalloc.planner.planner_options import GuardKind
+from symalloc.program.ir import Program
+from symalloc.program.types import TensorType, type_leaves
+from symalloc.prover.prover import Prover
+from symalloc.relax.donation.donate import DonatedAlias, DonationWriter, InPlace, can_overlay, donated_aliases
+from symalloc.relax.extract import extract
+from symalloc.relax.ir_types import Node, VarNode, bound, elements, typed_call, typed_var
+from symalloc.relax.rewrite import forced_pure, with_body, with_functions
+
+COPY = "runtime.TVMTensorCopyFromTo"
+_COPY, _NOTHING = relax.ExternFunc(COPY), TupleType([])
+
+Path = tuple[int, ...]
+
+
+def take_results(
+    module: tvm.IRModule, program: Program, prover: Prover, guards: GuardKind = "assert"
+) -> tvm.IRModule:
+    """`module`, as CallTIRRewrite leaves it, whose public functions take a tensor for each tensor of their
+    result behind their parameters, and write it there.
+
+    `program` is what was extracted from it.  A tensor whose shape the parameters do not tell stays the
+    function's own.
+    """
+    analyses = analyse(program)
+    wanted = {
+        name: found
+        for name, analysis in analyses.items()
+        if program.functions[name].takes_memory and (found := _parameters(module[name], analysis))
+    }
+    module = with_functions(
+        module,
+        {
+            module.get_global_var(name): with_body(module[name], module[name].body, list(found.values()))
+            for name, found in wanted.items()
+        },
+    )
+    program = extract(module, name="module", stage="CallTIRRewrite", handles=True)
+    analyses, writer = analyse(program), DonationWriter(module, guards)
+    in_place = partial(can_overlay, module, program, prover)
+    copied: dict[str, dict[Path, VarNode]] = {}
+    for name, params in wanted.items():
+        carried = {path: _carried(analyses[name], path, p, prover, in_place) for path, p in params.items()}
+        copied[name] = {path: params[path] for path, alias in carried.items() if alias is None}
+        writer.function(analyses[name].cfg, [alias for alias in carried.values() if alias is not None])
+    written = writer.finished()
+    ends = {
+        written.get_global_var(name): _End(wanted=wanted).appended(written[name])
+        for name, wanted in copied.items()
+        if wanted
+    }
+    return with_functions(written, ends)
+
+
+def _parameters(function: relax.Function, analysis: FunctionAnalysis) -> dict[Path, VarNode]:
+    """A parameter for each tensor of the result whose shape is known at entry, by its place there."""
+    seen = analysis.cfg.function
+    entry, taken = known_symbols(analysis.cfg).entry, {p.name for p in seen.params}
+    found: dict[Path, VarNode] = {}
+    for path, kind in type_leaves(seen.result_type):
+        if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype is None:
+            continue
+        if not all(extent.symbols <= entry for extent in kind.shape):
+            continue
+        theirs, name = function.body.body.ty, "_".join(["result", *map(str, path)])
+        for index in path:
+            theirs = theirs.fields[index]
+        while name in taken:
+            name += "_"
+        found[path] = typed_var(name, theirs)
+    return found
+
+
+def _carried(
+    analysis: FunctionAnalysis, path: Path, param: VarNode, prover: Prover, in_place: InPlace
+) -> DonatedAlias | None:
+    """The result at `path` in the memory of a parameter; None where that is not proved."""
+    donation = Donation(output=".".join(map(str, path)) or WHOLE, input=param.name)
+    try:
+        (found,) = donated_aliases(analysis, [donation], prover, in_place)
+    except PlanRefusedError:
+        return None
+    return None if found.guards else found
+
+
+@dataclass(slots=True, kw_only=True)
+class _End:
+    """The end of a function, which copies fields of its result into the parameters that are `wanted`."""
+
+    wanted: Mapping[Path, VarNode]
+    bindings: list[relax.Binding] = field(default_factory=list)
+
+    def appended(self, function: relax.Function) -> relax.Function:
+        """`function` with the copies behind all that it does."""
+        seq = function.body
+        result = self.given(seq.body, ())
+        blocks = [*elements(seq.blocks), relax.BindingBlock(self.bindings)]
+        body = relax.BlockBuilder().normalize(relax.SeqExpr(blocks, result, seq.span))
+        return forced_pure(with_body(function, body))
+
+    def given(self, value: Node, path: Path) -> Node:
+        """The value that is returned in place of `value`, the field at `path`."""
+        if path in self.wanted:
+            call = typed_call(_COPY, [value, self.wanted[path]], _NOTHING, [_NOTHING])
+            self.bindings.append(bound(typed_var("copied", _NOTHING), call))
+            return self.wanted[path]
+        if not any(one[: len(path)] == path for one in self.wanted):
+            return value
+        return relax.Tuple([self.given(one, (*path, i)) for i, one in enumerate(self.fields(value))])
+
+    def fields(self, value: Node) -> Iterator[Node]:
+        """The fields of a tuple, each bound to a variable where it is not written out."""
+        if type(value) is relax.Tuple:
+            yield from elements(value.fields)
+            return
+        for index, kind in enumerate(value.ty.fields):
+            var = typed_var("field", kind)
+            self.bindings.append(bound(var, relax.TupleGetItem(value, index)))
+            yield var

@@ -1,0 +1,192 @@
+"""Memory that callers give: arenas and results, as run; what is too small or misplaced is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
+
+import symalloc
+from symalloc import DeviceMemoryError, UsageError
+from tests.relax import modules_of_callers as modules
+from tests.relax.built import errors
+from tests.relax.modules_to_plan import Chain
+
+CASES: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "Branch": ({"n": 3, "m": 5}, {"n": 0, "m": 4}, {"n": 100, "m": 7}),
+    "Calls": ({"n": 5}, {"n": 33}),
+    "Recursive": ({"n": 3},),
+    "Late": ({"n": 5, "m": 3}, {"n": 17, "m": 2}),
+    "Static": ({},),
+    "Constants": ({"n": 3},),
+    "Nothing": ({"n": 2},),
+    "Divides": ({"n": 5, "m": 2},),
+    "Scalar": ({"n": 3, "k": 4, "b": 2},),
+}
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "arena": {"arena": "caller"},
+    "results": {"results": "caller"},
+    "both": {"arena": "caller", "results": "caller"},
+    "fallback": {"arena": "caller", "guards": "fallback"},
+    "native": {"arena": "caller", "guards": "native"},
+}
+
+
+def shape(*extents: int) -> Any:
+    return tvm.runtime.ShapeTuple(extents)
+
+
+def on_vm(module: Any, **options: Any) -> Any:
+    built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", **options))
+    return relax.VirtualMachine(built, tvm.cpu())
+
+
+def aligned(nbytes: int, *, off: int = 0, filled: int = 0xA5) -> tuple[np.ndarray, Any]:
+    """Bytes at a multiple of 64 and `off` more, with 64 behind them; and a tensor of the first `nbytes`."""
+    memory = np.full(nbytes + 256, filled, dtype=np.uint8)
+    begin = -memory.ctypes.data % 64 + off
+    memory = memory[begin : begin + nbytes + 64]
+    return memory, tvm_ffi.from_dlpack(memory[:nbytes])
+
+
+def rows(*extents: int) -> Any:
+    return tvm.runtime.tensor(np.random.default_rng(sum(extents)).random(extents, dtype="float32"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_in_memory_of_the_caller_gives_the_same_bits(name: str, way: str) -> None:
+    for binding in CASES[name]:
+        found = symalloc.run(getattr(modules, name), binding, function="main", check=True, **WAYS[way])
+        assert found.checked and found.difference is None, binding
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_planned_lints_clean(name: str) -> None:
+    planned = symalloc.plan(getattr(modules, name), arena="caller", results="caller")
+    assert errors(planned.module) == []
+
+
+def test_a_call_touches_the_bytes_that_are_told_and_no_other() -> None:
+    machine = on_vm(modules.Branch, arena="caller")
+    for n, m in ((3, 5), (16, 16), (100, 7)):
+        nbytes = machine["main_bytes"](shape(n, m))
+        touched = np.zeros(nbytes + 64, dtype=bool)
+        for flag in (True, False):
+            memory, arena = aligned(nbytes)
+            machine["main"](rows(n, 64), rows(64, m), tvm.runtime.tensor(np.array(flag)), arena)
+            touched |= memory != 0xA5
+        assert not touched[nbytes:].any()
+        assert touched[-64 - 64 : -64].any()  # the last block of what is told
+
+
+def test_one_byte_less_is_refused_with_the_bytes_that_it_takes() -> None:
+    machine = on_vm(Chain, arena="caller")
+    native = on_vm(Chain, arena="caller", guards="native")
+    nbytes = machine["main_bytes"](shape(100))
+    assert nbytes > 0
+    small, enough = aligned(nbytes - 1), aligned(nbytes)
+    for one in (machine, native):
+        with pytest.raises(AssertionError, match=f"got {nbytes - 1} bytes, needs {nbytes}"):
+            one["main"](rows(100, 8), small[1])
+        one["main"](rows(100, 8), enough[1])
+        with pytest.raises(ValueError, match="`arena` does not begin at a multiple of 64"):
+            one["main"](rows(100, 8), aligned(nbytes, off=8)[1])
+
+
+def test_the_symbols_are_those_of_the_parameters_in_their_order() -> None:
+    for name, symbols in (("Scalar", ["n", "b", "k"]), ("Late", ["n", "m"]), ("Static", [])):
+        planned = symalloc.plan(getattr(modules, name), arena="caller").module
+        assert [v.name for v in planned["main_bytes"].params[0].ty.values] == symbols
+
+
+def test_bytes_are_refused_where_the_function_is() -> None:
+    machine = on_vm(Chain, arena="caller")
+    for guards, error in (("assert", AssertionError), ("native", ValueError)):
+        machine = on_vm(Chain, arena="caller", guards=guards)
+        with pytest.raises(error, match="64 bits"):
+            machine["main_bytes"](shape(2**62))
+    assert on_vm(Chain, arena="caller", guards="fallback")["main_bytes"](shape(2**62)) == 0
+
+
+def test_results_are_the_tensors_that_were_given() -> None:
+    machine, own = on_vm(modules.Constants, results="caller"), on_vm(modules.Constants)
+    given = [tvm.runtime.empty((3, 8)), tvm.runtime.empty((2,)), *(tvm.runtime.empty((3, 8)) for _ in "ab")]
+    x = rows(3, 8)
+    first, second, inner = machine["main"](x, *given)
+    expected = own["main"](x)
+    for got, want, tensor in zip(
+        (first, second, *inner), (expected[0], expected[1], *expected[2]), given, strict=True
+    ):
+        assert got.data_ptr() == tensor.data_ptr()
+        assert tensor.numpy().tobytes() == want.numpy().tobytes()
+
+
+def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() -> None:
+    first, second = on_vm(Chain, arena="caller"), on_vm(modules.Branch, arena="caller")
+    own, other = on_vm(Chain), on_vm(modules.Branch)
+    flag, most = tvm.runtime.tensor(np.array(True)), 200_000
+    buffer = symalloc.ReservedBuffer(first["main_bytes"](shape(most)))
+    address, pages = buffer.address, set()
+    for n in [*range(0, most, most // 70), *range(most, 0, -most // 70)]:
+        nbytes = first["main_bytes"](shape(n))
+        arena = buffer.tensor(nbytes)
+        assert first["main"](rows(n, 8), arena).numpy().tobytes() == own["main"](rows(n, 8)).numpy().tobytes()
+        assert buffer.address == address
+        assert nbytes <= buffer.reserved <= nbytes + 4096
+        pages.add(buffer.reserved)
+        given = rows(9, 64), rows(64, 5), flag
+        arena = buffer.tensor(second["main_bytes"](shape(9, 5)))
+        assert second["main"](*given, arena).numpy().tobytes() == other["main"](*given).numpy().tobytes()
+    assert len(pages) > 60
+
+
+def test_memory_comes_from_anywhere() -> None:
+    machine, own = on_vm(Chain, arena="caller"), on_vm(Chain)
+    nbytes, expected = machine["main_bytes"](shape(50)), own["main"](rows(50, 8)).numpy().tobytes()
+    pool = symalloc.Pool()
+    raw = ctypes.create_string_buffer(nbytes + 64)
+    begin = -ctypes.addressof(raw) % 64
+    block = pool.alloc(nbytes)
+    for arena in (
+        tvm.runtime.empty((nbytes,), "uint8"),
+        pool.empty((nbytes + 1000,), "uint8"),
+        tvm_ffi.from_dlpack(np.frombuffer(raw, dtype=np.uint8)[begin : begin + nbytes]),
+        tvm_ffi.from_dlpack(block.view()),
+    ):
+        assert machine["main"](rows(50, 8), arena).numpy().tobytes() == expected
+
+
+def test_every_pipeline_takes_it() -> None:
+    x, own = rows(20, 8), on_vm(Chain)
+    for pipeline in ("default", "target"):
+        passes = symalloc.pipeline("llvm", pipeline=pipeline, arena="caller")  # type: ignore[arg-type]
+        machine = relax.VirtualMachine(relax.build(Chain, "llvm", relax_pipeline=passes), tvm.cpu())
+        arena = tvm.runtime.empty((machine["main_bytes"](shape(20)),), "uint8")
+        assert machine["main"](x, arena).numpy().tobytes() == own["main"](x).numpy().tobytes()
+    with symalloc.replace_tvm_planner(arena="caller"):
+        built = relax.build(Chain, "llvm", relax_pipeline=relax.get_pipeline("default"))
+    machine = relax.VirtualMachine(built, tvm.cpu())
+    arena = tvm.runtime.empty((machine["main_bytes"](shape(20)),), "uint8")
+    assert machine["main"](x, arena).numpy().tobytes() == own["main"](x).numpy().tobytes()
+
+
+def test_what_cannot_be_is_refused() -> None:
+    for more in ({"flavour": "storages"}, {"max_buffer": "1MiB"}):
+        with pytest.raises(UsageError, match="takes one arena"):
+            symalloc.plan(Chain, arena="caller", **more)  # type: ignore[arg-type]
+    with pytest.raises(DeviceMemoryError, match="begin anywhere"):
+        symalloc.plan(Chain, arena="caller", target="webgpu")
+    graphs = {"relax.backend.use_cuda_graph": True}
+    with tvm.transform.PassContext(config=graphs), pytest.raises(DeviceMemoryError, match="CUDA graphs"):
+        symalloc.plan(Chain, arena="caller")
+    taken = Chain.clone()
+    taken["main_bytes"] = Chain["main"].with_attr("global_symbol", "main_bytes")
+    with pytest.raises(UsageError, match="has a function `main_bytes` already"):
+        symalloc.plan(taken, arena="caller")
