@@ -223,11 +223,13 @@ def _peer(results: Sequence[RunResult], peer: Peer, pool: PoolUse | None) -> Ite
 
 def _limit(taken: LimitUse) -> Iterator[str]:
     where, sums = at_binding(taken.binding), taken.sums
-    yield f"with the limit of {human_bytes(taken.limit)}{where}, of which the pool takes whole pages:"
+    yield f"with the limit of {human_bytes(taken.limit)}{where}, which the pool takes in pages:"
     pooled: tuple[Sum, ...] = ("arenas", "call", "again")
     for what in (what for what in pooled if what in sums):
         nbytes = sums[what]
         more = "" if nbytes is None else f", {'more' if nbytes > taken.limit else 'no more'} than that"
+        if nbytes is not None and nbytes <= taken.limit < nbytes + taken.ends:
+            more += f", without pages that storages do not fill, up to {human_bytes(taken.ends)}"
         yield f"  {SUM_TITLES[what]}: {human_bytes(nbytes)}{more}"
     pool, workspace, whole = sums["again"], sums["workspace"], sums["everything"]
     kernels = None if pool is None or workspace is None else human_bytes(workspace - pool)

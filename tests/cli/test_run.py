@@ -145,6 +145,22 @@ def test_a_limit_that_is_too_small_names_who_holds_the_memory(run: Run) -> None:
     assert status == 1 and "`main.a float32[n, 16] (tir_exp, module.py:8)` 128000 bytes in 1 block" in out
 
 
+def test_what_is_said_of_a_limit_is_what_the_pool_does(run: Run) -> None:
+    """Where a further call takes no more than the limit, and nothing is said of pages, it is not refused."""
+    options = ("module.py", "--bind", "n=5000", "--repeat", "3", "--limit")
+    again = json.loads(run("run", *options, "64MiB", "--format", "json")[1])["limit"]["sums"]["again"]
+    told = set()
+    for limit in (again - 1, again, again + 4096, again + 12288, again + 65536):
+        status, out, _ = run("run", *options, str(limit))
+        line = next(line for line in out.splitlines() if line.startswith("  a further call, "))
+        said = line.split("iB, ")[1]
+        told.add((said, status))
+        assert status == 0 or said != "no more than that", limit
+        assert status == 1 or said != "more than that", limit
+    assert ("more than that", 1) in told and ("no more than that", 0) in told
+    assert any(said.startswith("no more than that, without pages") for said, _ in told)
+
+
 @pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize(("file", "n"), [("attention.py", 128), ("mlp.py", 64), ("branches.py", 2048)])
 def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n: int, run: Run) -> None:
@@ -160,7 +176,7 @@ def test_a_limit_is_told_beside_what_a_call_and_a_further_one_take(file: str, n:
         symalloc.run(path, {"n": n}, repeat=3, pool=pool)
     assert further.peak_live == taken["again"]
     status, out, _ = run("run", path, *options[:2], "--limit", str(taken["call"] - 1))
-    assert status == 1 and f" at n = {n}, of which the pool takes whole pages:\n" in out
+    assert status == 1 and f" at n = {n}, which the pool takes in pages:\n" in out
     assert "  whole call: " in out and "  beside the pool: workspace of kernels" in out
 
 

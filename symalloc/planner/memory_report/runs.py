@@ -135,10 +135,11 @@ class RunResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUse:
     """The bytes that the function takes, with its plan, at one binding beside the limit of a pool; null where
-    that is not known.
+    that is not known.  `ends`: what pages that storages do not fill can take beside them.
     """
 
     limit: int
+    ends: int
     binding: Mapping[str, int]
     sums: Mapping[Sum, int | None]
 

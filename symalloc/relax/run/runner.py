@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
+from mmap import PAGESIZE
 from statistics import median
 
 import numpy as np
@@ -46,6 +47,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import deployment, memory_reports, plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
+from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
 from symalloc.relax.run.machine import (
@@ -61,6 +63,7 @@ from symalloc.relax.tvm_error import run_error
 from symalloc.size.evaluation import highest
 
 _LOG = logging.getLogger("symalloc")
+_STORAGES = frozenset({"relax.memory.alloc_storage", "relax.builtin.alloc_tensor", "relax.vm.alloc_storage"})
 
 
 class Runner:
@@ -173,7 +176,10 @@ class Runner:
         memory, constants = self._memory
         at = {what: highest(memory.sums(what, constants), binding) for what in SUMS}
         known = {what: None if memory.gap(what) else nbytes for what, nbytes in at.items()}
-        return LimitUse(limit=limit, binding=binding, sums=known)
+        functions = (f for f in self.plans.module.functions.values() if isinstance(f, relax.Function))
+        calls = [b.value for f in functions for b in bindings_in(f.body) if type(b.value) is tvm.ir.Call]
+        storages = sum(getattr(call.op, "name", "") in _STORAGES for call in calls)
+        return LimitUse(limit=limit, ends=2 * PAGESIZE * storages, binding=binding, sums=known)
 
     @cached_property
     def _memory(self) -> tuple[FunctionMemory, int]:
