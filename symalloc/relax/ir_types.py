@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
+import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir.prim import expr as prim
@@ -26,11 +27,8 @@ _buffer = tvm_ffi.get_global_func("tirx.BufferType")
 _binding = tvm_ffi.get_global_func("relax.VarBinding")
 _kernel = tvm_ffi.get_global_func("tirx.PrimFunc")
 _set_type = tvm_ffi.get_global_func("relax.UpdateType")
-_mutate = tvm_ffi.get_global_func("ffi.StructuralMutate")
-_within = tvm_ffi.get_global_func("ffi.StructuralMutatorDefaultMutate")
 _walk = tvm_ffi.get_global_func("ffi.StructuralWalk")
 _PREORDER = int(tvm_ffi.WalkOrder.PREORDER)
-_remap = tvm_ffi.get_global_func("ffi.StructuralMutatorVarRemapSet")
 
 
 class Node(Protocol):
@@ -144,14 +142,8 @@ def with_parameters(kernel: Node, parameters: Sequence[VarNode], body: Node) -> 
 
 def with_variables(body: Node, replaced: Sequence[tuple[VarNode, VarNode]]) -> Node:
     """`body` with the second variable of each pair wherever the first was used."""
-    pending = list(replaced)
-
-    def renewed(node: Node, mutator: Node) -> Node:
-        while pending:
-            _remap(mutator, *pending.pop())
-        return _within(mutator, node)
-
-    return _mutate(body, [(_index_of(type(body)), renewed, False)])
+    found = {old.__chandle__(): new for old, new in replaced}
+    return tvm_ffi.structural_map(body, (tvm.ir.Var, lambda var: found.get(var.__chandle__(), var)))
 
 
 def visit(root: Node, *callbacks: tuple[type, Callable[[Node], object]]) -> None:

@@ -17,7 +17,6 @@ from itertools import combinations
 from typing import TypeAlias
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar
 from tvm.tirx.buffer import BufferType
@@ -62,6 +61,7 @@ from symalloc.relax.ir_types import (
     typed_call,
     visit,
     with_parameters,
+    with_variables,
 )
 from symalloc.relax.rewrite import (
     BindingRewriter,
@@ -367,8 +367,7 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
         pairs = ((params[index], params[one.output]) for index in one.inputs)
         if not all(_same_places(source, target, kept, equal=one.equal) for source, target in pairs):
             return None
-    replaced = {params[index].__chandle__(): params[output] for index, output in over.items()}
-    body = tvm_ffi.structural_map(kernel.body, (tvm.ir.Var, lambda var: replaced.get(var.__chandle__(), var)))
+    body = with_variables(kernel.body, [(params[index], params[output]) for index, output in over.items()])
     if not _is_closed(body, kept, [params[index] for index in over]):
         return None
     return with_parameters(kernel, kept, body)
