@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 
 import symalloc.relax.files.plan_file as subject
 from symalloc.analysis.interprocedural import analyse
@@ -84,6 +84,16 @@ def test_formulas_are_those_of_the_lowered_kernels() -> None:
         "softmax1": "4*m*n + 4*m",  # the exponentials; maximum and sum share a row of memory
     }
     assert [step.size is None for step in found["softmax1"].steps] == [False] * 2 + [True] * 2
+
+
+def test_what_a_host_takes_of_its_device_is_scratch_too() -> None:
+    builder, n = relax.BlockBuilder(), tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.sort(x, axis=1)))
+    module = lower(builder.finalize(), "cuda")
+    kernels = extract(module, name="m", stage="CallTIRRewrite").kernels
+    assert str(kernel_scratch(module, kernels, "cuda")["sort"].peak) == "32*n"
 
 
 def test_a_scalar_argument_can_size_scratch() -> None:
