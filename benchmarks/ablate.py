@@ -108,9 +108,6 @@ def _none(*_args: object, **_options: object) -> None:
     return None
 
 
-TWO = 2
-
-
 def _without(left_out: Callable[[Partition], bool]) -> Mechanism:
     """The search through time without some ways to divide buffers."""
     divided = _Attempts.divided
@@ -128,7 +125,7 @@ PLANNER: Mapping[str, Mechanism] = {
     ),
     "memory of results": _without(lambda way: way.hosted),
     "arenas beyond the limit": _without(lambda way: way.spare > 1),
-    "three arenas": _without(lambda way: way.ended + way.lasting > TWO),
+    "three arenas": _without(lambda way: way.tail),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
     ),

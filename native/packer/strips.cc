@@ -21,7 +21,7 @@ struct State {
   std::vector<std::vector<double>> room;  // the least while just these strips, as bits, were held; none: never
   std::vector<std::vector<std::vector<double>>> idle;  // the same of each strip, while nothing lay in it
   std::vector<int32_t> lying;                          // buffers in each strip
-  uint32_t opened = 0, used = 0;                       // the strips in which some lie, and those in which some did
+  uint32_t opened = 0;                                 // the strips in which some lie
   std::vector<uint32_t> lessened;         // the sets whose room has become less since it was looked at
   std::vector<int8_t> choice;             // of each buffer so far
   double taken = 0;
@@ -31,6 +31,7 @@ struct State {
 struct Choice {
   double taken, grown;
   size_t parent, strip;
+  uint64_t tie;  // of those that take the same, none is preferred
 };
 
 class StripSearch {
@@ -43,6 +44,7 @@ class StripSearch {
     first->room.resize(size_t{1} << count_);
     first->idle.resize(count_);
     first->lying.resize(count_);
+    KeepLast(first.get());
     states_.push_back(std::move(first));
     SplitMix64 random(0);
     for (size_t at = 0; at < 2 * count_ * bindings_; at++) factors_.push_back(random.Next() | 1);
@@ -76,10 +78,11 @@ class StripSearch {
   uint64_t Hash(double value, size_t at) const { return static_cast<uint64_t>(static_cast<int64_t>(value)) * factors_[at]; }
 
   uint64_t LoadHash(size_t buffer, size_t strip) const {
-    return load_hashes_[strip * (load_hashes_.size() / count_) + problem_.kinds[buffer]];
+    const uint64_t end = static_cast<uint64_t>(problem_.ends[buffer]) * 0x9e3779b97f4a7c15;
+    return load_hashes_[strip * (load_hashes_.size() / count_) + problem_.kinds[buffer]] * (end | 1);
   }
 
-  // States that have all the same from here on are one.
+  // States in whose strips the same bytes end at the same columns are one.
   void End(const std::vector<size_t>& ended, size_t column) {
     if (ended.empty()) return;
     for (const std::unique_ptr<State>& state : states_) {
@@ -106,6 +109,19 @@ class StripSearch {
     Drop(left);
   }
 
+  // What the strip that lasts longest may take once the others are gone is known from the beginning.
+  void KeepLast(State* first) const {
+    const auto most = std::max_element(problem_.untils.begin(), problem_.untils.end());
+    const size_t last = most - problem_.untils.begin();
+    int32_t begin = 0, end = 0;
+    for (size_t k = 0; k < count_; k++) begin = k == last ? begin : std::max(begin, problem_.untils[k]);
+    for (int32_t one : problem_.ends) end = std::max(end, one);
+    for (int32_t column = begin; column < end; column++) {
+      Lessen(&problem_.rooms[column * bindings_], &first->room[size_t{1} << last]);
+    }
+    first->lessened.push_back(uint32_t{1} << last);
+  }
+
   // Memory of states that are gone serves others.
   void Drop(size_t left) {
     std::move(states_.begin() + left, states_.end(), std::back_inserter(spare_));
@@ -123,15 +139,18 @@ class StripSearch {
   void Begin(size_t buffer) {
     choices_.clear();
     for (size_t parent = 0; parent < states_.size(); parent++) {
-      const uint32_t used = states_[parent]->used;
       for (size_t k = 0; k < count_; k++) {
-        const bool alike = k > 0 && problem_.untils[k] == problem_.untils[k - 1] && !problem_.fixed[k] && !(used >> (k - 1) & 3);
-        if (!(problem_.allowed[buffer] >> k & 1) || problem_.ends[buffer] > problem_.untils[k] || alike) continue;
+        if (!(problem_.allowed[buffer] >> k & 1) || problem_.ends[buffer] > problem_.untils[k]) continue;
         const double grown = Grown(*states_[parent], k, SizeOf(buffer));
-        if (grown >= 0) choices_.push_back({states_[parent]->taken + grown, grown, parent, k});
+        if (grown >= 0) {
+          const uint64_t tie = (states_[parent]->hash + LoadHash(buffer, k)) * 0x9e3779b97f4a7c15;
+          choices_.push_back({states_[parent]->taken + grown, grown, parent, k, tie ^ tie >> 32});
+        }
       }
     }
-    const auto less = [](const Choice& one, const Choice& other) { return one.taken < other.taken; };
+    const auto less = [](const Choice& one, const Choice& other) {
+      return one.taken < other.taken;
+    };
     std::stable_sort(choices_.begin(), choices_.end(), less);
     if (choices_.size() > most_) choices_.resize(most_);
     std::vector<size_t> left(states_.size());
@@ -173,7 +192,6 @@ class StripSearch {
     }
     state->idle[strip].clear();
     state->opened |= bit;
-    state->used |= bit;
     state->lying[strip]++;
   }
 

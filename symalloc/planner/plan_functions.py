@@ -121,7 +121,6 @@ def worst_ratio(live: LiveBytes, size: Expr, domain: Domain, names: Sequence[str
 
 Value = TypeVar("Value")
 
-SEARCH_SHARE = 0.2  # of the budget, so that some is left for formulas and proofs
 WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
 
 _REASONS: Mapping[FallbackKind, str] = {
@@ -156,7 +155,8 @@ class Layout:
 class LayoutSearch:
     """Finds layouts of `function` over `domain`.
 
-    All of them spend `budget`, and what was stacked once is `known`: most groups come again.
+    All of them spend `budget` on formulas and proofs, and as much again each on its search; what was stacked
+    once is `known`: most groups come again.
     """
 
     function: Function
@@ -176,14 +176,13 @@ class LayoutSearch:
         stacked = [group for group in groups if not group.grounded]
         ranges = _ranges(self.function, [b for group in groups for b in group.buffers])
         budget = SearchBudget.of(self.options.effort, seed=self.options.seed)
-        searching = PlanBudget(SEARCH_SHARE * self.budget.allowed)
+        searching = PlanBudget(self.budget.allowed)
         found = _once_each(
             stacked,
             lambda group: search(group.buffers, ranges, budget, searching),
             self.known,
             tuple(sorted(ranges.items())),
         )
-        self.budget.spend(searching.spent)
         results = {id(group): result for group, result in zip(stacked, found, strict=True)}
         representative = {
             name: value for one in reversed(found) for name, value in one.representative.items()

@@ -6,8 +6,8 @@ tried in this order, until one keeps the limit of `CallBytes` with what it allow
 together their floor, about:
 
 1. one arena for all that may share one;
-2. two and three, of which some end before results are made, with buffers in the memory of a result and
-   without: found by a search through time;
+2. two and three, of which one ends before results are made and one holds all that is made from there on, with
+   buffers in the memory of a result and without: found by a search through time;
 3. each buffer joins the arena that grows least by it and has room, or opens one: not where the best of the
    others keeps the limit, whatever its arenas take together.
 
@@ -52,26 +52,27 @@ MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one b
 
 
 class Partition(NamedTuple):
-    """A way to divide the buffers of a function without Ifs: among arenas that end at a cut through time, or
-    last, with those that a result hosts or without.
+    """A way to divide the buffers of a function without Ifs: between an arena that is `ended` at a cut
+    through time, or `early` steps before, and one that lasts; with one more for all that is made behind the
+    cut (`tail`), with those that a result hosts or without.
 
     They may take `spare` times what several arenas may beyond their floor.
     """
 
     spare: int
-    ended: int
-    lasting: int
+    ended: bool
+    tail: bool
+    early: int
     hosted: bool
 
 
+_CUTS = ((True, False, 0), (True, True, 0), (True, True, 1))
 PARTITIONS = [
-    Partition(1, ended, lasting, hosted)
-    for ended, lasting in ((0, 1), (1, 1), (1, 2))
-    for hosted in (False, True)
-    if ended or hosted
+    Partition(1, False, False, 0, True),
+    *(Partition(1, *cut, hosted) for cut in _CUTS for hosted in (False, True)),
 ]
 ONE_BY_ONE = len(PARTITIONS) + 1
-BEYOND = [Partition(spare, 1, lasting, True) for spare in (2, 4, 8, 16) for lasting in (1, 2)]
+BEYOND = [Partition(spare, *cut, True) for spare in (2, 4, 8, 16) for cut in (_CUTS[0], _CUTS[-1])]
 """Ways in which a call may take more than it should: of many buffers, one of these is better than none."""
 
 
@@ -335,26 +336,29 @@ class _Attempts:
         return self.held.unplanned + results + others, others
 
     def divided(self, way: Partition) -> Groups:
-        """Return the buffers of the largest of `whole` divided in one way, none where that is not found.
-
-        An arena ends at `cut`.
-        """
-        held, host = self.held, self.host if way.hosted else []
-        members, *others = sorted(self.whole, key=len, reverse=True)
-        if (way.ended and not self.cut) or (way.hosted and not host):
+        """Return the buffers of the largest of `whole` divided in one way, none where that is not found."""
+        held, steps, until = self.held, self.held.steps, self.cut - way.early
+        host = self.host if way.hosted else []
+        behind = (steps.begins[self.order] >= until) & way.tail
+        tail: list[int] = self.order[behind].tolist()
+        if (way.ended and until <= 0) or (way.hosted and not host) or (way.tail and not tail):
             return ()
-        untils = [*[self.cut] * way.ended, *[len(held.steps)] * way.lasting]
+        members, *others = sorted(self.whole, key=len, reverse=True)
         taken, planned = self.besides
         rooms = held.limit + way.spare * held.allowed - taken
         own = held.floor - planned + held.bytes[host].sum(axis=0)
         rooms = np.minimum(rooms, own + way.spare * held.spare)
-        found = _divided(held, self.order, untils, host, self.hosted if host else 0, rooms)
+        if tail:
+            rooms -= held.arenas([tail])
+        untils = [*[until] * way.ended, len(steps)]
+        hosted = self.hosted[~behind] if host else 0
+        found = _divided(held, self.order[~behind], untils, host, hosted, rooms)
         if found is None:
             return ()
         rest = [result for result in self.results if result != host]
-        found[0] = sorted([*found[0], *(i for i in members if not held.steps.spans[i])])
-        hosted = [[*host, *found.pop()]] if host else []
-        return [*rest, *hosted, *others, *filter(None, found)]
+        found[0] = sorted([*found[0], *(i for i in members if not steps.spans[i])])
+        hosts = [[*host, *found.pop()]] if host else []
+        return [*rest, *hosts, *others, *filter(None, [*found, tail])]
 
 
 # -- one arena ---------------------------------------------------------------------------------------------

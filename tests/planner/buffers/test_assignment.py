@@ -149,6 +149,36 @@ def test_an_if_that_begins_another_is_decided_first() -> None:
     assert held.excess([[0], [1], [2, 3]]) > 0 and not held.excess([[0], [1], [2], [3]])
 
 
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_weights_that_each_call_moves_make_no_further_arenas(layers: int) -> None:
+    """Weights of 3 MB beside rows and their products, and a result behind the largest of all: one arena ends
+    before that is moved.  What lies in a strip ends at different steps, though it has the same bytes.
+    """
+    rows, products = N * constant(2048), N * N * constant(64)
+    body: list[Instruction] = []
+
+    def made(name: str, size: Expr, *of: Var) -> Var:
+        one = alloc(name, size)
+        body.extend((one, kernel(*of, one.var)))
+        return one.var
+
+    x = made("x", rows, X)
+    for i in range(layers):
+        weight = made(f"weight{i}", constant(3 << 20), X)
+        wide = made(f"wide{i}", 3 * rows, x, weight)
+        value, key = made(f"value{i}", rows, wide), made(f"key{i}", rows, wide)
+        scores = made(f"scores{i}", products, key)
+        scaled = made(f"scaled{i}", products, scores)
+        after = made(f"after{i}", rows, scaled, value)
+        down = made(f"down{i}", constant(1 << 20), X)
+        x = made(f"x{i}", rows, after, down, x)
+    normed = made("normed", rows, x)
+    head = made("head", constant(4 << 20), X)
+    result = made("result", 4 * rows, normed, head)
+    found, _ = split(*body, result=result)
+    assert len({b.arena for b in found.values() if not b.returned}) <= 3
+
+
 def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
     """Each side needs three tensors at once, one of them in the result: the others share an arena."""
 
