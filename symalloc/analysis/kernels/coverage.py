@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import chain
 from math import lcm
@@ -20,7 +21,7 @@ from symalloc.analysis.kernels.solution import Solution, in_rows
 from symalloc.program import ir
 from symalloc.program.ir import KernelAccess
 from symalloc.size.choice import maximum, minimum
-from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, le, lt
+from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt
 from symalloc.size.expr import ZERO, Expr, constant, symbol
 from symalloc.size.sign import undominated
 
@@ -193,9 +194,14 @@ class ParameterCoverage:
         return (*sure, *(box._replace(exact=False) for box in others if box not in sure))
 
     def _box(self, load: KernelAccess) -> Elements:
-        """The elements of a load, with its passes where they are no box."""
-        box = self.reached(load, self.parameter.shape)
-        return box if box.exact or not load.exact else box._replace(points=points_of(load))
+        """The elements of a load, with its passes where they are no box: those inside of the buffer."""
+        box, shape = self.reached(load, self.parameter.shape), self.parameter.shape or ()
+        if box.exact or not load.exact:
+            return box
+        pairs = ((i, extent) for i, extent in zip(load.indices, shape, strict=False) if i is not None)
+        inside = dict.fromkeys(c for i, extent in pairs for c in (ge(i, 0), lt(i, extent)))
+        domain = (*load.domain, *(c for c in inside if c.as_bool is not True and c not in load.domain))
+        return box._replace(points=points_of(replace(load, domain=domain)))
 
     def _of_kind(self, kind: str) -> list[KernelAccess]:
         return [access for access in self.accesses if access.kind == kind]

@@ -193,6 +193,7 @@ class _KernelWalk:
         (self.inside, self.breaks), self.leavings = outer, leavings
 
     def endless(self, node: Node, scope: KernelScope) -> None:
+        self.read(node.condition, scope)  # once at least
         counted, loop = self.values.counted(node.body), self._loop(scope, "while_", None, parallel=False)
         self.values.forget_stored(node.body)
         self.values.hold(counted, symbol(loop.symbol))
