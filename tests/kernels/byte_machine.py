@@ -57,6 +57,7 @@ class ByteMachine:
 
     `unwritten`: a byte is read that nothing has written.  `outside`: an access lies outside of its memory.
     `elsewhere`: an index is not inside its dimension.  `race`: what another pass of a parallel loop does.
+    `ended`: an assertion has ended the program.
     """
 
     function: Any
@@ -66,6 +67,7 @@ class ByteMachine:
     steps: int = 0
     limit: int = 400_000
     side: tuple[object, int] | None = None
+    ended: bool = False
 
     def __post_init__(self) -> None:
         for param in self.function.params:
@@ -80,7 +82,7 @@ class ByteMachine:
         perhaps as far as `given` says; beside them `left` where a byte of another parameter is not written in
         the end.
         """
-        self.faults, self.memory, self.steps, self.side = set(), {}, 0, None
+        self.faults, self.memory, self.steps, self.side, self.ended = set(), {}, 0, None, False
         values: Values = {_LANE: 0}
         for param in self.function.params:
             for extent in param.ty.shape if type(param.ty) is BufferType else (param,):
@@ -94,6 +96,7 @@ class ByteMachine:
         try:
             self.body(values)
         except (_Failed, ZeroDivisionError):  # both end the program
+            self.ended = True
             return self.faults
         results = (p.__chandle__() for p in list(self.function.params)[written:] if type(p.ty) is BufferType)
         if any(writer is None for key in results for writer in self.memory[key].writer):

@@ -63,6 +63,8 @@ def _run(machines: Sequence[ByteMachine], size: int) -> frozenset[str]:
     try:
         for number, machine in enumerate(machines, start=1):
             faults = machine.run({"n": size}, 1, given)
+            if machine.ended:
+                return found | faults
             given = machine.left()
             found |= faults if number == len(machines) else faults - {"left"}
     except TooLongError:

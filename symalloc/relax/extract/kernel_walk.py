@@ -189,7 +189,10 @@ class _KernelWalk:
             self.values.hold(counted, symbol(scope.loops[-1].symbol))
             self.statement(body, scope)
         for stays in self.breaks:
-            self.found[first:] = [_gone_on(access, scope.loops[-1], stays) for access in self.found[first:]]
+            before = self.found[first:]
+            self.found[first:] = [_gone_on(access, scope.loops[-1], stays) for access in before]
+            if any(a.unread and not b.unread for a, b in zip(self.found[first:], before, strict=True)):
+                self.unread.append("the passes before a `break`")
         (self.inside, self.breaks), self.leavings = outer, leavings
 
     def endless(self, node: Node, scope: KernelScope) -> None:
