@@ -1,9 +1,10 @@
 """Lint random kernels and execute them byte by byte: harmful ones must be found, harmless ones be clean.
 
-    python -m benchmarks.fuzz_kernels [--kernels 5000] [--first 0] [--run 0]
+    python -m benchmarks.fuzz_kernels [--draw elements] [--kernels 5000] [--first 0] [--run 0]
 
 The kernels are those of `tests.kernels.element_kernels`: partial and carried writes, views of other types,
-scratch, lanes of vectors, narrow integers, blocks with an initialisation and a predicate.  The oracle is
+scratch, lanes of vectors, narrow integers, blocks with an initialisation and a predicate; with `--draw
+composed` those of `tests.kernels.composed_kernels`, drawn from a grammar, often two in a row.  The oracle is
 `tests.kernels.byte_machine`.  `--run`: so many of the kernels that lint finds nothing wrong with are compiled
 and run, too, on storages filled with two patterns: the results must be the same.  A kernel that is missed, or
 of which something wrong is said, is printed with its number; the exit status is then 1.
@@ -21,8 +22,11 @@ from tvm.script import from_source
 
 from benchmarks.harness import print_table
 from tests.hostile.machine import Machine, depends_on_storages
+from tests.kernels.composed_kernels import composed_kernel
 from tests.kernels.element_kernels import ElementKernel, element_kernel
 from tests.kernels.element_verdicts import judged
+
+_DRAWS = {"elements": element_kernel, "composed": composed_kernel}
 
 
 def _run_depends(kernel: ElementKernel) -> bool | None:
@@ -36,13 +40,14 @@ def _run_depends(kernel: ElementKernel) -> bool | None:
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--draw", type=click.Choice([*_DRAWS]), default="elements", help="Which kernels.")
 @click.option("--kernels", default=5_000, help="How many.")
 @click.option("--first", default=0, help="The number of the first one.")
 @click.option("--run", "runs", default=0, help="How many of the harmless ones to compile and run.")
-def main(kernels: int, first: int, runs: int) -> None:
+def main(draw: str, kernels: int, first: int, runs: int) -> None:
     began, tally, bad = process_time(), Counter[str](), 0
     for seed in range(first, first + kernels):
-        kernel = element_kernel(seed)
+        kernel = _DRAWS[draw](seed)
         found = judged(kernel)
         tally[found.outcome] += 1
         if found.outcome in ("harmful, missed", "harmless, error") or found.wrong:

@@ -48,7 +48,7 @@ class Solution:
             number = next((n for n, equation in enumerate(self.equations) if self.step(*equation)), None)
             if number is not None:
                 del self.equations[number]
-            elif not self.paired():
+            elif not self.paired() and not self.in_steps():
                 return
 
     # -- one equation --------------------------------------------------------------------------------------
@@ -98,6 +98,23 @@ class Solution:
             left = [(symbol(n), divided(f, width * step)) for n, f in factors.items() if n != name]
             index = sum((counter * rate for counter, rate in left if rate is not None), ZERO)
             self.equations.append((index, floordiv(whole, width)))
+            return True
+        return False
+
+    def in_steps(self) -> bool:
+        """Solve a remainder by a constant: its counter goes in steps; False where there is none."""
+        for number, equation in enumerate(self.equations):
+            atom, value = self.atom_alone(*equation)
+            width = atom.denominator.as_constant or 0 if isinstance(atom, Mod) else 0
+            names = self.unsolved(atom.numerator) if isinstance(atom, Mod) and width > 0 else []
+            first = atom.numerator - symbol(names[0]) if isinstance(atom, Mod) and len(names) == 1 else None
+            if first is None or self.unsolved(first) or not is_nonnegative(first, self.scalars):
+                continue
+            step = f"{names[0]}'steps"
+            self.passes[step] = None
+            self.solved[names[0]] = symbol(step) * width + value - first
+            self.conditions += (ge(value, 0), lt(value, width))
+            del self.equations[number]
             return True
         return False
 
