@@ -42,7 +42,6 @@ WITHOUT: Mapping[str, Mapping[str, object]] = {
             offsets=None, height=0, optimal=False, steps=0
         )
     },
-    "local search": {f"{_PROBLEM}._stacked": lambda buffers, _: [1 << 50] * len(buffers)},
 }
 
 

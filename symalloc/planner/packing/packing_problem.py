@@ -433,9 +433,9 @@ def _pack_static(
 ) -> tuple[list[int], int]:
     """Return offsets in bytes, in the order of the buffers, and the floor.
 
-    Greedy packings are tried first, then the exact method, then local search; the first that reaches the
-    floor or lies within `capacity` is the answer, otherwise the lowest.  The latter two look at all pairs
-    that are live together again and again, and are left out where that would take all that they may do.
+    Greedy packings are tried first, then from the best of them the exact method, where none reaches the floor
+    or lies within `capacity`.  It looks at all pairs that are live together again and again, and is left out
+    where that would take all that it may do.
     """
     buffers, fixed = problem.buffers, problem.fixed
     if sum(b.size.evaluate({}) + b.alignment for b in buffers) + max(fixed.values(), default=0) >= LARGEST:
@@ -452,10 +452,7 @@ def _pack_static(
         return best, given.floor
     steps = work * len(buffers) // max(2 * pairs, len(buffers))
     exact = pack_exactly(buffers, best, capacity=capacity, seed=budget.seed, steps=steps, fixed=fixed).offsets
-    best = best if exact is None else exact
-    if not fixed and _height(buffers, best) > target:
-        best = min(best, _stacked(buffers, budget), key=lambda offsets: _height(buffers, offsets))
-    return best, given.floor
+    return best if exact is None else exact, given.floor
 
 
 def _require_apart(buffers: Sequence[Buffer], fixed: Mapping[int, int]) -> None:
