@@ -157,7 +157,8 @@ class FunctionProver:
         """Prove what does not always hold, with points; and tell whether only empty tensors break it, or
         `numbers` below 1.
 
-        The counterexample has extents of at least 1 where there is such a one, and is the smallest of those.
+        The counterexample has extents of at least 1, and no negative number, where there is such a one, and is the
+        smallest of those.
         A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
         an empty tensor.  What is very long and was not decided is only glanced at.
         """
@@ -168,6 +169,9 @@ class FunctionProver:
             return self._at_shapes(asked, proof)
         prover = self.glancing.prover if hopeless else self.prover
         inner = prover.prove(constraint, non_empty(domain, numbers=numbers))
+        if any(value < 0 for value in (inner.counterexample or {}).values()):
+            usual = prover.prove(constraint, non_empty(domain, numbers=True))
+            inner = inner if usual.counterexample is None else usual
         if inner.verdict is Verdict.ALWAYS_INVALID:
             return self._at_shapes(asked, replace(inner, witness=proof.witness, domain=domain))
         if inner.counterexample is None:

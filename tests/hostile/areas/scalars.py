@@ -125,6 +125,28 @@ PROGRAMS += (
 )
 
 
+def _halves(size: str) -> str:
+    """m times n numbers of two bytes on a storage of `size` bytes."""
+    kind = 'R.shape([m, n]), R.dtype("float16")'
+    lines = ("m = T.int64()", "n = T.int64()", f"s = {storage(size)}")
+    made = f"t = R.memory.alloc_tensor(s, R.prim_value(0), {kind})"
+    head = '\n    @R.function(pure=False)\n    def main(given: R.Shape(["m", "n"])):\n'
+    return MODULE + head + "".join(f"        {line}\n" for line in (*lines, made, "return t"))
+
+
+PROGRAMS += (
+    HostileProgram(
+        name="plain-numbers-first",
+        what="numbers may be negative, two of them make a size; what is shown are plain ones all the same",
+        module=_halves("m * n"),
+        twin=_halves("m * n * 2"),
+        rule="SYM101",
+        on_line="alloc_tensor",
+        counterexample={"m": 1, "n": 1},
+    ),
+)
+
+
 def _sized(size: str) -> str:
     """n floats on a storage of `size` bytes."""
     lines = ("n = T.int64()", f"s = {storage(size)}", f"t = {tensor('s', 'n')}", "_ = Module.copy(x, t)")
