@@ -157,8 +157,8 @@ class FunctionProver:
         """Prove what does not always hold, with points; and tell whether only empty tensors break it, or
         `numbers` below 1.
 
-        The counterexample has extents of at least 1, and no negative number, where there is such a one, and is the
-        smallest of those.
+        The counterexample has extents of at least 1 and no negative number where there is such a one, and is
+        the smallest of those.
         A constraint that no non-empty shape satisfies is `always-invalid` here; its witness is a point with
         an empty tensor.  What is very long and was not decided is only glanced at.
         """
