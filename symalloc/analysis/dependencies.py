@@ -15,13 +15,16 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
+
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.regions import PointsTo, Region
-from symalloc.analysis.sets import RegionSet, contains, members
+from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
 from symalloc.program.operands import callee_of, expressions_of, instructions_of, tensor_type
-from symalloc.program.span import Span
+from symalloc.program.types import ALIGNMENT
+from symalloc.size.expr import ZERO
 
 
 class EdgeKind(StrEnum):
@@ -33,8 +36,11 @@ class EdgeKind(StrEnum):
     FENCE = "fence"  # it writes where a plan has put what the other reads or writes
 
 
-class Edge(NamedTuple):
-    """Dispatch `target` waits for dispatch `source`; `names` are the tensors or values that it is about."""
+class Edge(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """Dispatch `target` waits for dispatch `source`, because of the tensors or values `names`.
+
+    A `fence` is an edge that a plan needs: the two touch different tensors at the same bytes.
+    """
 
     source: int
     target: int
@@ -63,11 +69,6 @@ class Dispatch:
     def name(self) -> str:
         """The variable that it binds."""
         return self.instruction.var.name
-
-    @property
-    def source(self) -> Span | None:
-        """The place in the source."""
-        return self.instruction.span
 
 
 class Touch(NamedTuple):
@@ -110,23 +111,18 @@ class DependencyGraph:
             found[edge.source].add(edge.target)
         return [frozenset(one) for one in found]
 
-    def order(self, first: Iterable[int] = ()) -> tuple[int, ...]:
-        """A topological order: the dispatches `first`, one after the other, each behind what it waits for,
-        then the others as they stand.
-        """
-        found: dict[int, None] = {}
-        for wanted in (*first, *range(len(self.nodes))):
-            waiting, stack = {wanted}, [wanted]
-            while stack:
-                more = [n for n in self.predecessors[stack.pop()] if n not in waiting and n not in found]
-                waiting.update(more)
-                stack += more
-            found.update(dict.fromkeys(sorted(waiting)))
-        return tuple(found)
+    def order(self) -> tuple[int, ...]:
+        """A topological order: that of the text."""
+        return tuple(range(len(self.nodes)))
 
     def with_edges(self, edges: Iterable[Edge]) -> DependencyGraph:
         """The graph with further edges, each from an earlier dispatch to a later one."""
         return replace(self, edges=(*self.edges, *edges))
+
+    @property
+    def unfenced(self) -> DependencyGraph:
+        """The graph without fences."""
+        return replace(self, edges=tuple(e for e in self.edges if e.kind is not EdgeKind.FENCE))
 
 
 def dependency_graph(analysis: FunctionAnalysis) -> DependencyGraph:
@@ -144,16 +140,7 @@ def memory_of(points_to: PointsTo, region: Region) -> int:
     return region.number
 
 
-_DISPATCHED = (
-    ir.Assert,
-    ir.CallFunction,
-    ir.CallKernel,
-    ir.CallOperator,
-    ir.CallPacked,
-    ir.CallTIR,
-    ir.If,
-    ir.NotUnderstood,
-)
+_DISPATCHED = (ir.Assert, ir.CallFunction, ir.CallKernel, ir.CallOperator, ir.CallPacked, ir.CallTIR, ir.If)
 _WITH_EFFECTS = ("relax.print", "relax.ccl.", "relax.invoke_closure")
 
 
@@ -172,7 +159,7 @@ class _GraphBuilder:
         self.writers: defaultdict[int, list[int]] = defaultdict(list)
         self.readers: defaultdict[int, list[int]] = defaultdict(list)
         self.touches: defaultdict[int, list[Touch]] = defaultdict(list)
-        self.edges: dict[tuple[int, int, EdgeKind], dict[str, None]] = {}
+        self.edges: defaultdict[tuple[int, int, EdgeKind], dict[str, None]] = defaultdict(dict)
         self.checks: list[int] = []
         self.effects: list[int] = []
 
@@ -182,8 +169,8 @@ class _GraphBuilder:
             if point > end:
                 end = self.cfg.joins[point][1] if point in self.cfg.joins else point
                 self.take(one, point, end)
-        self.touch(len(self.nodes), self.cfg.exit, self.cfg.exit)
-        edges = (Edge(*key, tuple(names)) for key, names in self.edges.items())
+        self.touch(self.cfg.exit, self.cfg.exit)
+        edges = (Edge(*key, tuple(names)) for key, names in self.edges.items() if key[0] != key[1])
         return DependencyGraph(
             function=self.cfg.function.name,
             nodes=tuple(self.nodes),
@@ -194,53 +181,50 @@ class _GraphBuilder:
 
     def take(self, one: ir.Instruction, first: int, last: int) -> None:
         """Take in an instruction of the outermost block, which is the points [first, last]."""
-        inside = [one, *(i for side in _sides(one) for i in instructions_of(side))]
+        sides = (one.then, one.otherwise) if isinstance(one, ir.If) else ()
+        inside = [one, *(i for side in sides for i in instructions_of(side))]
         used: dict[ir.Var | str, None] = {v: None for p in self.cfg.points[first : last + 1] for v in p.uses}
         used.update((name, None) for i in inside for e in expressions_of(i) for name in sorted(e.symbols))
-        sources: frozenset[int] = frozenset().union(*(self.makers.get(value, ()) for value in used))
+        made: frozenset[int] = frozenset().union(*(self.makers.get(value, ()) for value in used))
         copies = isinstance(one, ir.View) and one.kind == "ensure_zero_offset"
-        made = sources
-        if isinstance(one, _DISPATCHED) or copies:
+        if copies or isinstance(one, (*_DISPATCHED, ir.NotUnderstood)):
             number = len(self.nodes)
-            made = frozenset((number,))
             for value in used:
                 for source in self.makers.get(value, ()):
-                    self.add(source, number, EdgeKind.DATA, value if isinstance(value, str) else value.name)
+                    name = value if isinstance(value, str) else value.name
+                    self.edges[source, number, EdgeKind.DATA][name] = None
             self.wait_for_effects(number, inside)
-            reads, writes = self.touch(number, first, last)
+            reads, writes = self.touch(first, last)
+            kind = {ir.Assert: "check", ir.If: "if", ir.View: "ensure_zero_offset"}.get(type(one), "unknown")
+            own = () if isinstance(one, ir.Assert) else (one.var.name,)
             self.nodes.append(
                 Dispatch(
                     number=number,
-                    operator="if" if isinstance(one, ir.If) else callee_of(one) or _word(one),
+                    operator=callee_of(one) or kind,
                     instruction=one,
-                    inputs=self.named(reads),
-                    outputs=self.named(writes) or (one.var.name,) * (not isinstance(one, ir.Assert)),
-                    device=self.device((*writes, *reads)),
+                    inputs=tuple(dict.fromkeys(map(self.name, reads))),
+                    outputs=tuple(dict.fromkeys(map(self.name, writes))) or own,
+                    device=next((d for d in map(self.device, (*writes, *reads)) if d is not None), 0),
                     first=first,
                     last=last,
                 )
             )
+            made = frozenset((number,))
         for i in inside:
-            self.makers[i.var] = made
-            if isinstance(i, ir.MatchCast):
-                self.makers.update(dict.fromkeys(i.defines, made))
+            self.makers.update(dict.fromkeys((i.var, *getattr(i, "defines", ())), made))
 
     def wait_for_effects(self, number: int, inside: Sequence[ir.Instruction]) -> None:
         """Add the edges of effects: from the last check, and from the last that has effects to the next."""
-        for check in self.checks[-1:]:
-            self.add(check, number, EdgeKind.EFFECT)
         unknown = any(isinstance(i, ir.NotUnderstood) for i in inside)
-        if unknown or any(has_effects(i, self.impure) for i in inside):
-            for before in range(number) if unknown else self.effects[-1:]:
-                self.add(before, number, EdgeKind.EFFECT)
-            self.effects.append(number)
-        if unknown or any(isinstance(i, ir.Assert) for i in inside):
-            self.checks.append(number)
+        effects = unknown or any(has_effects(i, self.impure) for i in inside)
+        before = range(number) if unknown else (*self.checks[-1:], *(self.effects[-1:] if effects else ()))
+        self.edges.update(((source, number, EdgeKind.EFFECT), {}) for source in before)
+        self.effects += [number] if effects else []
+        self.checks += [number] if unknown or any(isinstance(i, ir.Assert) for i in inside) else []
 
-    def touch(self, number: int, first: int, last: int) -> tuple[dict[int, None], dict[int, None]]:
+    def touch(self, first: int, last: int) -> tuple[dict[int, None], dict[int, None]]:
         """Note what the points [first, last] read and write; return these memories."""
-        read: dict[int, None] = {}
-        written: dict[int, None] = {}
+        number, read, written = len(self.nodes), dict[int, None](), dict[int, None]()
         for point in range(first, last + 1):
             effect = self.analysis.effects[point]
             reads = self.memories(effect.reads | effect.may_reads | self.copied(point))
@@ -254,11 +238,11 @@ class _GraphBuilder:
         if first == self.cfg.exit:
             return read, written
         for memory in read:
-            for writer in self.writers[memory]:
-                self.add(writer, number, EdgeKind.DATA, self.name(memory))
+            for source in self.writers[memory]:
+                self.edges[source, number, EdgeKind.DATA][self.name(memory)] = None
         for memory in written:
-            for before in (*self.readers[memory], *self.writers[memory][-1:]):
-                self.add(before, number, EdgeKind.MEMORY, self.name(memory))
+            for source in (*self.readers[memory], *self.writers[memory][-1:]):
+                self.edges[source, number, EdgeKind.MEMORY][self.name(memory)] = None
         for memory in read:
             self.readers[memory].append(number)
         for memory in written:
@@ -274,10 +258,13 @@ class _GraphBuilder:
                 self.writers[memory] = []
 
     def copied(self, point: int) -> RegionSet:
-        """The regions that an ensure_zero_offset may copy."""
+        """The regions that an ensure_zero_offset may copy: those that may begin at no multiple of 64 B."""
         view = self.cfg.points[point].instruction
-        found = self.points_to.regions_of(view.source) if isinstance(view, ir.View) else RegionSet()
-        return found & ~self.points_to.storages
+        if not isinstance(view, ir.View) or view.kind != "ensure_zero_offset":
+            return NO_REGIONS
+        found = self.points_to.regions_of(view.source) & ~self.points_to.storages
+        at = {n: self.points_to.regions[n].offset for n in members(found)}
+        return region_set(n for n, offset in at.items() if offset is None or offset % ALIGNMENT != ZERO)
 
     def memories(self, regions: RegionSet) -> dict[int, None]:
         """The memories of regions, constants left out."""
@@ -287,32 +274,12 @@ class _GraphBuilder:
     def name(self, memory: int) -> str:
         return self.points_to.regions[memory].name
 
-    def named(self, memories: Iterable[int]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(self.name, memories)))
-
-    def device(self, memories: Iterable[int]) -> int:
-        """The device of the first memory of which it is known."""
-        for memory in memories:
-            region = self.points_to.regions[memory]
-            made = region.instruction
-            if isinstance(made, ir.AllocFresh | ir.AllocTensor):
-                return made.device
-            kind = tensor_type(region.var)
-            if kind is not None:
-                return kind.device
-        return 0
-
-    def add(self, source: int, target: int, kind: EdgeKind, name: str = "") -> None:
-        if source != target:
-            self.edges.setdefault((source, target, kind), {}).update({name: None} if name else {})
-
-
-def _sides(one: ir.Instruction) -> tuple[ir.Block, ...]:
-    return (one.then, one.otherwise) if isinstance(one, ir.If) else ()
-
-
-def _word(one: ir.Instruction) -> str:
-    return {ir.Assert: "check", ir.View: "ensure_zero_offset"}.get(type(one), "unknown")
+    def device(self, memory: int) -> int | None:
+        region = self.points_to.regions[memory]
+        made, kind = region.instruction, tensor_type(region.var)
+        if isinstance(made, ir.AllocFresh | ir.AllocTensor):
+            return made.device
+        return None if kind is None else kind.device
 
 
 def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
@@ -332,13 +299,13 @@ def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
 def functions_with_effects(program: ir.Program) -> frozenset[str]:
     """The functions of a program that may do more than read and write what they are given, or check it."""
     bodies = {name: [*instructions_of(f.body)] for name, f in program.functions.items()}
-    found: frozenset[str] = frozenset()
-    while True:
+    found: frozenset[str] | None = None
+    more: frozenset[str] = frozenset()
+    while more != found:
+        found = more
         more = frozenset(
             name
             for name, body in bodies.items()
             if any(has_effects(one, found) or isinstance(one, ir.Assert) for one in body)
         )
-        if more == found:
-            return found
-        found = more
+    return more

@@ -1,8 +1,8 @@
-"""Which dispatch is over before which begins, and what that means for two memories at the same bytes.
+"""The order in which an executor may run dispatches, and what it means for two memories at the same bytes.
 
-An executor may run a function in the order of the text (`total`), in that order on each device by itself
-(`lanes`), or in any order that the edges of its dependency graph permit (`dag`).  In each, a dispatch is
-ahead of another if it is over before that one begins, in every run.
+It is that of the text (`total`), that on each device by itself (`lanes`), or any that the edges of the
+dependency graph permit (`dag`).  A dispatch is ahead of another if it is over before that one begins, in
+every run.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import pairwise
-from operator import and_
+from itertools import chain, combinations
+from operator import and_, or_
 from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.analysis.dependencies import DependencyGraph, Edge, EdgeKind, Touch
+from symalloc.analysis.sets import RegionSet, members
 
 OrderName: TypeAlias = Literal["total", "lanes", "dag"]
 
@@ -78,32 +79,27 @@ class HappensBefore:
     def apart(self, one: int, other: int) -> bool:
         """True if all that touches one of two memories is over before anything touches the other."""
         both = self.graph.touches.keys() >= {one, other}
-        return not both or self._is_over(one, other) or self._is_over(other, one)
+        return not both or self.is_over(one, other) or self.is_over(other, one)
 
-    def _is_over(self, one: int, other: int) -> bool:
-        users, common = self._users[one], self._common[other]
-        left = users & ~common
-        if not left & ~self._users[other]:
-            touches = self.graph.touches
-            late = [t for t in touches[one] if left >> t.dispatch & 1]
-            return all(self.is_ahead(a, b) for a in late for b in touches[other])
-        return False
+    def is_over(self, one: int, other: int) -> bool:
+        """True if all that touches `one` is over before anything touches `other`."""
+        left = self.users[one] & ~self.common[other]
+        if left & ~self.users[other]:
+            return False
+        late = [t for t in self.graph.touches[one] if left >> t.dispatch & 1]
+        return all(self.is_ahead(a, b) for a in late for b in self.graph.touches[other])
 
     @cached_property
-    def _users(self) -> dict[int, int]:
+    def users(self) -> dict[int, int]:
         """By memory, the dispatches that touch it."""
-        return {
-            memory: reduce(lambda known, touch: known | 1 << touch.dispatch, touches, 0)
-            for memory, touches in self.graph.touches.items()
-        }
+        touches = self.graph.touches.items()
+        return {memory: reduce(or_, (1 << t.dispatch for t in of)) for memory, of in touches}
 
     @cached_property
-    def _common(self) -> dict[int, int]:
+    def common(self) -> dict[int, int]:
         """By memory, the dispatches that are over before anything touches it."""
-        return {
-            memory: reduce(and_, (self.ahead[touch.dispatch] for touch in touches))
-            for memory, touches in self.graph.touches.items()
-        }
+        touches = self.graph.touches.items()
+        return {memory: reduce(and_, (self.ahead[t.dispatch] for t in of)) for memory, of in touches}
 
     def collision(self, one: int, other: int) -> Collision | None:
         """A run in which what one of two memories at the same bytes holds is lost before it is read, if there
@@ -131,8 +127,7 @@ class HappensBefore:
 
     @cached_property
     def _data(self) -> frozenset[tuple[int, int]]:
-        data = (edge for edge in self.graph.edges if edge.kind is EdgeKind.DATA)
-        return frozenset((edge.source, edge.target) for edge in data)
+        return frozenset((e.source, e.target) for e in self.graph.edges if e.kind is EdgeKind.DATA)
 
     def _on_one_path(self, *touches: Touch) -> bool:
         sides = self.graph.points_to.cfg.sides
@@ -141,16 +136,20 @@ class HappensBefore:
 
     def showing(self, found: Collision) -> tuple[int, ...]:
         """An order of the dispatches, which the executor may choose, that shows a collision."""
-        return self._with_lanes.order(n for n in (found.maker, found.writer) if n >= 0)
+        order: dict[int, None] = {}
+        for n in (*(n for n in (found.maker, found.writer) if n >= 0), *range(len(self.graph.nodes))):
+            order.update(dict.fromkeys((*members(RegionSet(self.ahead[n])), n)))
+        return tuple(order)
 
-    @cached_property
-    def _with_lanes(self) -> DependencyGraph:
-        """The graph with edges that keep each lane in order."""
-        lanes: defaultdict[int, list[int]] = defaultdict(list)
-        for node in self.graph.nodes if self.order != "dag" else ():
-            lanes[node.device if self.order == "lanes" else 0].append(node.number)
-        pairs = (pair for lane in lanes.values() for pair in pairwise(lane))
-        return self.graph.with_edges(Edge(*pair, EdgeKind.EFFECT) for pair in pairs)
+
+def placed_together(graph: DependencyGraph) -> Iterator[tuple[int, int]]:
+    """The pairs of memories that are tensors on one storage."""
+    on: defaultdict[int, list[int]] = defaultdict(list)
+    for number in graph.touches:
+        region = graph.points_to.regions[number]
+        if region.parent is not None:
+            on[region.root].append(number)
+    return chain.from_iterable(combinations(placed, 2) for placed in on.values())
 
 
 def fences(graph: DependencyGraph, sharing: Iterable[tuple[int, int]]) -> tuple[Edge, ...]:

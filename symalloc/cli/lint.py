@@ -97,7 +97,7 @@ class _LintRun:
 @click.argument("paths", nargs=-1, type=click.Path())
 @from_table(_LintRun, "format", "output")
 @from_table(LintOptions, "select", "ignore", "rules", "assume", "stage", "pipeline", "trust", "target")
-@from_table(LintOptions, "timeout", "jobs", "budget")
+@from_table(LintOptions, "timeout", "jobs", "budget", "order")
 @from_table(_LintRun, "fix", "unsafe_fixes", "diff")
 @from_table(LintOptions, "strict")
 @from_table(_LintRun, "exit_zero")

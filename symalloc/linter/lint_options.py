@@ -8,9 +8,10 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any, TypedDict
 
+from symalloc.analysis.happens_before import OrderName
 from symalloc.arguments import require_text, require_texts, shown
 from symalloc.errors import UsageError
-from symalloc.options import FLAG, PATH, PATHS, TEXTS, Kind, amount, option, options_of, whole
+from symalloc.options import FLAG, PATH, PATHS, TEXTS, Kind, amount, choice, option, options_of, whole
 from symalloc.program.reading import PipelineName, ReadOptions
 from symalloc.size.condition import Condition
 from symalloc.size.parse import ConditionLike, SizeSyntaxError, as_condition, is_sympy, parse_condition
@@ -32,6 +33,7 @@ class LintKeywords(TypedDict, total=False):
     timeout: float
     jobs: int | None
     budget: str | int | None
+    order: OrderName
     baseline: str | Path | None
 
 
@@ -101,6 +103,12 @@ class LintOptions(ReadOptions):
         amount(1),
         "Report calls that can hold more than this at once, such as 512MiB (SYM402).",
         in_file=True,
+    )
+    order: OrderName = option(
+        "total",
+        choice(OrderName),
+        "Report tensors that share bytes and can be alive together in another order than that of the text: "
+        "lanes, in which each device keeps its own; dag, any that the dependency graph permits (SYM212).",
     )
     strict: bool = option(
         False, FLAG, "Count notes. Report undecided constraints and unknown constructs as errors."

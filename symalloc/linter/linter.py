@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.call_expansion import expand_calls
@@ -255,18 +256,17 @@ def check(
     prover: Prover,
     *,
     assume: Sequence[Condition] = (),
-    budget: int | None = None,
+    options: LintOptions = LintOptions(),  # noqa: B008 - frozen
     indices: UnprovedIndices | None = None,
 ) -> Report:
     """Check `program`; findings come in program order.
 
-    A condition of `assume` holds in every function that has all its symbols.  `budget`: the most bytes that
-    a call may hold at once, None where that is not asked.
-    `indices`: those in its kernels, where they are known.
+    A condition of `assume` holds in functions that have all its symbols; `indices` of kernels may be known.
     """
     started = perf_counter()
     indices = UnprovedIndices(program.kernels, prover) if indices is None else indices
-    shared = ProgramContext(program=program, prover=prover, indices=indices, assume=assume, budget=budget)
+    asked: dict[str, Any] = {"budget": options.budget, "order": options.order, "assume": assume}
+    shared = ProgramContext(program=program, prover=prover, indices=indices, **asked)
     _analyse(shared)
     checks = [FunctionCheck(context, rulebook) for context in shared.functions.values()]
     calls = CallChecks(shared)
@@ -435,7 +435,7 @@ class Linter:
         coverages, asked = CoverageTable(), (self._active, self.prover)
         for program in reading.programs:
             indices = UnprovedIndices(program.kernels, self.prover, coverages)
-            result = check(program, *asked, assume=self.assume, budget=self.options.budget, indices=indices)
+            result = check(program, *asked, assume=self.assume, options=self.options, indices=indices)
             summary.add(result.summary)
             text, spans = _printed(program, result)
             if text:

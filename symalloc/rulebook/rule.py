@@ -122,18 +122,21 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class GoodExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A module in which the rule finds nothing.
 
-    `stage` is the stage at which it is linted, `budget` the bytes of --budget.
+    `stage` is the stage at which it is linted, `budget` the bytes of --budget, `order` that of --order.
     """
 
     name: str
     module: str
     stage: StageName = "as-is"
     budget: int | None = None
+    order: Literal["total", "lanes", "dag"] = "total"
 
     @property
     def title(self) -> str:
         """The name, with the options that the answer takes."""
-        return self.name if self.budget is None else f"{self.name} (--budget {self.budget})"
+        asked = [] if self.budget is None else [f"--budget {self.budget}"]
+        asked += [] if self.order == "total" else [f"--order {self.order}"]
+        return f"{self.name} ({' '.join(asked)})" if asked else self.name
 
 
 class BadExample(GoodExample, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -12,6 +12,7 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic
+from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import check
 from symalloc.program.ir import AllocStorage
 from symalloc.prover.prover import Prover
@@ -71,7 +72,7 @@ def test_verdicts_agree_with_the_numbers() -> None:
         if not any(analysis.cfg.of_type(AllocStorage) for analysis in analyses.values()):
             continue  # nothing is reserved
         for budget in (300, 1000, 4000):
-            found = list(check(program, RULES, Prover(), budget=budget))
+            found = list(check(program, RULES, Prover(), options=LintOptions(budget=budget)))
             verdicts |= {(d.verdict, d.reason is None) for d in found}
             for name, function in program.functions.items():
                 own = [d for d in found if d.function == name]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,21 +52,25 @@ Findings = dict[str, list[Diagnostic]]
 def findings(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> Findings:
     """The findings in each example, by its file name."""
     found: Findings = defaultdict(list)
-    runs = dict.fromkeys((case.example.stage, case.example.budget) for case in (*BAD, *GOOD))
-    for stage, budget in runs:
+    runs = dict.fromkeys(_options(case) for case in (*BAD, *GOOD))
+    for stage, budget, order in runs:
         folder = tmp_path_factory.mktemp(stage)
         for case in (*BAD, *GOOD):
-            if (case.example.stage, case.example.budget) == (stage, budget):
+            if _options(case) == (stage, budget, order):
                 (folder / case.file).write_text(case.example.module)
-        for diagnostic in _linted(folder, stage, budget, kept_pool):
+        for diagnostic in _linted(folder, kept_pool, stage=stage, budget=budget, order=order):
             found[Path(diagnostic.file).name].append(diagnostic)
     return found
 
 
-def _linted(folder: Path, stage: StageName, budget: int | None, pool: WorkerPool) -> Report:
+def _options(case: Case) -> tuple[StageName, int | None, str]:
+    return case.example.stage, case.example.budget, case.example.order
+
+
+def _linted(folder: Path, pool: WorkerPool, **options: Any) -> Report:
     """Lint without trying fixes, which read everything once more."""
-    linter = Linter(LintOptions(stage=stage, budget=budget))
-    readings = pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=stage))
+    linter = Linter(LintOptions(**options))
+    readings = pool.read(sorted(folder.glob("*.py")), ReadOptions(stage=options["stage"]))
     return Report.joined([linter.lint(reading).report for reading in readings])
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 
+from symalloc.analysis.dependencies import dependency_graph
+from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
 from symalloc.analysis.kernels.uninitialized import (
     MemoryRange,
     UninitializedRange,
@@ -33,6 +35,8 @@ from symalloc.size.condition import conjunction
 from symalloc.size.expr import ONE, ZERO, Expr, constant
 
 _SLOT_BYTES = constant(8)
+_PLACES = 4  # offsets and sizes of two tensors
+_SHOWN = 6  # dispatches up to the one that overwrites
 
 
 @function_sites("live-pair", "construct", expanded=True)
@@ -172,6 +176,44 @@ def _doubt(context: FunctionContext, found: LostRead) -> str | None:
         if isinstance(call, ir.CallFunction) and call.var in left:
             return f"what `{call.name}` does is not followed into its further calls of itself"
     return "an alias is not certain"
+
+
+@function_sites("unordered-pair")
+def unordered_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
+    """Each pair of tensors on one storage of which one is lost in a run that the order asked for permits, and
+    the order of the text does not; with the point that writes the other.
+    """
+    if context.shared.order == "total":
+        return
+    graph = dependency_graph(context.analysis)
+    relation = HappensBefore(graph=graph, order=context.shared.order)
+    for pair in placed_together(graph):
+        found = relation.collision(*pair)
+        if found is not None and not found.in_order:
+            yield graph.nodes[found.writer].first, _unordered(context, relation, found)
+
+
+def _unordered(context: FunctionContext, relation: HappensBefore, found: Collision) -> Site:
+    first, second = (context.points_to.regions[number] for number in (found.lost, found.written))
+    places, nodes = places_in_memory(first, second), relation.graph.nodes
+    reader = nodes[found.reader].instruction if found.reader < len(nodes) else None
+    order = relation.showing(found)
+    shown = [caller_name(nodes[n].instruction) for n in order[: order.index(found.writer) + 1]]
+    return Site(
+        kind="unordered-pair",
+        quantities=places,
+        unknown=None if len(places) == _PLACES else "it is not known where they lie",
+        texts={
+            "first": first.name,
+            "second": second.name,
+            "storage": context.points_to.regions[first.root].name,
+            "writer": shown[-1],
+            "reader": caller_name(reader),
+            "shown": ", ".join(shown[-_SHOWN:]),
+        },
+        places=places_of(first=first.instruction, second=second.instruction, reader=reader),
+        dedup_key=frozenset((found.lost, found.written)),
+    )
 
 
 @function_sites("read", expanded=True)

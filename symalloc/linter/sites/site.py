@@ -14,6 +14,7 @@ from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.facts import branch_tests, facts_of
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.handles import written_zero_offset_views
+from symalloc.analysis.happens_before import OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import FunctionSummary, Region
@@ -104,6 +105,7 @@ class ProgramContext:
     them are `seen_in_callers`: what is wrong with the order of their writes and reads shows there; those
     `seen_in_part` are so but for calls of them further down in a recursion.  `indices`: those in kernels that
     are to be proved.  `budget`: the most bytes that a call may hold at once, if that is asked.
+    `order`: that in which dispatches may run.
     """
 
     program: ir.Program
@@ -111,6 +113,7 @@ class ProgramContext:
     indices: UnprovedIndices
     assume: Sequence[Condition] = ()
     budget: int | None = None
+    order: OrderName = "total"
     summaries: dict[str, FunctionSummary] = field(default_factory=dict)
     functions: dict[str, FunctionContext] = field(default_factory=dict)
     expanded: dict[str, FunctionContext] = field(default_factory=dict)
