@@ -35,8 +35,8 @@ read.
     "policies",
     multiple=True,
     metavar="NAME",
-    help="pool (symalloc's), exact-size (TVM's pooled allocator), power-of-two, best-fit (like PyTorch's), "
-    "or buddy; may be repeated. The default is all.",
+    help="pool (symalloc's), exact-size (TVM's pooled allocator), or best-fit (like PyTorch's); may be "
+    "repeated. The default is all.",
 )
 @replay_options
 @click.option(

@@ -31,13 +31,9 @@ class ExactSize:
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._sizes: dict[int, int] = {}
 
-    def rounded(self, nbytes: int) -> int:
-        """The bytes that a request takes."""
-        return max(round_up(nbytes, 4096), 4096)
-
     def alloc(self, nbytes: int) -> int:
         """The address of a block."""
-        size = self.rounded(nbytes)
+        size = max(round_up(nbytes, 4096), 4096)
         waiting = self._waiting[size]
         if waiting:
             return waiting.pop()
@@ -49,14 +45,6 @@ class ExactSize:
     def free(self, address: int) -> None:
         """Keep the block for the next request of its size."""
         self._waiting[self._sizes[address]].append(address)
-
-
-class PowerOfTwo(ExactSize):
-    """The same with sizes rounded up to powers of two, from 64 bytes on."""
-
-    def rounded(self, nbytes: int) -> int:
-        """The bytes that a request takes."""
-        return 1 << max(nbytes - 1, 63).bit_length()
 
 
 @dataclass(slots=True, eq=False)
@@ -131,55 +119,6 @@ def _merged(low: _SegmentPart, high: _SegmentPart) -> _SegmentPart:
     return low
 
 
-class Buddy:
-    """A binary buddy system (Knowlton 1965) over one range that grows: blocks of powers of two, from 4096
-    bytes on, the lowest first.
-    """
-
-    def __init__(self) -> None:
-        self.reserved = 0
-        self._free: defaultdict[int, list[int]] = defaultdict(list)  # by the exponent of the size, ascending
-        self._exponents: dict[int, int] = {}
-        self._top = 0  # from here on nothing has been handed out yet
-
-    def alloc(self, nbytes: int) -> int:
-        """The address of a block, a multiple of its size."""
-        exponent = max(nbytes - 1, 4095).bit_length()
-        address = self._lowest(exponent)
-        self._exponents[address] = exponent
-        return address
-
-    def free(self, address: int) -> None:
-        """Merge the block with its buddy as long as that is free."""
-        exponent = self._exponents.pop(address)
-        while (buddy := address ^ (1 << exponent)) in self._free[exponent]:
-            self._free[exponent].remove(buddy)
-            address = min(address, buddy)
-            exponent += 1
-        insort(self._free[exponent], address)
-
-    def _lowest(self, exponent: int) -> int:
-        larger = [e for e in self._free if e >= exponent and self._free[e]]
-        if not larger:
-            return self._grown(exponent)
-        chosen = min(larger)
-        address = self._free[chosen].pop(0)
-        for e in range(chosen - 1, exponent - 1, -1):
-            insort(self._free[e], address + (1 << e))
-        return address
-
-    def _grown(self, exponent: int) -> int:
-        """A block at the top; what is skipped for its alignment becomes free."""
-        address = round_up(self._top, 1 << exponent)
-        while self._top < address:
-            step = self._top & -self._top
-            insort(self._free[step.bit_length() - 1], self._top)
-            self._top += step
-        self._top += 1 << exponent
-        self.reserved = self._top
-        return address
-
-
 class Allocator(Protocol):
     """An allocator that a trace can be replayed on."""
 
@@ -205,9 +144,7 @@ def replay_pool(options: PoolOptions) -> NativePool:
 POLICIES: Mapping[str, Callable[[PoolOptions], Allocator]] = {
     "pool": replay_pool,
     "exact-size": lambda _: ExactSize(),
-    "power-of-two": lambda _: PowerOfTwo(),
     "best-fit": lambda _: BestFit(),
-    "buddy": lambda _: Buddy(),
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations_with_replacement
 from math import gcd
 from typing import TypeVar
 
@@ -83,12 +82,8 @@ def _limits(facts: Iterable[Expr], box: Box) -> list[Expr]:
 
 
 def _products(facts: list[Expr], limits: list[Expr]) -> list[Expr]:
-    """The facts and limits, and products of them that may cancel each other's monomials."""
+    """The facts and limits, and multiples of them that may cancel each other's monomials."""
     columns = dict.fromkeys((*facts, *limits))
-    if len(facts) <= 8:
-        for left, right in combinations_with_replacement(facts, 2):
-            if _top(left) <= 1 and _top(right) <= 1:
-                columns.setdefault(left * right)
     found = (m for f in columns for m, c in f.terms.items() if c > 0 and degree(m) > 1)
     for monomial in sorted(dict.fromkeys(found), key=degree):
         for fact in (*facts, *limits):

@@ -25,40 +25,12 @@ MOST_ROWS = 40
 MOST_PLANS = 4
 
 
-@to_text.register
-def report_text(report: Report) -> str:
-    """Return the findings as `symalloc lint` prints them."""
-    return render_text(report).rstrip("\n")
-
-
-@to_text.register
-def device_budget_text(budget: DeviceBudget) -> str:
-    """Return a budget as `symalloc budget` prints it."""
-    return budget_text(budget).rstrip("\n")
-
-
-@to_text.register
-def diff_text(diff: PlanDiff) -> str:
-    """Return the difference between two plans as `symalloc diff` prints it."""
-    return plan_diff_text(diff).rstrip("\n")
-
-
-@to_text.register
-def module_text(module: ModuleReport) -> str:
-    """Return the plans of a module as `symalloc plan` prints them."""
-    return plans_as_text(module.reports).rstrip("\n")
-
-
-@to_text.register
-def fit_text(fit: FunctionFit) -> str:
-    """Return where a function fits as `symalloc plan --fits` prints it."""
-    return "\n".join(fit_lines(fit))
-
-
-@to_text.register
-def sample_text(sample: MemorySample) -> str:
-    """Return what a call holds at the sizes of a sample."""
-    return gain_text(sample)
+to_text.register(Report, lambda report: render_text(report).rstrip("\n"))
+to_text.register(DeviceBudget, lambda budget: budget_text(budget).rstrip("\n"))
+to_text.register(PlanDiff, lambda diff: plan_diff_text(diff).rstrip("\n"))
+to_text.register(ModuleReport, lambda module: plans_as_text(module.reports).rstrip("\n"))
+to_text.register(FunctionFit, lambda fit: "\n".join(fit_lines(fit)))
+to_text.register(MemorySample, gain_text)
 
 
 @to_html.register

@@ -24,20 +24,20 @@ def traces(tmp_path: Path) -> list[Path]:
 def test_all_policies_are_shown(run: Run, traces: list[Path]) -> None:
     status, out, err = run("replay", *traces)
     assert (status, err) == (0, "")
-    for text in ("images-batched: ", "mixed: ", "exact-size", "buddy", "over 2 traces", "geometric"):
+    for text in ("images-batched: ", "mixed: ", "exact-size", "best-fit", "over 2 traces", "geometric"):
         assert text in out
 
 
 def test_json(run: Run, traces: list[Path]) -> None:
-    arguments = ("--policy", "pool", "--policy", "buddy", "--soft-limit", "1.05", "--format", "json")
+    arguments = ("--policy", "pool", "--policy", "exact-size", "--soft-limit", "1.05", "--format", "json")
     status, out, _ = run("replay", *traces, *arguments)
     document = json.loads(out)
     assert status == 0
     assert [(r["trace"], r["policy"]) for r in document["results"]] == [
-        (trace, policy) for trace in ("images-batched", "mixed") for policy in ("pool", "buddy")
+        (trace, policy) for trace in ("images-batched", "mixed") for policy in ("pool", "exact-size")
     ]
-    ours, buddy = document["totals"]
-    assert 1 <= ours["geometric_mean"] <= ours["worst"] <= 1.06 < buddy["geometric_mean"]
+    ours, exact = document["totals"]
+    assert 1 <= ours["geometric_mean"] <= ours["worst"] <= 1.06 < exact["geometric_mean"]
     first = document["results"][0]
     assert first["ratio"] == pytest.approx(first["peak_reserved"] / first["peak_live"], abs=1e-6)
     assert first["commits"] > 0 < first["bytes_given_back"]

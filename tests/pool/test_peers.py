@@ -5,17 +5,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 
-from symalloc.pool.replaying import BestFit, Buddy, ExactSize, PowerOfTwo
+from symalloc.pool.replaying import BestFit, ExactSize
 from tests.pool.steps import STEPS, Step
 
 MIB = 2**20
 
 
-@pytest.mark.parametrize("kind", (ExactSize, PowerOfTwo, BestFit, Buddy))
+@pytest.mark.parametrize("kind", (ExactSize, BestFit))
 @given(steps=STEPS)
-def test_live_blocks_are_disjoint_and_reserved(
-    kind: type[ExactSize | BestFit | Buddy], steps: list[Step]
-) -> None:
+def test_live_blocks_are_disjoint_and_reserved(kind: type[ExactSize | BestFit], steps: list[Step]) -> None:
     peer = kind()
     live: dict[int, int] = {}
     for step in steps:
@@ -40,13 +38,6 @@ def test_exact_sizes_serve_only_their_own() -> None:
     assert peer.reserved == 12288
 
 
-def test_powers_of_two_are_shared_within_their_class() -> None:
-    peer = PowerOfTwo()
-    peer.free(peer.alloc(5 * MIB))
-    peer.alloc(8 * MIB)
-    assert peer.reserved == 8 * MIB
-
-
 def test_best_fit_splits_and_merges_segments() -> None:
     peer = BestFit()
     first, second = peer.alloc(6 * MIB), peer.alloc(6 * MIB)
@@ -65,22 +56,3 @@ def test_best_fit_takes_the_smallest_that_fits() -> None:
     peer.free(large)
     peer.free(small)
     assert peer.alloc(29 * MIB + 1) == small
-
-
-def test_buddies_merge() -> None:
-    peer = Buddy()
-    blocks = [peer.alloc(4096) for _ in range(4)]
-    assert blocks == [0, 4096, 8192, 12288]
-    for block in blocks:
-        peer.free(block)
-    assert peer.alloc(16384) == 0
-    assert peer.reserved == 16384
-
-
-def test_what_a_buddy_skips_for_alignment_is_used_later() -> None:
-    peer = Buddy()
-    assert peer.alloc(4096) == 0
-    assert peer.alloc(16384) == 16384
-    assert peer.alloc(8192) == 8192
-    assert peer.alloc(4096) == 4096
-    assert peer.reserved == 32768

@@ -68,7 +68,7 @@ def test_the_mean_is_geometric() -> None:
 
 
 def test_policies_are_checked() -> None:
-    assert checked_policies(["buddy", "pool", "buddy"]) == ["buddy", "pool"]
+    assert checked_policies(["best-fit", "pool", "best-fit"]) == ["best-fit", "pool"]
     assert checked_policies([]) == list(POLICIES)
     with pytest.raises(PoolUsageError, match="no policy is called `best`; there are pool, "):
         checked_policies(["best"])

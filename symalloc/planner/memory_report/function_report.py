@@ -234,7 +234,7 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     bounds, results left out.  `call`: the most that a call holds together with its results;
     `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan and with TVM's.
     `known_call`, `known_unplanned`: the same of what is known, which is the least.  `whole`: call, pool and
-    table, `whole_ratio` that over the floor; `further`: a further call, with what is kept of the one before.
+    table; `further`: a further call, with what is kept of the one before.
     `exact`: the call holds no less, and `pool_exact` is the pool no less; else it may.  `label`: `bound` at
     the declared bounds, `beyond` past them, where TVM's bounds are too little.  `peak`: what makes the most
     that the tensors of a call take together.  `refused`: a guard refuses this binding; `falls_back`: the call
@@ -269,7 +269,6 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     further: int | None = None
     exact: bool = True
     pool_exact: bool = True
-    whole_ratio: float | None = None
     peak: CallPeak | None = None
     refused: bool = False
     falls_back: bool = False
@@ -499,7 +498,6 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
         further=combined(sum, (with_pool, kept)),
         exact=held.doubt is None,
         pool_exact=not outside.branches,
-        whole_ratio=_ratio(with_pool, floor),
         peak=call_peak(outcome.unplanned, at, report.origins, outcome.operators),
         refused=bool(refused),
         falls_back=falls_back,
