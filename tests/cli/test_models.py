@@ -92,6 +92,13 @@ def test_a_model_of_onnx_goes_through_the_verbs(run: Run) -> None:
     assert "the same as the unplanned module, bit for bit" in out
 
 
+def test_the_plan_of_a_model_with_weights_is_written_as_script(run: Run) -> None:
+    status, _, err = run("plan", "m.onnx", "-o", "planned.py", "-q")
+    assert (status, err) == (0, "")
+    status, out, _ = run("run", "planned.py", "--bind", "batch_size=3", "--bind", "n=5")
+    assert status == 0 and "main(batch_size = 3, n = 5) returns float32[3, 5, 8]" in out
+
+
 def test_standard_input_may_hold_any_kind(run: Run) -> None:
     data = Path("m.onnx").read_bytes()
     status, out, err = run("plan", "-", stdin=data)
