@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pytest
 import tvm
@@ -18,8 +18,7 @@ from symalloc.linter.diagnostic import Diagnostic, Severity
 from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.program.reading import FileResult, Message, ReadOptions, result_of
-from symalloc.relax.read.script import ModuleRead, ScriptReader
-from symalloc.relax.read.script_file import ScriptModule
+from symalloc.relax.read.script import parse_module
 from symalloc.relax.workers.programs import read_module, read_path
 from symalloc.rulebook.rule import StageName
 from tests.hostile import areas
@@ -100,15 +99,14 @@ def _read(source: ModuleSource, file: Path, stage: StageName) -> tuple[FileResul
     told: list[Message] = []
     with pytest.MonkeyPatch.context() as patch:
         kept: list[tvm.IRModule] = []
-        read = ScriptReader.read
 
-        def keep(reader: ScriptReader, module: ScriptModule) -> ModuleRead:
-            found = read(reader, module)
-            assert found.mod is not None, found.problems
-            kept.append(found.mod)
+        def keep(*given: Any) -> tvm.IRModule:
+            found = parse_module(*given)
+            assert isinstance(found, tvm.IRModule), found
+            kept.append(found)
             return found
 
-        patch.setattr(ScriptReader, "read", keep)
+        patch.setattr("symalloc.relax.read.open_model.parse_module", keep)
         read_path(file, options, tell=told.append)
     return result_of(str(file), told), kept[0]
 

@@ -148,20 +148,18 @@ def read_one(
 def _chosen_module(file: str, opened: ModelFile, module: str | None) -> Node:
     if opened.source is None and module is not None:
         raise RunError(f"{file} is one module, which has no name: leave out --module {module}")
-    names = [entry.name for entry in opened.entries]
-    listed = ", ".join(names)
-    if module is None and len(names) > 1:
-        raise RunError(f"{file} holds {len(names)} modules; choose one with --module: {listed}")
-    if module is not None and module not in names:
+    entries = {entry.name: entry for entry in opened.entries()}
+    listed = ", ".join(entries)
+    if module is None and len(entries) > 1:
+        raise RunError(f"{file} holds {len(entries)} modules; choose one with --module: {listed}")
+    if module is not None and module not in entries:
         raise RunError(f"{file} holds no module `{module}`; it holds {listed}")
-    index = 0 if module is None else names.index(module)
-    read, entry = opened.read(index), opened.entries[index]
-    if read.mod is None:
-        problem = read.problems[0]
+    entry = entries[module or listed]
+    read = entry.read()
+    if isinstance(read, tuple):
+        problem = read[0]
         raise RunError(f"{file}{_at(problem.span)}: {problem.message}{_hint(problem.hint)}")
-    if opened.source is None:
-        return read.mod
-    return _with_places(read.mod, opened.source, entry)
+    return read if opened.source is None else _with_places(read, opened.source, entry)
 
 
 def _with_places(module: Node, source: Source, entry: ModuleEntry) -> Node:

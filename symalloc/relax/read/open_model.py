@@ -6,20 +6,19 @@ import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import tvm
 
-from symalloc.program.reading import UnreadableError
+from symalloc.program.reading import ReadProblem, UnreadableError
 from symalloc.program.span import Source
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.find_files import SUFFIXES, kind_of, model_function
 from symalloc.relax.read.onnx_model import load_onnx
 from symalloc.relax.read.python_object import load_function
-from symalloc.relax.read.script import ModuleRead, ScriptReader
-from symalloc.relax.read.script_file import Script, decode, parse_text, read_bytes
+from symalloc.relax.read.script import parse_module, trusted_names
+from symalloc.relax.read.script_file import decode, parse_text, read_bytes
 from symalloc.relax.read.torch_program import load_torch
 from symalloc.relax.tvm_error import error_text
 
@@ -31,13 +30,28 @@ _MAX_BYTES = 4 << 30  # a bomb of a few kilobytes unpacks to any size
 _WRITE = "write the module with tvm.ir.save_json(mod)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ModuleEntry:
-    """A module of a file; `line` is where it stands in a script, `checked`: it must be well-formed."""
+    """A module of a file; `line` is where it stands in a script, `checked`: it must be well-formed.
+
+    `read` gives the module, or what is wrong with it; it raises UnreadableError.
+    """
 
     name: str
+    read: Callable[[], Node | tuple[ReadProblem, ...]]
     line: int | None = None
     checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """An opened file: its modules, and its text where it is a script, which `entries` parses.
+
+    `entries` raises UnreadableError.
+    """
+
+    entries: Callable[[], Sequence[ModuleEntry]]
+    source: Source | None = None
 
 
 def open_model(path: Path, *, trust: bool = False, data: bytes | None = None) -> ModelFile:
@@ -49,72 +63,28 @@ def open_model(path: Path, *, trust: bool = False, data: bytes | None = None) ->
     """
     function = model_function(path) if data is None else None
     if function is not None:
-        return SingleModel(function.name, lambda: load_function(function, trust=trust))
+        called = ModuleEntry(function.name, lambda: load_function(function, trust=trust))
+        return ModelFile(lambda: [called])
     content = read_bytes(path) if data is None else data
     kind = kind_of(path, content)
     if kind == "script":
-        return ScriptModel(str(path), content, trust=trust)
+        source = Source(file=str(path), text=decode(content))
+        return ModelFile(lambda: _script_modules(source, trust), source)
     suffix = max((s for s in SUFFIXES if path.name.endswith(s)), key=len, default="")
-    load = _LOADERS[kind]
-    return SingleModel(path.name.removesuffix(suffix).strip("<>"), lambda: load(path, content, trust))
+    load = partial(_LOADERS[kind], path, content, trust)
+    return ModelFile(lambda: [ModuleEntry(path.name.removesuffix(suffix).strip("<>"), load)])
 
 
-class ScriptModel:
-    """A file of TVMScript; it is parsed when its modules are asked for."""
-
-    def __init__(self, file: str, data: bytes, *, trust: bool = False) -> None:
-        self.source = Source(file=file, text=decode(data))
-        self._trust = trust
-
-    @cached_property
-    def script(self) -> Script:
-        """The syntax tree.  Raises UnreadableError where there is none, or it holds no module."""
-        script = parse_text(self.source.file, self.source.text)
-        if not script.modules:
-            raise UnreadableError(
-                "it holds no Relax module",
-                hint="a module is a class decorated with @I.ir_module, or a function decorated with "
-                "@R.function",
-            )
-        return script
-
-    @property
-    def entries(self) -> Sequence[ModuleEntry]:
-        """The modules of the script.  Raises UnreadableError."""
-        return [
-            ModuleEntry(name=each.name, line=each.line, checked=each.wants_check)
-            for each in self.script.modules
-        ]
-
-    @cached_property
-    def _reader(self) -> ScriptReader:
-        return ScriptReader(self.script, trust=self._trust)
-
-    def read(self, index: int) -> ModuleRead:
-        """The module with that index, or what is wrong with it.  Raises UnreadableError."""
-        return self._reader.read(self.script.modules[index])
-
-
-@dataclass(frozen=True, slots=True)
-class SingleModel:
-    """A file that is one module."""
-
-    name: str
-    load: Callable[[], Node]
-    source: Source | None = None
-
-    @property
-    def entries(self) -> Sequence[ModuleEntry]:
-        """The one module."""
-        return [ModuleEntry(name=self.name)]
-
-    def read(self, index: int) -> ModuleRead:
-        """The module.  Raises UnreadableError."""
-        return ModuleRead(mod=self.load())
-
-
-ModelFile: TypeAlias = ScriptModel | SingleModel
-"""An opened file: its modules, and its text where it is a script."""
+def _script_modules(source: Source, trust: bool) -> list[ModuleEntry]:
+    script = parse_text(source.file, source.text)
+    if not script.modules:
+        hint = "a module is a class decorated with @I.ir_module, or a function decorated with @R.function"
+        raise UnreadableError("it holds no Relax module", hint=hint)
+    trusted = trusted_names(script) if trust else None
+    return [
+        ModuleEntry(each.name, partial(parse_module, script, each, trusted), each.line, each.wants_check)
+        for each in script.modules
+    ]
 
 
 # -- kinds of files ------------------------------------------------------------------------------------------

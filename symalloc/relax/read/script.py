@@ -15,8 +15,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -198,7 +197,7 @@ class SandboxError(Exception):
 
 @contextmanager
 def sandbox() -> Iterator[Mapping[str, object]]:
-    """Wall TVM's parser in; yields the `__builtins__` that scripts are to be evaluated with.
+    """Wall TVM's parser in; yields the name `__builtins__` that scripts are to be evaluated with.
 
     The guard alone should suffice; this is for the day that it does not.  Only a handful of builtins exist,
     strings that stand for shapes are checked again when they would be evaluated, and an audit hook stops what
@@ -212,7 +211,7 @@ def sandbox() -> Iterator[Mapping[str, object]]:
     entry._eval_shape = _shape_evaluator(safe)
     _state["active"] = True
     try:
-        yield safe
+        yield {"__builtins__": safe}
     finally:
         _state["active"] = False
         evaluator._get_builtin_or_none, entry._eval_shape = saved
@@ -248,47 +247,23 @@ _PLACE = re.compile(r"^ --> .*?:(\d+):(\d+)$", re.MULTILINE)
 _MAX_REFUSALS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleRead:
-    """One module of a file: the IRModule, or the problems that stood in the way."""
+def parse_module(
+    script: Script, module: ScriptModule, trusted: Mapping[str, object] | None = None
+) -> tvm.IRModule | tuple[ReadProblem, ...]:
+    """The IRModule that `module` describes, or what is wrong with it.
 
-    mod: tvm.IRModule | None
-    problems: tuple[ReadProblem, ...] = ()
-
-
-class ScriptReader:
-    """Reads the modules of one script, one by one.
-
-    With `trust` the guard is off, and module-level code is run where a name is needed that only it defines.
-    Raises UnreadableError where that fails.
+    The guard is off where the script is trusted: `trusted` are then its `trusted_names`.
     """
-
-    def __init__(self, script: Script, *, trust: bool) -> None:
-        self._script, self._trust = script, trust
-        self._outside = trusted_names(script) if trust else {}
-
-    def read(self, module: ScriptModule) -> ModuleRead:
-        """The IRModule that `module` describes, or what is wrong with it."""
-        found = () if self._trust else tuple(refusals(self._script, module, dialect_names()))
-        if found:
-            return ModuleRead(mod=None, problems=found[:_MAX_REFUSALS])
-        return _parse(self._script, module, self._outside, self._trust)
-
-
-def _parse(script: Script, module: ScriptModule, outside: Mapping[str, object], trust: bool) -> ModuleRead:
-    source = _ModuleSource(script, module)
-    names = {**_names(script), **outside}
+    found = tuple(refusals(script, module, dialect_names())) if trusted is None else ()
+    if found:
+        return found[:_MAX_REFUSALS]
+    source, names = _ModuleSource(script, module), _names(script)
     try:
-        if trust:
-            mod = _run_parser(source, names)
-        else:
-            with sandbox() as safe:
-                mod = _run_parser(source, {**names, "__builtins__": safe})
+        with sandbox() if trusted is None else nullcontext(trusted) as outside:
+            mod = _run_parser(source, {**names, **outside})
     except Exception as error:  # TVM's parser raises whatever the script made it raise
-        return ModuleRead(mod=None, problems=(_parse_problem(script, module, error),))
-    if not isinstance(mod, tvm.IRModule):
-        mod = tvm.IRModule({module.node.name: mod})
-    return ModuleRead(mod=mod)
+        return (_parse_problem(script, module, error),)
+    return mod if isinstance(mod, tvm.IRModule) else tvm.IRModule({module.node.name: mod})
 
 
 def _run_parser(source: TVMSource, names: Mapping[str, object]) -> Node:

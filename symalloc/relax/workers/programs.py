@@ -55,23 +55,25 @@ def read_path(
             opened = open_model(path, trust=options.trust, data=data)
             if opened.source is not None:
                 tell(opened.source)
-            for number, entry in enumerate(opened.entries[skip:], skip):
-                tell(ModuleBegun(entry.name, number, len(opened.entries)))
+            entries = opened.entries()
+            for number, entry in enumerate(entries[skip:], skip):
+                tell(ModuleBegun(entry.name, number, len(entries)))
                 tell(ReadingStep("reading"))
-                read = opened.read(number)
-                for problem in read.problems:
-                    tell(problem)
-                if read.mod is not None:
-                    reader = _ModuleReader(
-                        mod=read.mod,
-                        name=entry.name,
-                        file=file,
-                        source=opened.source,
-                        options=options,
-                        tell=tell,
-                        line=entry.line,
-                    )
-                    reader.read_checked(checked=entry.checked)
+                read = entry.read()
+                if isinstance(read, tuple):
+                    for problem in read:
+                        tell(problem)
+                    continue
+                reader = _ModuleReader(
+                    mod=read,
+                    name=entry.name,
+                    file=file,
+                    source=opened.source,
+                    options=options,
+                    tell=tell,
+                    line=entry.line,
+                )
+                reader.read_checked(checked=entry.checked)
     except UnreadableError as error:
         tell(ReadProblem(file=file, message=error.sentence, hint=error.hint, span=error.span))
 
