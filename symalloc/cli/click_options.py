@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from symalloc.relax.files.requests import PlanRequest
 
 MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
-PLANNER_OPTIONS = ("flavour", "guards", "bounds", "effort", "max_buffer", "alias", "arena", "results")
+PLANNER_OPTIONS = (
+    *("flavour", "guards", "bounds", "effort", "max_buffer", "alias", "arena", "results"),
+    "order",
+)
 REPLAY_OPTIONS = ("soft_limit", "limit", "page")
 
 

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from symalloc.analysis.happens_before import OrderName
 from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
@@ -192,7 +193,9 @@ class Plan:
 
     `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
     floor wherever that was looked at.  `picked` says what bounds="auto" stands for in it, and why.
-    `too_large` are the tensors that no arena can hold within --max-buffer.
+    `too_large` are the tensors that no arena can hold within --max-buffer.  `order`: the plan is right in any
+    order of the dispatches that this permits; `order_cost` is what that costs, as a share of the arenas of a
+    plan for the order of the text, where it was reckoned.
     """
 
     function: str
@@ -203,6 +206,8 @@ class Plan:
     fallbacks: tuple[Fallback, ...] = ()
     picked: str = ""
     too_large: tuple[TooLarge, ...] = ()
+    order: OrderName = "total"
+    order_cost: float | None = None
 
     def __repr__(self) -> str:
         tensors = counted(sum(len(arena.placements) for arena in self.arenas), "tensor")

@@ -11,8 +11,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.effects import RETURNED
+from symalloc.analysis.happens_before import HappensBefore, OrderName
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffer_limit import beyond, bounded, too_large
 from symalloc.planner.buffers.assignment import (
     MOST_CHOICES,
@@ -31,6 +34,7 @@ from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, samp
 from symalloc.planner.interference import live_counts
 from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Placement, Plan
 from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
+from symalloc.planner.orders import order_cost, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
@@ -411,6 +415,36 @@ def _plan_function(
     grounded: Collection[Var],
     shared: _Shared,
 ) -> Plan:
+    """Return a proved plan of the function `name` for the order that `options` ask for.
+
+    With "auto" it is one for any order that the dependency graph permits, if that takes no more memory.
+    """
+
+    def planned(order: OrderName) -> Plan:
+        return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded, shared)
+
+    def taken(plan: Plan) -> Timeline:
+        functions = {**program.functions, name: written_function(plan, analyses[name].cfg)}
+        return Timeline.of(replace(program, functions=functions), name)
+
+    plain = planned("total")
+    if options.order == "total":
+        return plain
+    other = planned(options.searched)
+    cost = order_cost(taken(other), taken(plain), known_symbols(analyses[name].cfg).domain)
+    kept = options.order == "auto" and (cost is None or cost > 0)
+    return replace(plain if kept else other, order_cost=cost)
+
+
+def _plan_in(
+    name: str,
+    program: Program,
+    analyses: Mapping[str, FunctionAnalysis],
+    prover: Prover,
+    options: PlanOptions,
+    grounded: Collection[Var],
+    shared: _Shared,
+) -> Plan:
     """Return the first proved plan of the function `name`: as `options` ask, else with whole storages.
 
     The functions that it calls are in `program` as they are planned.  Raises PlanRefusedError.
@@ -428,12 +462,15 @@ def _plan_function(
     faults: tuple[PlanFault, ...] = ()
     for storages in (False, True) if options.flavour != "storages" else (True,):
         candidates = find_candidates(program, analyses, name, sizes, storages=storages, grounded=grounded)
+        free = storages or options.order != "total"
+        if options.order != "total":
+            candidates = _reordered(candidates, analyses[name], options)
         search = LayoutSearch(
             function=function,
             domain=sizes.domain,
             prover=prover,
             options=options,
-            budget=PlanBudget() if storages else PlanBudget.of(options.effort, len(candidates.buffers)),
+            budget=PlanBudget() if free else PlanBudget.of(options.effort, len(candidates.buffers)),
             known=shared.stackings,
         )
         for found, layout in _layouts(candidates, search, extents):
@@ -443,6 +480,7 @@ def _plan_function(
                 guards=bound_guards(bounds),
                 fallbacks=_fallbacks(found, fallen=storages and options.flavour != "storages"),
                 picked=_picked(options, bounds) if asked == "auto" else "",
+                order=options.searched,
             )
             plan = _with_layout(bare, found, layout, search)
             faults = validate(plan, known.domain, prover)
@@ -456,6 +494,15 @@ def _plan_function(
             if any(fault.binding is not None for fault in faults):
                 raise PlanRefusedError.of(name, faults)
     raise PlanRefusedError.of(name, faults)
+
+
+def _reordered(candidates: Candidates, analysis: FunctionAnalysis, options: PlanOptions) -> Candidates:
+    """Return the candidates with the live ranges that they have where dispatches run in another order."""
+    relation = HappensBefore(graph=dependency_graph(analysis), order=options.searched)
+    numbers = [analysis.allocations[b.var].number for b in candidates.buffers if b.var is not None]
+    ranges = _ranges(analysis.cfg.function, candidates.buffers)
+    most = SearchBudget.of(options.effort).points
+    return replace(candidates, buffers=reordered(candidates.buffers, numbers, relation, ranges, most))
 
 
 def _sized_by(function: Function, analysis: FunctionAnalysis) -> frozenset[str]:
@@ -495,7 +542,7 @@ def _layouts(
             if layout.outgrown or beyond_limit:
                 continue
             excess = found.excess([arena.size for arena in layout.arenas])
-            if excess <= max(1.0, found.excess()) or search.options.kept:
+            if excess <= max(1.0, found.excess()) or search.options.kept or search.options.order != "total":
                 yield found, layout
             else:
                 loose.append((excess, found, layout))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
 from symalloc.analysis.donation import Donation, parse_donation
+from symalloc.analysis.happens_before import OrderName
 from symalloc.arguments import require_texts
 from symalloc.errors import UsageError
 from symalloc.options import PATH, Kind, amount, choice, option, read_fields, whole
@@ -19,6 +20,7 @@ Flavour: TypeAlias = Literal["auto", "arena", "storages"]
 BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve", "auto"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 MemoryGiver: TypeAlias = Literal["own", "caller"]
+OrderChoice: TypeAlias = Literal["total", "lanes", "dag", "auto"]
 
 POOL = "the pool of TVM's machine keeps a block for each size"
 GIVEN = "the caller gives it"
@@ -35,6 +37,7 @@ class PlanChoices(TypedDict, total=False):
     alias: str | Sequence[str]
     arena: MemoryGiver
     results: MemoryGiver
+    order: OrderChoice
 
 
 def _donations(name: str, value: object) -> tuple[Donation, ...]:
@@ -129,6 +132,12 @@ class PlanOptions(SearchOptions):
         choice(MemoryGiver),
         "caller: a public function takes a tensor for each result behind its inputs, and writes there.",
     )
+    order: OrderChoice = option(
+        "total",
+        choice(OrderChoice),
+        "The orders in which kernels may run: as the function says; so on each device by itself; any that "
+        "the dependency graph permits; auto: any, in functions where that takes no more memory.",
+    )
     kept: str = ""
     read_by: str = ""
 
@@ -141,6 +150,11 @@ class PlanOptions(SearchOptions):
     def given(self) -> bool:
         """True where the caller gives the arena, for as long as a call lasts."""
         return self.kept == GIVEN
+
+    @property
+    def searched(self) -> OrderName:
+        """The order that a plan is looked for: what "auto" stands for where it is free."""
+        return "dag" if self.order == "auto" else self.order
 
     @property
     def most(self) -> int | None:

@@ -188,7 +188,7 @@ class _Assigning:
     def steps(self, buffers: Sequence[Buffer]) -> CallSteps:
         """Return when `buffers` are held; where they must keep the limit of one buffer is looked at, too."""
         most, upper = self.options.most, self.candidates.cfg.function.declared_upper
-        apart, early = self.options.constants_apart, self.options.given
+        apart, early = self.options.constants_apart, self.options.given or self.options.order != "total"
         found = CallSteps(self.candidates, buffers, apart=apart, early=early, most=most)
         if most is not None:
             self.more += edges(list(dict.fromkeys(found.sizes)), upper, most)
@@ -211,8 +211,8 @@ class _Assigning:
         held = self.held(steps)
         planned = [i for i, b in enumerate(steps.buffers) if not b.returned]
         whole = _whole(held, planned)
+        everything = [*results, *whole]
         if self.options.kept or not planned:
-            everything = [*results, *whole]
             return Chosen(held, everything, [None] * len(everything), 0)
         attempts = _Attempts(held, planned, whole, results, hosts)
         groups, attempt = attempts.best(self.restrictions.first)
@@ -225,7 +225,10 @@ class _Assigning:
                 break
             attempts = replace(attempts, held=held)
             groups, attempt = attempts.best(attempt)
-        return Chosen(held, groups, _further(held, [*results, *whole], groups), attempt)
+        heights = sum(held.height(group) for group in groups if group[0] in planned)
+        if self.options.order != "total" and (heights > held.floor).any():  # all may be held at once
+            groups = everything
+        return Chosen(held, groups, _further(held, everything, groups), attempt)
 
     def lends(self, result: Buffer) -> bool:
         """Return whether others may lie in the memory of a result."""

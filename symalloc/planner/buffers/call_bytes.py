@@ -68,8 +68,8 @@ class CallSteps:
     """The steps at which `buffers`, by index, and arenas of them are held, and other memory.
 
     `sizes` are those of the buffers, `others` those of the memory that is none.  With `apart` buffers of
-    constant size share with their like only, with `early` those that are sized at entry; no arena takes more
-    than `most`, or than its largest buffer.
+    constant size share with their like only, with `early` those that are sized behind the same step; no arena
+    takes more than `most`, or than its largest buffer.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CallSteps:
         self.buffers, self.cfg, timeline = buffers, found.cfg, found.timeline
         self.sizes = [_taken(buffer) for buffer in buffers]
         self.kinds = [
-            (b.grounded, apart and b.size.as_constant is not None, early and b.known >= 0) for b in buffers
+            (b.grounded, apart and b.size.as_constant is not None, early and b.known) for b in buffers
         ]
         self.has_late_sizes = any(b.known >= 0 for b in buffers)
         self.points = found.points

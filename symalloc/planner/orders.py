@@ -1,0 +1,153 @@
+"""Plans for an order: live ranges that say which buffers may be alive together when dispatches are reordered.
+
+Two buffers may share bytes where all that touches the one is over before anything touches the other, which is
+a partial order.  What no two of which are ordered, an antichain, has to lie side by side.  So positions are
+added to those of the text until every two that may be alive together have one in common: antichains, the
+heaviest ones at many bindings among them.  All that reads live ranges is right then, the floor too: the
+heaviest antichain, found by a maximum flow (Dilworth, A decomposition theorem for partially ordered sets,
+1950).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symalloc.analysis.happens_before import HappensBefore
+from symalloc.analysis.liveness import Intervals
+from symalloc.analysis.timeline import Timeline
+from symalloc.planner.grid import Ranges, matrix_product, sample_grid, score_grid
+from symalloc.planner.interference import interference
+from symalloc.planner.memory_plan import Buffer
+from symalloc.prover.domain import Domain
+from symalloc.size.expr import Expr
+
+
+def reordered(
+    buffers: Sequence[Buffer], numbers: Sequence[int], relation: HappensBefore, ranges: Ranges, most: int
+) -> list[Buffer]:
+    """Return `buffers`, which are the memories `numbers` of a function, with the live ranges that they have
+    where dispatches run in the order of `relation`.
+
+    The heaviest antichains are looked for at up to `most` bindings.
+    """
+    order = BufferOrder(buffers=buffers, numbers=numbers, relation=relation)
+    cliques = order.cover()
+    if not cliques:
+        return list(buffers)
+    lives = _with_positions(buffers, [*order.heaviest_over(ranges, most), *cliques])
+    return [replace(b, live=live) for b, live in zip(buffers, lives, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferOrder:
+    """The buffers of one function: which of them are over before which, by index."""
+
+    buffers: Sequence[Buffer]
+    numbers: Sequence[int]
+    relation: HappensBefore
+
+    @cached_property
+    def over(self) -> NDArray[np.bool_]:
+        """`over[i, j]`: all that touches buffer i is over before anything touches buffer j."""
+        is_over, shape = self.relation.is_over, (len(self.numbers), len(self.numbers))
+        found = [is_over(i, j) for i in self.numbers for j in self.numbers]
+        return np.array(found, dtype=bool).reshape(shape)
+
+    @cached_property
+    def met(self) -> NDArray[np.bool_]:
+        """The pairs that may be alive together."""
+        return ~(self.over | self.over.T) & ~np.eye(len(self.numbers), dtype=bool)
+
+    def cover(self) -> list[list[int]]:
+        """Return sets of buffers that may all be alive together, which hold every two that may be so, but not
+        in the order of the text.
+        """
+        left, cliques = self.met.copy(), list[list[int]]()
+        for i, others in enumerate(interference(self.buffers)):
+            left[i, others] = False
+        for i, j in np.argwhere(np.triu(left)).tolist():
+            clique, free = [i], self.met[i].copy()
+            for k in (j, *np.flatnonzero(left[i]).tolist(), *np.flatnonzero(free).tolist()):
+                if left[i, j] and free[k]:
+                    clique.append(k)
+                    free &= self.met[k]
+            cliques += [clique] if left[i, j] else []
+            left[np.ix_(clique, clique)] = False
+        return cliques
+
+    def heaviest_over(self, ranges: Ranges, most: int) -> list[list[int]]:
+        """Return the heaviest antichains at bindings spread over a grid, each once."""
+        kinds: dict[Expr, int] = {}
+        index = [kinds.setdefault(b.size, len(kinds)) for b in self.buffers]
+        grid = score_grid(tuple(kinds), ranges)
+        values = np.nan_to_num(grid.values(tuple(kinds)))
+        shapes = (values / np.maximum(values.max(axis=0, initial=1.0), 1.0)).round(9)
+        unlike = np.unique(shapes, axis=1, return_index=True)[1]
+        chosen = unlike[np.linspace(0, len(unlike) - 1, min(most, len(unlike)), dtype=int)]
+        found: dict[tuple[int, ...], None] = {}
+        for point in chosen.tolist():
+            sizes = [kind.evaluate(grid.binding(point)) for kind in kinds]
+            found[tuple(self.heaviest([sizes[kind] for kind in index]))] = None
+        return [list(one) for one in found if one]
+
+    def heaviest(self, sizes: Sequence[int]) -> list[int]:
+        """Return the antichain whose sizes make the largest sum."""
+        import networkx
+
+        some = [i for i, size in enumerate(sizes) if size > 0]
+        flow = networkx.DiGraph()
+        for i in some:
+            flow.add_edge("source", (i, "end"), capacity=sizes[i])
+            flow.add_edge((i, "begin"), "sink", capacity=sizes[i])
+            flow.add_edge((i, "begin"), (i, "end"))
+        for i, j in self._steps(some):
+            flow.add_edge((i, "end"), (j, "begin"))
+        if not some:
+            return []
+        _, (near, _) = networkx.minimum_cut(flow, "source", "sink")
+        return [i for i in some if (i, "end") in near and (i, "begin") not in near]
+
+    def _steps(self, some: Sequence[int]) -> Iterable[tuple[int, int]]:
+        """The pairs of buffers that are over one before the other, with none of `some` between them."""
+        over = self.over[np.ix_(some, some)]
+        between = matrix_product(over.astype(float), over.astype(float)) > 0
+        return [(some[i], some[j]) for i, j in np.argwhere(over & ~between).tolist()]
+
+
+def order_cost(plan: Timeline, other: Timeline, domain: Domain) -> float | None:
+    """Return how much more a call with one plan takes than with another, at most among the samples of
+    `domain`: 0.2 is a fifth more, less than 0 is less.  None where that is not known.
+    """
+    names = sorted({name for one in (plan, other) for r in one.taken() if r.size for name in r.size.symbols})
+    grid = sample_grid(domain, names)
+    pairs = [(plan.peak(at), other.peak(at)) for at in map(grid.binding, range(len(grid)))]
+    found = [mine / max(theirs, 1) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return max(found) - 1.0 if len(found) == len(pairs) and found else None
+
+
+def _with_positions(buffers: Sequence[Buffer], cliques: Sequence[Sequence[int]]) -> list[Intervals]:
+    """Return the live ranges of buffers with a position more for each of `cliques`, behind that at which the
+    last of it begins.
+    """
+    behind, changes = dict[int, list[set[int]]](), dict[int, set[int]]()
+    for clique in cliques:
+        behind.setdefault(max(buffers[i].live[0][0] for i in clique), []).append(set(clique))
+    for i, b in enumerate(buffers):
+        for position in chain.from_iterable(b.live):
+            changes.setdefault(position, set()).symmetric_difference_update((i,))
+    found: list[list[tuple[int, int]]] = [[] for _ in buffers]
+    alive, number = set[int](), 0
+    for position in sorted(changes):
+        alive ^= changes[position]
+        for now in (alive, *behind.get(position, ())):
+            number += 1
+            for i in now:
+                begin = found[i].pop()[0] if found[i] and found[i][-1][1] == number else number
+                found[i].append((begin, number + 1))
+    return [tuple(one) for one in found]
