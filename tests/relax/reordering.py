@@ -1,0 +1,93 @@
+"""Modules whose kernels run in another order, on one thread, as an executor of the graph may choose it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from symalloc.analysis.dependencies import DependencyGraph
+from symalloc.program.ir import Instruction, Kill, Program, Var
+from symalloc.program.operands import expressions_of, variables_of
+
+
+def reordered(
+    module: tvm.IRModule, program: Program, name: str, graph: DependencyGraph, order: Sequence[int]
+) -> tvm.IRModule:
+    """`module`, of which `program` was extracted with handles, with the dispatches of a function in `order`.
+
+    What these need in front of them (allocations, views, sizes) comes with them; nothing is killed early.
+    """
+    function = module[name]
+    written = instructions_in(program, name, graph, order)
+    block = relax.BindingBlock([one.handle for one in written])
+    again = relax.Function(
+        function.params,
+        relax.SeqExpr([block], function.body.body),
+        function.ret_ty,
+        is_pure=False,
+        attrs=function.attrs,
+    )
+    functions = {v: again if v.name_hint == name else f for v, f in module.functions_items()}
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def instructions_in(
+    program: Program, name: str, graph: DependencyGraph, order: Sequence[int]
+) -> list[Instruction]:
+    """The instructions of a function without Ifs, with its dispatches in `order`."""
+    body = program.functions[name].body.instructions
+    makers: dict[Var | str, Instruction] = {one.var: one for one in body}
+    for one in body:
+        makers.update(dict.fromkeys(getattr(one, "defines", ()), one))
+    written: dict[int, Instruction] = {}
+
+    def write(one: Instruction) -> None:
+        if id(one) not in written:
+            for needed in (*variables_of(one), *(s for e in expressions_of(one) for s in e.symbols)):
+                if makers.get(needed, one) is not one:
+                    write(makers[needed])
+            written[id(one)] = one
+
+    for number in order:
+        write(graph.nodes[number].instruction)
+    for one in body:
+        if not isinstance(one, Kill):
+            write(one)
+    return list(written.values())
+
+
+def with_constant_weights(module: tvm.IRModule, name: str, seed: int = 0) -> tvm.IRModule:
+    """`module` as it is deployed: its weights are constants, and what hangs on them alone is folded."""
+    function, random = module[name], np.random.default_rng(seed)
+    inputs = (
+        int(function.attrs["num_input"]) if "num_input" in (function.attrs or {}) else len(function.params)
+    )
+    weights = {p.name: _array(p.ty, random) for p in function.params[inputs:]}
+    passes: list[Any] = [
+        relax.transform.BindParams(name, weights),
+        relax.transform.LegalizeOps(),
+        relax.transform.FoldConstant(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    return tvm.transform.Sequential(passes)(module)
+
+
+def _array(kind: Any, random: np.random.Generator) -> np.ndarray:
+    shape = [int(extent) for extent in kind.shape.values]
+    if str(kind.dtype).startswith("float"):
+        return (random.standard_normal(shape) / 8).astype(str(kind.dtype))
+    return random.integers(0, 4, shape).astype(str(kind.dtype))
+
+
+def error(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
+    """The largest difference of two results, in multiples of the largest number."""
+    found = 0.0
+    for name, array in one.items():
+        if array.size and array.dtype.kind == "f":
+            scale = max(float(np.abs(array).max()), 1e-30)
+            found = max(found, float(np.nan_to_num(np.abs(array - other[name]), nan=scale).max()) / scale)
+    return found

@@ -1,0 +1,107 @@
+"""A certificate's order, replayed on one thread: plans for the order of the text compute wrong numbers there,
+plans for any order and plans with their fences do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from symalloc.analysis.dependencies import dependency_graph
+from symalloc.analysis.happens_before import Collision, HappensBefore
+from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.check.concurrency import fenced_graph, sharing
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.ir import Program
+from symalloc.prover.domain import Domain
+from symalloc.prover.prover import Prover
+from symalloc.relax.extract import extract
+from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
+from symalloc.relax.run.machine import call, machine, planned_by_tvm
+from tests.planner.test_orders import random_order
+from tests.relax.reordering import error, reordered
+
+
+def network(*chains: Sequence[str]) -> tvm.IRModule:
+    """Chains of operators on one input, and the product of what they make."""
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            made = []
+            for chain in chains:
+                one = x
+                for name in chain:
+                    one = builder.emit(getattr(relax.op, name)(one))
+                made.append(one)
+            result = made[0]
+            for one in made[1:]:
+                result = builder.emit(relax.op.multiply(result, one))
+            result = builder.emit(relax.op.negative(result))
+            result = builder.emit_output(relax.op.sum(result, axis=1))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+CHAIN = network(("exp", "tanh", "sigmoid", "sin"))
+BRANCHES = network(("exp", "tanh", "sigmoid"), ("sin", "cos", "exp"))
+LOWERED = lower_or_refuse(BRANCHES, "llvm", "default")
+X = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
+
+
+def program_of(module: tvm.IRModule) -> Program:
+    return extract(module, name="module", handles=True)
+
+
+def certificate(program: Program) -> tuple[HappensBefore, list[Collision]]:
+    relation = HappensBefore(graph=dependency_graph(analyse(program)["main"]), order="dag")
+    found = (relation.collision(*pair) for pair in sharing(relation.graph, Domain(), Prover()))
+    return relation, [one for one in found if one is not None]
+
+
+def run(module: tvm.IRModule) -> np.ndarray:
+    vm = machine(module, "naive", target="llvm", pipeline="default")
+    return call(vm, "main", [X]).outputs[0]
+
+
+@pytest.mark.parametrize("planner", ["tvm", "symalloc"])
+def test_the_order_that_a_certificate_shows_computes_wrong_numbers(planner: str) -> None:
+    theirs = planner == "tvm"
+    module = planned_by_tvm(LOWERED) if theirs else plan_or_refuse(LOWERED, "llvm", PlanOptions()).module
+    program, right = program_of(module), run(LOWERED)
+    relation, lost = certificate(program)
+    assert lost, "the two branches take turns"
+    assert (run(module) == right).all()
+    orders = [relation.showing(one) for one in lost[:3]]
+    wrong = [run(reordered(module, program, "main", relation.graph, order)) for order in orders]
+    assert max(error({"out": right}, {"out": one}) for one in wrong) > 0.01
+    assert fences_suffice(module, program, right)
+
+
+def test_a_plan_for_any_order_computes_the_same_in_random_orders() -> None:
+    planned = plan_or_refuse(LOWERED, "llvm", PlanOptions(order="dag"))
+    program = program_of(planned.module)
+    assert not certificate(program)[1]
+    assert not fences_suffice(planned.module, program, run(LOWERED))
+
+
+def fences_suffice(module: tvm.IRModule, program: Program, right: np.ndarray) -> int:
+    """The number of fences with which a module computes what is right in random orders."""
+    graph = fenced_graph(analyse(program)["main"], Domain(), Prover())
+    for seed in range(3):
+        order = random_order(graph, Random(seed))
+        assert (run(reordered(module, program, "main", graph, order)) == right).all()
+    return len(graph.edges) - len(graph.unfenced.edges)
+
+
+def test_auto_takes_any_order_where_it_is_free() -> None:
+    for module, order in ((CHAIN, "dag"), (BRANCHES, "total")):
+        lowered = lower_or_refuse(module, "llvm", "default")
+        plan = plan_or_refuse(lowered, "llvm", PlanOptions(order="auto")).plans["main"]
+        assert plan.order == order
+        assert plan.order_cost is not None and (plan.order_cost <= 0) == (order == "dag")
