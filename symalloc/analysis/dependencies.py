@@ -299,13 +299,8 @@ def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
 def functions_with_effects(program: ir.Program) -> frozenset[str]:
     """The functions of a program that may do more than read and write what they are given, or check it."""
     bodies = {name: [*instructions_of(f.body)] for name, f in program.functions.items()}
-    found: frozenset[str] | None = None
-    more: frozenset[str] = frozenset()
-    while more != found:
-        found = more
-        more = frozenset(
-            name
-            for name, body in bodies.items()
-            if any(has_effects(one, found) or isinstance(one, ir.Assert) for one in body)
-        )
-    return more
+    found: frozenset[str] = frozenset()
+    for _ in bodies:  # calls may be as deep as that
+        some = (n for n, b in bodies.items() if any(type(i) is ir.Assert or has_effects(i, found) for i in b))
+        found = frozenset(some)
+    return found

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import field
 
+from symalloc.analysis.happens_before import OrderName
 from symalloc.analysis.timeline import Timeline
 from symalloc.errors import UsageError
 from symalloc.planner import memory_plan
@@ -121,7 +122,8 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     that are called of which it is not known what they take.  `tvm`: with --compare tvm; `target`: null for a
     CPU; `fits`: only if that was asked, of arenas, where there are some, a whole call, a call beside the
     result of the one before (`again`), the same with workspace, and with weights, inputs and constants;
-    `too_large`: tensors that exceed --max-buffer by themselves.
+    `too_large`: tensors that exceed --max-buffer by themselves.  `order_cost`: what another `order` costs, as
+    a share of a call with a plan for the order of the text; null where nobody asked.
     """
 
     function: str
@@ -143,6 +145,8 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     tvm: OtherPlans | None
     target: TargetReport | None
     samples: tuple[MemorySample, ...]
+    order: OrderName = "total"
+    order_cost: float | None = None
     too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
     fits: dict[Sum, FitEntry] | msgspec.UnsetType = msgspec.UNSET
 
