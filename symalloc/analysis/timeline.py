@@ -72,11 +72,6 @@ class Timeline:
         return replace(self, unseen=(), reservations=[one for one in self.reservations if keep(one)])
 
     @property
-    def seen(self) -> Timeline:
-        """The memory that is seen."""
-        return replace(self, unseen=())
-
-    @property
     def unknown(self) -> list[Reservation]:
         """The memory whose size is not known."""
         return [one for one in self.taken() if one.size is None]
@@ -103,19 +98,15 @@ class Timeline:
         """All that is held at a step."""
         return [one for one in self.reservations if one.begin <= step < one.end]
 
-    def totals(
-        self, binding: Mapping[str, int], *, results: bool = True, known: bool = False
-    ) -> list[int] | None:
-        """The bytes that are seen to be held at each step, with or without results; `known`: of what is known
-        at `binding`, else None where a size is not.
+    def totals(self, binding: Mapping[str, int], *, known: bool = False) -> list[int] | None:
+        """The bytes that are seen to be held at each step; `known`: of what is known at `binding`, else None
+        where a size is not.
         """
         if self.problem is not None:
             return None
         sizes: dict[Expr | None, int | None] = {}
         changes = [0] * (len(self.steps) + 1)
         for one in self.reservations:
-            if one.why == "result" and not results:
-                continue
             if one.size not in sizes:
                 sizes[one.size] = padded(evaluated(one.size, binding))
             size = sizes[one.size]
@@ -127,9 +118,9 @@ class Timeline:
             changes[one.end] -= size
         return list(accumulate(changes[:-1]))
 
-    def peak(self, binding: Mapping[str, int], *, results: bool = True, known: bool = False) -> int | None:
+    def peak(self, binding: Mapping[str, int], *, known: bool = False) -> int | None:
         """The most bytes held at one step; see `totals`.  None where more is taken that is not seen."""
-        totals = None if self.unseen and not known else self.totals(binding, results=results, known=known)
+        totals = None if self.unseen and not known else self.totals(binding, known=known)
         return None if totals is None else max(totals, default=0)
 
     def formulas(self) -> Iterator[tuple[int, Expr]]:

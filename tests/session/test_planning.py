@@ -72,4 +72,4 @@ def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
     (summary,) = planned_file(request_, options=PlanOptions(), compare=True).reports
     assert summary.comparison is not None
     assert "SIGABRT" in (summary.comparison.unbounded.problem or "")
-    assert [sample.unbounded for sample in summary.samples] == [None] * 4
+    assert [sample.call_unbounded for sample in summary.samples] == [None] * 4

@@ -229,10 +229,9 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `returned`, `made` (by functions that it calls) and `unplanned`: what lies in no arena; `donated`
     (`carried`): results in inputs that the caller gives up.  `workspace`: the most that one kernel holds of
     its own; `pool`: what TVM's pool of a fresh thread keeps for that in the end.  `table`: what the machine
-    keeps sizes in, at most; `kept`: the results that it holds until the next call is over.  `bounded`,
-    `unbounded`: the most that a call holds at one moment behind TVM's planner, with and without the declared
-    bounds, results left out.  `call`: the most that a call holds together with its results;
-    `call_unplanned`, `call_bounded`, `call_unbounded`: the same without any plan and with TVM's.
+    keeps sizes in, at most; `kept`: the results that it holds until the next call is over.  `call`:
+    the most that a call holds together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`:
+    the same without any plan and with TVM's, with and without the declared bounds.
     `known_call`, `known_unplanned`: the same of what is known, which is the least.  `whole`: call, pool and
     table; `further`: a further call, with what is kept of the one before.
     `exact`: the call holds no less, and `pool_exact` is the pool no less; else it may.  `label`: `bound` at
@@ -257,8 +256,6 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pool: int | None
     table: int = 0
     kept: int | None = None
-    bounded: int | None = msgspec.field(name="tvm_bounded", default=None)
-    unbounded: int | None = msgspec.field(name="tvm_unbounded", default=None)
     call: int | None = None
     call_unplanned: int | None = None
     call_bounded: int | None = msgspec.field(name="call_tvm_bounded", default=None)
@@ -451,14 +448,12 @@ def _gone(buffer: Buffer) -> Buffer:
 
 def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
     """The bytes of a call at a binding."""
-    plan, outside, outcome = report.plan, report.outside, report.outcome
+    plan, outside, outcome, both = report.plan, report.outside, report.outcome, report.comparison
     refused = plan.refusing(at)
     falls_back = outcome.fallback and any(guard.defined_by is None for guard in refused)
     unplanned, whole, arena = outcome.unplanned.peak(at), outcome.planned.peak(at), outcome.reserved.peak(at)
     known, known_unplanned = outcome.planned.peak(at, known=True), outcome.unplanned.peak(at, known=True)
     assert known is None or arena is None or arena <= known, "arenas are part of a whole call"
-    bounded = None if report.comparison is None else report.comparison.bounded
-    unbounded = None if report.comparison is None else report.comparison.unbounded
     taken = [size for call in outside.calls for _, size in call.steps if size is not None]
     sized = all(call.problem is None for call in outside.calls) and total(taken, at) is not None
     call, known_call = (unplanned, known_unplanned) if falls_back else (whole, known)
@@ -484,12 +479,10 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
         donated=total((c.nbytes for c in outside.donated), at),
         workspace=highest([use.nbytes for use in outside.kernels], at) if sized else None,
         pool=pool,
-        bounded=None if bounded is None else bounded.seen.peak(at, results=False),
-        unbounded=None if unbounded is None else unbounded.seen.peak(at, results=False),
         call=call,
         call_unplanned=unplanned,
-        call_bounded=None if bounded is None else bounded.peak(at, results=True),
-        call_unbounded=None if unbounded is None else unbounded.peak(at, results=True),
+        call_bounded=None if both is None or both.bounded is None else both.bounded.peak(at),
+        call_unbounded=None if both is None else both.unbounded.peak(at),
         known_call=known_call,
         known_unplanned=known_unplanned,
         table=outside.table,

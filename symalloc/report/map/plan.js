@@ -8,12 +8,11 @@ const largest = (values) => (values.includes(null) ? null : values.reduce((a, b)
 const sum = (values) => (values.includes(null) ? null : values.reduce((a, b) => a + b, 0n));
 const padded = (size) => (size === null ? null : -floorDivided(-size, 64n) * 64n);
 
-// the bytes of a call at each step, as [[step, bytes], …], results included or not; null: not known here, but for `known`,
+// the bytes of a call at each step, as [[step, bytes], …], results included; null: not known here, but for `known`,
 // which leaves out what is not known
-function heldOver(call, value, results, known = false) {
+function heldOver(call, value, known = false) {
   const changes = new Array(call.steps + 1).fill(0n);
-  for (const { bytes, kind, live } of call.held) {
-    if (kind === "result" && !results) continue;
+  for (const { bytes, live } of call.held) {
     const size = padded(value(bytes));
     if (size === null && known) continue;
     if (size === null) return null;
@@ -51,8 +50,8 @@ const MEMORY = { storage: "a storage", tensor: "memory of its own", callee: "a f
 function numbersOf(fn, value) {
   const all = (list) => list.map(value);
   const calls = Object.fromEntries(Object.keys(WHO).map((who) => [who, fn.calls[who]]));
-  const peak = (who, results, known) => {
-    const steps = calls[who] ? heldOver(calls[who], value, results, known) : null;
+  const peak = (who, known) => {
+    const steps = calls[who] ? heldOver(calls[who], value, known) : null;
     return steps === null ? null : peakOf(steps);
   };
   const broken = fn.guards.filter((guard) => value(guard.condition) === false);
@@ -67,14 +66,12 @@ function numbersOf(fn, value) {
     unplanned: sum(fn.unplanned.map((u) => value(u.bytes))),
     carried: sum(fn.carried.map((c) => value(c.bytes))),
     workspace: largest(fn.kernels.map((k) => value(k.bytes))),
-    tvm_bounded: peak("tvm_bounded", false),
-    tvm_unbounded: peak("tvm_unbounded", false),
-    call: peak(fallsBack ? "unplanned" : "ours", true),
-    call_unplanned: peak("unplanned", true),
-    known_call: peak(fallsBack ? "unplanned" : "ours", true, true),
-    known_unplanned: peak("unplanned", true, true),
-    call_tvm_bounded: peak("tvm_bounded", true),
-    call_tvm_unbounded: peak("tvm_unbounded", true),
+    call: peak(fallsBack ? "unplanned" : "ours"),
+    call_unplanned: peak("unplanned"),
+    known_call: peak(fallsBack ? "unplanned" : "ours", true),
+    known_unplanned: peak("unplanned", true),
+    call_tvm_bounded: peak("tvm_bounded"),
+    call_tvm_unbounded: peak("tvm_unbounded"),
     refused: broken.length > 0,
     broken, fallsBack,
   };
@@ -131,7 +128,7 @@ function planPage(data) {
   function ourScene() {
     const held = fn.arenas.flatMap((arena) => arena.buffers.filter((b) => !b.returned));
     const last = fn.arenas.flatMap((arena) => arena.buffers).reduce((most, b) => Math.max(most, b.live.at(-1)?.[1] ?? 0), 1);
-    const live = heldOver({ steps: last, held }, value, true, true), peak = stepOf(live, peakOf(live));
+    const live = heldOver({ steps: last, held }, value, true), peak = stepOf(live, peakOf(live));
     const bands = fn.arenas.map((arena, band) => {
       const bytes = value(arena.bytes);
       const where = arena.result === null ? `device ${arena.device}, ${arena.scope}` : `in the memory of the result ${arena.result}`;
@@ -148,7 +145,7 @@ function planPage(data) {
 
   // what a call holds by another plan, or by none: memory by itself has no place
   function otherScene(who) {
-    const call = fn.calls[who], live = heldOver(call, value, true, true), peak = stepOf(live, peakOf(live));
+    const call = fn.calls[who], live = heldOver(call, value, true), peak = stepOf(live, peakOf(live));
     const held = call.held.map((tensor, i) => {
       const size = padded(value(tensor.bytes)), kind = tensor.kind === "result" ? "result" : `tint${i % 3}`;
       return size === null ? null : blockOf(tensor, String(i), kind, peak, { band: 0, title: MEMORY[tensor.kind], size, offset: null, offsetText: null });
@@ -333,7 +330,7 @@ function planPage(data) {
   function drawCall() {
     const series = [];
     for (const who of Object.keys(WHO)) {
-      const steps = fn.calls[who] ? heldOver(fn.calls[who], value, true) : null;
+      const steps = fn.calls[who] ? heldOver(fn.calls[who], value) : null;
       if (steps === null || !steps.length) continue;
       const last = steps.at(-1)[0] || 1, most = peakOf(steps);
       series.push({ said: `${WHO[who][0]}, at most ${humanBytes(most)}`, most, name: WHO[who][1], points: steps.map(([point, bytes]) => [point / last, Number(bytes)]) });

@@ -19,12 +19,16 @@ def own(plan: Timeline, *kinds: str) -> list[Reservation]:
     return [one for one in plan.taken() if one.why in kinds and one.frame.caller is None]
 
 
+def peak(plan: Timeline, **binding: int) -> int:
+    """The most that is held at once, results apart."""
+    return plan.only(lambda one: one.why != "result").peak(binding) or 0
+
+
 def test_bounds_are_kept_and_taken_away() -> None:
     (found,) = compare_with_tvm(lower(load_one(SCRIPT, module="Attention"), "llvm")).values()
     assert found.bounded is not None
     bounded, unbounded = (
-        [plan.peak({"b": 2, "n": n}, results=False) or 0 for n in (4, 512)]
-        for plan in (found.bounded, found.unbounded)
+        [peak(plan, b=2, n=n) for n in (4, 512)] for plan in (found.bounded, found.unbounded)
     )
     assert bounded[0] == bounded[1] >= unbounded[1]
     # the scores and the softmax have other sizes than what dies before them
@@ -36,7 +40,7 @@ def test_without_declared_bounds_there_is_one_plan() -> None:
     assert found.bounded is None
     plan = found.unbounded
     assert [str(held.size) for held in own(plan, "storage")] == ["32*n", "32*n"]
-    assert (own(plan, "tensor", "packed"), plan.peak({"n": 3}, results=False)) == ([], 256)
+    assert (own(plan, "tensor", "packed"), peak(plan, n=3)) == ([], 256)
 
 
 def test_what_tvm_leaves_by_itself_counts() -> None:
@@ -45,7 +49,7 @@ def test_what_tvm_leaves_by_itself_counts() -> None:
     plan = found.unbounded
     storages, fresh = own(plan, "storage"), own(plan, "tensor", "packed")
     assert len(fresh) >= 2
-    peaks = [p.peak({"n": 5}, results=False) or 0 for p in (plan.only(lambda one: one not in fresh), plan)]
+    peaks = [peak(p, n=5) for p in (plan.only(lambda one: one not in fresh), plan)]
     assert peaks[0] < peaks[1] <= 2 * 64 * len((*storages, *fresh)) * 5
 
 

@@ -33,7 +33,7 @@ REPORTS = {
 }
 RECKONED = {
     *("arena", "floor", "unshared", "returned", "made", "unplanned", "carried", "workspace", "refused"),
-    *("tvm_bounded", "tvm_unbounded", "call", "call_unplanned", "known_call", "known_unplanned"),
+    *("call", "call_unplanned", "known_call", "known_unplanned"),
     *("call_tvm_bounded", "call_tvm_unbounded"),
 }
 CODE = """given.functions.map((fn) => fn.samples.map((sample) => {
@@ -182,7 +182,7 @@ PEAKS = """given.functions.map((fn) => fn.samples.map((sample) => {
   const binding = Object.fromEntries(fn.symbols.map(({ name }) => [name, BigInt(sample.binding[name] ?? 3)]));
   const values = evaluated(given.nodes, binding);
   const value = (size) => (size === null ? null : values[given.formulas[size.f][1]]);
-  const steps = heldOver(fn.calls.unplanned, value, true);
+  const steps = heldOver(fn.calls.unplanned, value);
   if (steps === null) return null;
   const most = peakOf(steps), at = stepOf(steps, most);
   return { most, held: fn.calls.unplanned.held.filter((t) => t.live.some(([a, b]) => a <= at && at < b))
