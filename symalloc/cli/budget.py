@@ -10,15 +10,13 @@ import click
 from symalloc.cli.click_options import (
     format_option,
     from_table,
-    module_options,
+    model_options,
     path_argument,
-    planner_options,
     request_of,
 )
 from symalloc.cli.output import progress, show
 from symalloc.options import options_of
 from symalloc.planner.memory_report.budget_options import BudgetOptions
-from symalloc.session.config import plan_options
 
 EPILOG = """\
 docs/budget.md goes from a model to the settings of a server; `symalloc schema budget` describes the JSON.
@@ -32,8 +30,7 @@ is not proved to, 2 for wrong usage, or for a module that cannot be read, lowere
 @path_argument("file")
 @from_table(BudgetOptions, *options_of(BudgetOptions))
 @format_option("the budget")
-@planner_options
-@module_options
+@model_options
 def budget_command(file: Path, form: str, **options: Any) -> int:
     """Say whether all that the model in FILE takes fits a device, and how much of what does.
 
@@ -47,7 +44,7 @@ def budget_command(file: Path, form: str, **options: Any) -> int:
     wanted = BudgetOptions(**{name: options.pop(name) for name in options_of(BudgetOptions)})
     request = request_of(file, options)
     with progress("planning"):
-        found = budget_file(request, options=plan_options(file, options), budget=wanted)
+        found = budget_file(request, wanted)
     show(as_json(found) if form == "json" else budget_text(found), plain=form == "json")
     conditional = found.total is None and found.condition is not None
     return int(not (found.fits or conditional))

@@ -20,17 +20,18 @@ from symalloc.options import FLAG, PATH, TEXT, Kind, Option, choice, options_of
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.program.reading import ModuleOptions
-from symalloc.session.config import contracts_for
+from symalloc.session.config import plan_options
 from symalloc.session.files import require_folder_of
 
 if TYPE_CHECKING:
     from symalloc.relax.files.requests import PlanRequest
 
-MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
+_MODULE_OPTIONS = ("module", "target", "pipeline", "trust")
 PLANNER_OPTIONS = (
     *("flavour", "guards", "bounds", "effort", "max_buffer", "alias", "arena", "results"),
     "order",
 )
+MODEL_OPTIONS = (*PLANNER_OPTIONS, *_MODULE_OPTIONS)
 REPLAY_OPTIONS = ("soft_limit", "limit", "page")
 
 
@@ -115,15 +116,15 @@ def _joined(_: click.Context, __: click.Parameter, values: Iterable[tuple[Any, .
 
 
 rules_option = from_table(LintOptions, "rules")
-planner_options = from_table(PlanOptions, *PLANNER_OPTIONS)
+_planner_options = from_table(PlanOptions, *PLANNER_OPTIONS)
 replay_options = from_table(PoolOptions, *REPLAY_OPTIONS)
-_lowering_options = from_table(ModuleOptions, *MODULE_OPTIONS[1:])
+_lowering_options = from_table(ModuleOptions, *_MODULE_OPTIONS[1:])
 _module_option = given_as("--module", kind=TEXT, help="The module to use, if the file has several.")
 
 
-def module_options(command: Command) -> Command:
-    """--module, --target, --pipeline and --trust."""
-    return _module_option(_lowering_options(command))
+def model_options(command: Command) -> Command:
+    """How a module is planned, and --module, --target, --pipeline and --trust."""
+    return _planner_options(_module_option(_lowering_options(command)))
 
 
 def bind_option(help: str, *older: str) -> Callable[[Command], Command]:  # noqa: A002 - as click has it
@@ -138,15 +139,17 @@ def format_option(of: str) -> Callable[[Command], Command]:
 
 
 def request_of(file: Path, options: dict[str, Any]) -> PlanRequest:
-    """Take the values of `module_options` out of `options`; read standard input where `file` is `-`."""
+    """Take the values of `model_options`, and other options of plans, out of `options`; read standard input
+    where `file` is `-`.
+    """
     from symalloc.relax.files.requests import PlanRequest
     from symalloc.relax.read.find_files import STDIN, STDIN_ARGUMENT, read_standard_input
 
-    wanted = {name: options.pop(name) for name in MODULE_OPTIONS}
-    wanted["packed"] = contracts_for(file)
-    if str(file) == STDIN_ARGUMENT:
-        return PlanRequest(path=STDIN, data=read_standard_input(), **wanted)
-    return PlanRequest(path=file, **wanted)
+    wanted = {name: options.pop(name) for name in _MODULE_OPTIONS}
+    given = {name: options.pop(name) for name in options_of(PlanOptions) if name in options}
+    plan, packed = plan_options(file, given)
+    data = read_standard_input() if str(file) == STDIN_ARGUMENT else None
+    return PlanRequest(path=file if data is None else STDIN, data=data, plan=plan, packed=packed, **wanted)
 
 
 def pool_options_of(options: dict[str, Any]) -> PoolOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,13 @@ from symalloc.cli.click_options import (
     bind_option,
     format_option,
     given_as,
-    module_options,
+    model_options,
     path_argument,
-    planner_options,
     request_of,
     written,
 )
 from symalloc.cli.output import keep_apart, progress, show
 from symalloc.errors import UsageError
-from symalloc.session.config import plan_options
 
 EPILOG = """\
 docs/pipelines.md shows an example; `symalloc schema diff` describes the JSON.
@@ -40,8 +39,7 @@ module that cannot be planned.
 @format_option("the difference")
 @given_as("-o", "--output", kind=written(), help="Write to this file.")
 @bind_option('Compare at these sizes, such as "n=128,b=2"; may be repeated.')
-@planner_options
-@module_options
+@model_options
 def diff_command(
     before: Path, after: Path, form: str, output: Path | None, bind: tuple[str, ...], **options: Any
 ) -> int:
@@ -58,10 +56,9 @@ def diff_command(
         raise UsageError("standard input can be one of the two, not both")
     keep_apart("-o", output, (before, after))
     wanted = parse_bindings(bind, "--bind")
-    requests = [request_of(before, dict(options)), request_of(after, options)]
-    chosen = plan_options(after, options)
+    first, second = request_of(before, dict(options)), request_of(after, options)
     with progress("planning"):
-        old, new = (plans_in(request, chosen) for request in requests)
+        old, new = plans_in(replace(first, plan=second.plan)), plans_in(second)
     diff = diff_plans(old, new, wanted)
     show(as_json(diff) if form == "json" else plan_diff_text(diff), output, plain=form == "json")
     return int(diff.grew)

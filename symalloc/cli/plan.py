@@ -15,9 +15,8 @@ from symalloc.cli.click_options import (
     format_option,
     from_table,
     given_as,
-    module_options,
+    model_options,
     path_argument,
-    planner_options,
     request_of,
     written,
 )
@@ -27,7 +26,6 @@ from symalloc.linter.diagnostic import Severity
 from symalloc.linter.lint_options import LintOptions, parse_assumptions
 from symalloc.options import amount, choice
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.session.config import plan_options
 
 if TYPE_CHECKING:
     from symalloc.session.planning import Planned
@@ -67,9 +65,8 @@ FORMS: dict[str, Literal["json", "script"]] = {".json": "json", ".py": "script"}
 @given_as("--budget", kind=amount(), help="Fail, and show the same, where a whole call can take more.")
 @given_as("--max-arena", kind=amount(), help="Fail where arenas can take more.")
 @from_table(LintOptions, "assume")
-@planner_options
 @from_table(PlanOptions, "seed", "certificate")
-@module_options
+@model_options
 def plan_command(
     file: Path,
     output: Path | None,
@@ -95,8 +92,8 @@ def plan_command(
     from symalloc.session.planning import planned_file
 
     request = request_of(file, options)
-    chosen = plan_options(file, options)
-    if output is not None and output == chosen.certificate:
+    folder = request.plan.certificate
+    if output is not None and output == folder:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])
     samples, assumed = parse_bindings(bind, "--bind"), parse_assumptions(assume)
@@ -109,18 +106,17 @@ def plan_command(
     with progress("planning"):
         planned = planned_file(
             request,
-            options=chosen,
             form=None if output is None else FORMS[output.suffix],
             samples=samples,
             partial=asked,
             compare=compare is not None,
         )
-    reports, prover = planned.reports, Prover()
+    reports, prover = planned.file.reports, Prover()
     at = next(iter(samples), {})
     fitting, held, reserved = (
         []
         if limit is None
-        else fit_functions(planned.deployment, Asked(limit=limit, values=at, assume=assumed), prover)
+        else fit_functions(planned.file.deployment, Asked(limit=limit, values=at, assume=assumed), prover)
         for limit in limits
     )
     if form == "json":
@@ -151,11 +147,11 @@ def plan_command(
     if reasons:
         click.echo("\n".join(f"error: {reason}; nothing is written" for reason in reasons), err=True)
         return 1
-    planned.write(output, chosen.certificate)
+    planned.write(output, folder)
     if output is not None:
         wrote(output, f"linted, {planned.report.summary.always_valid} constraints proved")
-    if chosen.certificate is not None:
-        wrote(chosen.certificate, "the proofs")
+    if folder is not None:
+        wrote(folder, "the proofs")
     return 0
 
 

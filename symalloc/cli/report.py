@@ -9,14 +9,12 @@ import click
 
 from symalloc.cli.bindings import parse_binding
 from symalloc.cli.click_options import (
-    MODULE_OPTIONS,
-    PLANNER_OPTIONS,
+    MODEL_OPTIONS,
     REPLAY_OPTIONS,
     bind_option,
     given_as,
-    module_options,
+    model_options,
     path_argument,
-    planner_options,
     pool_options_of,
     refuse_given,
     replay_options,
@@ -26,7 +24,6 @@ from symalloc.cli.click_options import (
 from symalloc.cli.output import keep_apart, progress, wrote
 from symalloc.linter.diagnostic import Severity
 from symalloc.options import choice
-from symalloc.session.config import plan_options
 from symalloc.session.files import write_file
 from symalloc.shown import counted
 
@@ -40,7 +37,7 @@ Exit status: 0; 1 if the linter finds an error (the page shows it), or an alloca
 be read or lowered, or for a plan that cannot be proved.
 """
 
-_MODULES_ONLY = ("bind", "compare", *PLANNER_OPTIONS, *MODULE_OPTIONS)
+_MODULES_ONLY = ("bind", "compare", *MODEL_OPTIONS)
 
 
 @click.command(epilog=EPILOG)
@@ -60,8 +57,7 @@ _MODULES_ONLY = ("bind", "compare", *PLANNER_OPTIONS, *MODULE_OPTIONS)
     show_default=True,
     help="Show TVM's own plan in the page, too.",
 )
-@planner_options
-@module_options
+@model_options
 @replay_options
 def report_command(file: Path, output: Path, bind: tuple[str, ...], compare: str, **options: Any) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
@@ -82,15 +78,11 @@ def report_command(file: Path, output: Path, bind: tuple[str, ...], compare: str
         return int(timeline.failed is not None)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
     with progress("planning"):
-        planned = planned_file(
-            request,
-            options=plan_options(file, options),
-            samples=[binding] if binding else [],
-            compare=compare == "tvm",
-        )
-        page = map_page(plan_data(planned.reports, planned.plan_report, title=file.name))
+        planned = planned_file(request, samples=[binding] if binding else [], compare=compare == "tvm")
+        reports = planned.file.reports
+        page = map_page(plan_data(reports, planned.plan_report, title=file.name))
     write_file(output, page.encode())
     errors = sum(d.severity is Severity.ERROR for d in planned.plan_report)
     found = f", {counted(errors, 'error')} found" if errors else ""
-    wrote(output, f"the memory of {counted(len(planned.reports), 'function')}{found}")
+    wrote(output, f"the memory of {counted(len(reports), 'function')}{found}")
     return int(errors > 0)

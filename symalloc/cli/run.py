@@ -14,17 +14,15 @@ from symalloc.cli.click_options import (
     format_option,
     from_table,
     given_as,
-    module_options,
+    model_options,
     path_argument,
-    planner_options,
     refuse_given,
     request_of,
     written,
 )
 from symalloc.cli.output import keep_apart, progress, show
-from symalloc.options import amount, choice
+from symalloc.options import amount, choice, options_of
 from symalloc.planner.memory_report.runs import RunOptions
-from symalloc.session.config import plan_options
 
 EPILOG = """\
 In the table, storages is the number of allocations from the pool in a call, live the most bytes in use at one
@@ -69,8 +67,7 @@ read, planned, built or run.
     help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
 )
 @format_option("the figures")
-@planner_options
-@module_options
+@model_options
 def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:
     """Run the model in FILE on the CPU on random arguments; show the memory and time it takes.
 
@@ -89,12 +86,11 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
     pooled, limit, guard = (options.pop(name) for name in ("pool", "limit", "guard"))
     wanted = pooled or guard or trace is not None or limit is not None
     pool = PoolRequest(limit=limit, guard=guard, trace=trace is not None) if wanted else None
-    request = request_of(file, options)
-    chosen = plan_options(file, {name: options.pop(name) for name in PLANNER_OPTIONS})
+    how = RunOptions(**{name: options.pop(name) for name in options_of(RunOptions)})
     compare = options.pop("compare") is not None
-    how = RunOptions(**options)
+    request = request_of(file, options)
     with progress("running"):
-        report = run_file(request, at, how=how, options=chosen, pool=pool, compare=compare)
+        report = run_file(request, at, how=how, pool=pool, compare=compare)
     if trace is not None and report.trace is not None:
         show(report.trace.decode(), trace)
     show((run_as_json if form == "json" else run_as_text)(report), plain=form == "json")

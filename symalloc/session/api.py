@@ -216,9 +216,8 @@ def diff(
 
     def plans(of: Model | PlannedModule) -> tuple[FunctionRecord, ...]:
         if isinstance(of, str | Path):
-            return plans_in(
-                made(PlanRequest, options, PlanKeywords, path=require_path("the file", of)), chosen
-            )
+            path = require_path("the file", of)
+            return plans_in(made(PlanRequest, options, PlanKeywords, path=path, plan=chosen))
         found = of if isinstance(of, PlannedModule) else plan(of, seed=seed, **options)
         return records_of(memory_reports(found, found.module, lowering.target))
 

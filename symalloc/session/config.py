@@ -71,19 +71,16 @@ def load_config(file: Path) -> LintOptions:
     return LintOptions(packed=packed, **{name: _below(file.parent, value) for name, value in given.items()})
 
 
-def contracts_for(path: Path) -> Mapping[str, PackedContract]:
-    """Return the contracts of packed functions for the model at `path`: [tool.symalloc.packed] and others."""
+def plan_options(path: Path, given: Mapping[str, Any]) -> tuple[PlanOptions, Mapping[str, PackedContract]]:
+    """Return the options of a plan of the model at `path`, as `given`, else as [tool.symalloc] says, and the
+    contracts of packed functions: those of [tool.symalloc.packed] and others.
+    """
     file = find_config([str(path)])
     table = {} if file is None else _table(file) or {}
-    return stated_contracts(f"{file}: `packed`", table.get("packed", {}))
-
-
-def plan_options(path: Path, given: Mapping[str, Any]) -> PlanOptions:
-    """Return the options of a plan of the model at `path`, as `given`, else as [tool.symalloc] says."""
-    file = find_config([str(path)])
-    table = {} if file is None else _table(file) or {}
+    packed = stated_contracts(f"{file}: `packed`", table.get("packed", {}))
     told = read_table(PlanOptions, _without(table, table.keys() - PLANNING), "[tool.symalloc]", f"{file}: ")
-    return PlanOptions(**{**given, **{name: v for name, v in told.items() if given.get(name) is None}})
+    told = {name: value for name, value in told.items() if given.get(name) is None}
+    return PlanOptions(**{**given, **told}), packed
 
 
 def _without(table: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.budget_options import BudgetOptions
-from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
-from symalloc.planner.memory_report.function_report import FunctionReport, check_wanted
+from symalloc.planner.memory_report.function_report import check_wanted
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.packing.packing_problem import (
     Packing,
@@ -30,7 +29,7 @@ from symalloc.planner.packing.packing_problem import (
     read_json,
 )
 from symalloc.planner.plan_diff.compare_plans import FunctionRecord, PlanDiff, compare_plans
-from symalloc.planner.planner_options import EffortName, PackOptions, PlanOptions
+from symalloc.planner.planner_options import EffortName, PackOptions
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
 from symalloc.program.reading import FileResult
@@ -55,21 +54,15 @@ SAID = "symalloc: "  # how what the native core says begins, and the job in guar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A file's module, planned: a report for each function, and the linter's report of the result.
+    """A file's module, planned, and the linter's report of the result.
 
-    `deployment` is the memory of each, in their order.
-
-    `text` is the planned module in the form that was asked for, or empty; `certificate` holds the proofs as
-    files, where they were asked for.  `report` tells findings of the original from those that planning
-    brought; `plan_report` has them all by the names of the plan.
+    `report` tells findings of the original from those that planning brought; `plan_report` has them all by
+    the names of the plan.
     """
 
-    text: str
-    reports: tuple[FunctionReport, ...]
-    deployment: Deployment
+    file: PlannedFile
     report: Report
     plan_report: Report
-    certificate: Mapping[str, str] | None = None
 
     def write(self, output: Path | None, certificate: Path | None = None) -> None:
         """Write the planned module to the file `output`, and the proofs to the folder `certificate`.
@@ -77,15 +70,14 @@ class Planned:
         Raises UsageError where that fails.
         """
         if output is not None:
-            write_file(output, self.text.encode())
-        if certificate is not None and self.certificate is not None:
-            write_proofs(certificate, self.certificate)
+            write_file(output, self.file.text.encode())
+        if certificate is not None and self.file.certificate is not None:
+            write_proofs(certificate, self.file.certificate)
 
 
 def load_file(request: PlanRequest) -> IRModule:
     """Return the module that is asked for, read in a child process.  Raises UsageError and RunError."""
-    _require_file(request)
-    text: str = call_in_child(LOAD_JOB, request, what=f"reading {request.path}")
+    text: str = _in_child(LOAD_JOB, request, "reading")
     from symalloc.relax.read.open_model import load_module
 
     module: IRModule = load_module(text.encode(), trust=True)
@@ -95,7 +87,6 @@ def load_file(request: PlanRequest) -> IRModule:
 def planned_file(
     request: PlanRequest,
     *,
-    options: PlanOptions,
     form: Literal["json", "script"] | None = None,
     samples: Sequence[Mapping[str, int]] = (),
     partial: bool = False,
@@ -109,17 +100,16 @@ def planned_file(
     is asked, too, in a child of its own: it may crash.  Raises UsageError and RunError.
     """
     _require_file(request)
-    folder = options.certificate
+    folder = request.plan.certificate
     if folder is not None:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"cannot write certificates to {folder}: it is not a directory")
         require_folder_of(folder, f"certificates to {folder}")
     comparison = _comparison(request) if compare else None
-    found: PlannedFile = call_in_child(
+    found: PlannedFile = _in_child(
         PLAN_JOB,
         request,
-        what=f"planning {request.path}",
-        options=options,
+        "planning",
         form=form,
         samples=tuple(samples),
         partial=partial,
@@ -132,25 +122,16 @@ def planned_file(
         return linter.lint(FileResult(file=str(request.path), programs=programs)).finished().report
 
     plan_report = linted(found.program)
-    return Planned(
-        text=found.text,
-        reports=found.reports,
-        deployment=found.deployment,
-        report=plan_report if plan_report.ok else linted(found.original, found.program),
-        plan_report=plan_report,
-        certificate=found.certificate,
-    )
+    report = plan_report if plan_report.ok else linted(found.original, found.program)
+    return Planned(file=found, report=report, plan_report=plan_report)
 
 
-def budget_file(request: PlanRequest, *, options: PlanOptions, budget: BudgetOptions) -> DeviceBudget:
+def budget_file(request: PlanRequest, budget: BudgetOptions) -> DeviceBudget:
     """Return the budget of a device for the functions of a module, which is planned in a child process.
 
     Raises UsageError and RunError.
     """
-    _require_file(request)
-    return device_budget(
-        call_in_child(DEPLOYMENT_JOB, request, what=f"planning {request.path}", options=options), budget
-    )
+    return device_budget(_in_child(DEPLOYMENT_JOB, request, "planning"), budget)
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
@@ -158,9 +139,8 @@ def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **want
 
     A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
-    _require_file(request)
     try:
-        found: RunReport = call_in_child(RUN_JOB, request, bindings, what=f"running {request.path}", **wanted)
+        found: RunReport = _in_child(RUN_JOB, request, "running", bindings=bindings, **wanted)
     except CrashError as error:
         seen = [line.removeprefix(SAID) for line in error.said.splitlines() if line.startswith(SAID)]
         if len(seen) < 2:  # no more than where it ran
@@ -178,6 +158,12 @@ def _comparison(request: PlanRequest) -> Mapping[str, TvmComparison] | str:
     except RunError as error:
         return str(error).splitlines()[0]
     return found
+
+
+def _in_child(job: str, request: PlanRequest, doing: str, **named: Any) -> Any:
+    """Return what the function `job` makes of a request in a child process; raises UsageError, RunError."""
+    _require_file(request)
+    return call_in_child(job, request, what=f"{doing} {request.path}", **named)
 
 
 def _require_file(request: PlanRequest) -> None:
@@ -221,7 +207,7 @@ def diff_plans(
     return diff
 
 
-def plans_in(request: PlanRequest, options: PlanOptions) -> tuple[FunctionRecord, ...]:
+def plans_in(request: PlanRequest) -> tuple[FunctionRecord, ...]:
     """Return the plans that a file holds as JSON of `symalloc plan`, or those of the module in it.
 
     Raises UsageError and RunError.
@@ -232,7 +218,7 @@ def plans_in(request: PlanRequest, options: PlanOptions) -> tuple[FunctionRecord
             data = request.path.read_bytes()
     if data is not None and is_plan_report(data):
         return read_plan(str(request.path), data)
-    return records_of(planned_file(request, options=replace(options, certificate=None)).reports)
+    return records_of(planned_file(request).file.reports)
 
 
 def records_of(reports: Any) -> tuple[FunctionRecord, ...]:

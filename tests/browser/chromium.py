@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from symalloc.planner.memory_report.function_report import FunctionReport
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
 from symalloc.report.map.page import map_page, plan_data
 from symalloc.session.planning import planned_file
@@ -31,10 +30,12 @@ def chromium_path() -> str | None:
 def page_of(model: str, folder: Path, **samples: Any) -> tuple[Path, FunctionReport]:
     """The page of an imported model, written into `folder`, and the report it is made of."""
     request = PlanRequest(path=IMPORTED / f"{model}.json.gz")
-    planned = planned_file(request, options=PlanOptions(), compare=True, **samples)
+    planned = planned_file(request, compare=True, **samples)
     page = folder / f"{model}.html"
-    page.write_text(map_page(plan_data(planned.reports, planned.plan_report, title=model)), encoding="utf-8")
-    return page, planned.reports[0]
+    page.write_text(
+        map_page(plan_data(planned.file.reports, planned.plan_report, title=model)), encoding="utf-8"
+    )
+    return page, planned.file.reports[0]
 
 
 @contextmanager

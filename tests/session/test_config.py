@@ -7,9 +7,8 @@ import pytest
 import symalloc
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
-from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.requests import PlanRequest
-from symalloc.session.config import contracts_for, find_config, found_files, load_config, plan_options
+from symalloc.session.config import find_config, found_files, load_config, plan_options
 from symalloc.session.linting import LintSession
 from symalloc.session.planning import planned_file
 
@@ -101,8 +100,8 @@ def test_options_of_plans_stand_beside(tmp_path: Path) -> None:
     file = _write(tmp_path, '[tool.symalloc]\njobs = 3\nmax-buffer = "1MiB"\n')
     assert load_config(file).jobs == 3
     model = tmp_path / "model.py"
-    assert plan_options(model, {"max_buffer": None, "bounds": "auto"}).max_buffer == 2**20
-    assert plan_options(model, {"max_buffer": 2**30}).max_buffer == 2**30
+    assert plan_options(model, {"max_buffer": None, "bounds": "auto"})[0].max_buffer == 2**20
+    assert plan_options(model, {"max_buffer": 2**30})[0].max_buffer == 2**30
     _write(tmp_path, '[tool.symalloc]\nmax-buffer = "none"\n')
     with pytest.raises(UsageError, match=r"pyproject.toml: `max-buffer`: `none` is no amount"):
         plan_options(model, {})
@@ -141,7 +140,7 @@ class Module:
     assert options.packed["mylib.append"].returns == (0,)
     with LintSession(options) as session:
         assert not session.lint_files(found_files(options, [str(model)])).diagnostics
-    request = PlanRequest(path=model, packed=contracts_for(model))
-    (report,) = planned_file(request, options=PlanOptions()).reports
+    request = PlanRequest(path=model, packed=plan_options(model, {})[1])
+    (report,) = planned_file(request).file.reports
     assert report.outcome.planned.not_known is None
     assert len(report.placements) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRequest:
     return PlanRequest(path=Path("module.py"))
 
 
+def certified(request: PlanRequest) -> PlanRequest:
+    return replace(request, plan=PlanOptions(certificate=Path("proofs")))
+
+
 def names(folder: Path = Path()) -> set[str]:
     return {str(path) for path in folder.rglob("*")}
 
 
 def test_nothing_is_written_before_it_is_asked_for(request_: PlanRequest) -> None:
-    planned = planned_file(request_, options=PlanOptions(certificate=Path("proofs")))
+    planned = planned_file(certified(request_))
     assert planned.report.ok
     assert names() == {"module.py"}
 
@@ -38,9 +43,8 @@ def test_nothing_is_written_before_it_is_asked_for(request_: PlanRequest) -> Non
 def test_certificates_come_whole_beside_what_is_there(request_: PlanRequest) -> None:
     Path("proofs").mkdir()
     Path("proofs/notes.txt").write_text("mine")
-    options = PlanOptions(certificate=Path("proofs"))
-    planned = planned_file(request_, options=options, form="json")
-    planned.write(Path("planned.json"), options.certificate)
+    planned = planned_file(certified(request_), form="json")
+    planned.write(Path("planned.json"), Path("proofs"))
     assert load_module(Path("planned.json").read_bytes()).get_global_vars()
     written = names()
     assert {"planned.json", "proofs/index.json", "proofs/notes.txt"} <= written
@@ -53,10 +57,9 @@ def test_certificates_come_whole_beside_what_is_there(request_: PlanRequest) -> 
 def test_an_output_that_cannot_be_written_leaves_no_certificate(request_: PlanRequest) -> None:
     Path("planned.json").mkdir()
     before = names()
-    options = PlanOptions(certificate=Path("proofs"))
-    planned = planned_file(request_, options=options, form="json")
+    planned = planned_file(certified(request_), form="json")
     with pytest.raises(UsageError, match=r"cannot write planned\.json"):
-        planned.write(Path("planned.json"), options.certificate)
+        planned.write(Path("planned.json"), Path("proofs"))
     assert names() == before
 
 
@@ -69,7 +72,7 @@ def test_a_planner_of_tvm_that_dies_is_no_fault_of_ours(
         return call_in_child(job, *arguments, what=what, **named)
 
     monkeypatch.setattr(planning, "call_in_child", crashing)
-    (summary,) = planned_file(request_, options=PlanOptions(), compare=True).reports
+    (summary,) = planned_file(request_, compare=True).file.reports
     assert summary.comparison is not None
     assert "SIGABRT" in (summary.comparison.unbounded.problem or "")
     assert [sample.call_unbounded for sample in summary.samples] == [None] * 4

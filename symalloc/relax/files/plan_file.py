@@ -122,7 +122,6 @@ def _plans(lowered: tvm.IRModule) -> dict[str, tuple[Timeline, Mapping[Var, Tens
 def plan_file(
     request: PlanRequest,
     *,
-    options: PlanOptions,
     form: Form | None,
     samples: Sequence[Mapping[str, int]],
     comparison: Mapping[str, TvmComparison] | str | None,
@@ -138,8 +137,8 @@ def plan_file(
     target = target_of(loaded, request.target)
     lowered = lower_or_refuse(loaded, target, request.pipeline)
     prover = Prover()
-    planned = _planned(lowered, target, replace(options, certificate=None), prover)
-    certified = options.certificate is not None
+    planned = _planned(lowered, target, replace(request.plan, certificate=None), prover)
+    certified = request.plan.certificate is not None
     texts = function_texts(planned.module, planned.plans) if certified else {}
     name = request.module or request.path.stem
     reports = memory_reports(
@@ -170,9 +169,9 @@ def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     return compare_with_tvm(lower_or_refuse(loaded, target, request.pipeline))
 
 
-def deployment_file(request: PlanRequest, *, options: PlanOptions) -> Deployment:
+def deployment_file(request: PlanRequest) -> Deployment:
     """The memory that the functions of a module take on a device once they are planned; raises RunError."""
-    return deployment_in(load_requested(request), request.target, request.pipeline, options)
+    return deployment_in(load_requested(request), request.target, request.pipeline, request.plan)
 
 
 def deployment_in(

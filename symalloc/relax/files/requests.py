@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from symalloc.errors import RunError
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.function_report import FunctionReport
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
 from symalloc.program.reading import ModuleOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest(ModuleOptions):
-    """A module in what `path` names: the one called `module` where there are several.
+    """A module in what `path` names: the one called `module` where there are several; `plan` says how it is
+    planned.
 
     `data` is the content of `path` where that is not in a file.
     """
@@ -23,6 +25,7 @@ class PlanRequest(ModuleOptions):
     path: Path
     data: bytes | None = None
     module: str | None = None
+    plan: PlanOptions = field(default_factory=PlanOptions)
 
 
 class RefusedError(RunError):

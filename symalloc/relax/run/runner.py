@@ -420,7 +420,6 @@ def run_file(
     bindings: Sequence[Mapping[str, int]],
     *,
     how: RunOptions,
-    options: PlanOptions,
     pool: PoolRequest | None,
     compare: bool,
 ) -> RunReport:
@@ -430,7 +429,7 @@ def run_file(
         function=how.function,
         target=request.target,
         pipeline=request.pipeline,
-        options=options,
+        options=request.plan,
         plan=how.plan,
         pool=None if pool is None else InstrumentedPool(limit=pool.limit, guard=pool.guard),
     )

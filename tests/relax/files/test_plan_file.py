@@ -23,8 +23,7 @@ ATTENTION = Path(__file__).parents[3] / "examples" / "attention.py"
 def test_what_a_fallback_holds_counts_where_a_guard_refuses_and_nowhere_else(guards: GuardKind) -> None:
     """Constants for 512 rows are held at each n up to there, and beyond it what the unplanned call needs."""
     found = plan_file(
-        PlanRequest(path=ATTENTION),
-        options=PlanOptions(bounds="reserve", guards=guards),
+        PlanRequest(path=ATTENTION, plan=PlanOptions(bounds="reserve", guards=guards)),
         form=None,
         samples=({"n": 1}, {"n": 512}, {"n": 600}),
         comparison=None,
