@@ -6,6 +6,7 @@ Every room may import this module, as it may import `symalloc.errors`.
 from __future__ import annotations
 
 from functools import singledispatch
+from importlib import metadata
 
 
 @singledispatch
@@ -18,6 +19,14 @@ def to_html(value: object) -> str:
 def to_text(value: object) -> str:
     """Return what the command line prints of `value`."""
     raise TypeError(f"a {type(value).__name__} has no text")
+
+
+def version_of(package: str, missing: str) -> str:
+    """Return the version of an installed package, else `missing`."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return missing
 
 
 def counted(count: int, what: str) -> str:

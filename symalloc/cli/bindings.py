@@ -12,28 +12,22 @@ from symalloc.errors import UsageError
 MOST_BINDINGS = 100_000
 
 
-def parse_binding(texts: Iterable[str], option: str) -> dict[str, int]:
-    """The values in texts such as `n=128` and `n=128,b=2`; `option` names where they stand.
-
-    Raises UsageError.
-    """
+def parse_binding(texts: Iterable[str]) -> dict[str, int]:
+    """The values in texts of --bind such as `n=128` and `n=128,b=2`; raises UsageError."""
     found: dict[str, int] = {}
     for part in (part for text in texts for part in text.split(",")):
-        name, value = _named(part, f"{option} {part}: expected NAME=NUMBER, such as n=128")
-        number = _number(f"{option} {part}", value)
+        name, value = _named(part, f"--bind {part}: expected NAME=NUMBER, such as n=128")
+        number = _number(f"--bind {part}", value)
         if found.setdefault(name, number) != number:
-            raise UsageError(f"{option} gives `{name}` two values, {found[name]} and {number}")
+            raise UsageError(f"--bind gives `{name}` two values, {found[name]} and {number}")
     return found
 
 
-def parse_bindings(texts: Iterable[str], option: str) -> list[dict[str, int]]:
-    """The sets of values in such texts: a symbol that has one already begins a further set.
-
-    Raises UsageError.
-    """
+def parse_bindings(texts: Iterable[str]) -> list[dict[str, int]]:
+    """The sets of values in such texts: a symbol that has one already begins a further set."""
     found: list[dict[str, int]] = []
     for text in texts:
-        given = parse_binding([text], option)
+        given = parse_binding([text])
         if found and found[-1].keys().isdisjoint(given):
             found[-1].update(given)
         else:

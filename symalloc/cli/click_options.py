@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from symalloc.arguments import require_path
+from symalloc.cli.bindings import parse_bindings
 from symalloc.cli.output import Command
 from symalloc.errors import UsageError
 from symalloc.linter.lint_options import LintOptions
@@ -127,9 +128,14 @@ def model_options(command: Command) -> Command:
     return _planner_options(_module_option(_lowering_options(command)))
 
 
-def bind_option(help: str, *older: str) -> Callable[[Command], Command]:  # noqa: A002 - as click has it
+def bind_option(
+    help: str,  # noqa: A002 - as click has it
+    *older: str,
+    parse: Callable[[Iterable[str]], Any] = parse_bindings,
+) -> Callable[[Command], Command]:
     """--bind: sizes, in all verbs; `older` are further names of it."""
-    return click.option("--bind", *older, "bind", multiple=True, metavar="NAME=N,…", help=help)
+    more: dict[str, Any] = {"metavar": "NAME=N,…", "callback": lambda _, __, texts: parse(texts)}
+    return click.option("--bind", *older, "bind", multiple=True, help=help, **more)
 
 
 def format_option(of: str) -> Callable[[Command], Command]:

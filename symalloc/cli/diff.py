@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from symalloc.cli.bindings import parse_bindings
 from symalloc.cli.click_options import (
     bind_option,
     format_option,
@@ -41,7 +40,7 @@ module that cannot be planned.
 @bind_option('Compare at these sizes, such as "n=128,b=2"; may be repeated.')
 @model_options
 def diff_command(
-    before: Path, after: Path, form: str, output: Path | None, bind: tuple[str, ...], **options: Any
+    before: Path, after: Path, form: str, output: Path | None, bind: list[dict[str, int]], **options: Any
 ) -> int:
     """Compare what two plans of a model take: A before, B after.
 
@@ -55,10 +54,9 @@ def diff_command(
     if str(before) == str(after) == "-":
         raise UsageError("standard input can be one of the two, not both")
     keep_apart("-o", output, (before, after))
-    wanted = parse_bindings(bind, "--bind")
     first, second = request_of(before, dict(options)), request_of(after, options)
     with progress("planning"):
         old, new = plans_in(replace(first, plan=second.plan)), plans_in(second)
-    diff = diff_plans(old, new, wanted)
+    diff = diff_plans(old, new, bind)
     show(as_json(diff) if form == "json" else plan_diff_text(diff), output, plain=form == "json")
     return int(diff.grew)

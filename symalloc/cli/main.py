@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
-from importlib import import_module, metadata
+from importlib import import_module
 from time import monotonic
 from types import FrameType
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ import click
 from symalloc.cli.output import LogLines, output_options, printing_option
 from symalloc.errors import SymallocError, nearest
 from symalloc.native.library import cmake_dir, leave_torch_out
+from symalloc.shown import version_of
 
 _NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 _GRACE = 1.0  # seconds: whoever passes a signal on may send it twice
@@ -125,11 +126,8 @@ def help_command(context: click.Context, verb: str | None) -> None:
 
 
 def _versions() -> str:
-    try:
-        tvm = metadata.version("apache-tvm")
-    except metadata.PackageNotFoundError:
-        tvm = "not installed"
-    return f"symalloc {metadata.version('symalloc')} (apache-tvm {tvm})\n"
+    tvm = version_of("apache-tvm", "not installed")
+    return f"symalloc {version_of('symalloc', '')} (apache-tvm {tvm})\n"
 
 
 @click.group(

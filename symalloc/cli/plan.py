@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from symalloc.cli.bindings import parse_bindings
 from symalloc.cli.click_options import (
     bind_option,
     format_option,
@@ -71,7 +70,7 @@ def plan_command(
     file: Path,
     output: Path | None,
     form: str,
-    bind: tuple[str, ...],
+    bind: list[dict[str, int]],
     compare: str | None,
     fits: int | None,
     budget: int | None,
@@ -96,23 +95,23 @@ def plan_command(
     if output is not None and output == folder:
         raise UsageError(f"-o and --certificate both name {output}; one is a file, the other a folder")
     keep_apart("-o", output, [file])
-    samples, assumed = parse_bindings(bind, "--bind"), parse_assumptions(assume)
+    assumed = parse_assumptions(assume)
     limits = (fits, budget, max_arena)
     asked = any(limit is not None for limit in limits)
     if assume and not asked:
         raise UsageError("--assume would have no effect: it goes with --fits, --budget or --max-arena")
-    if asked and len(samples) > 1:
+    if asked and len(bind) > 1:
         raise UsageError("--fits, --budget and --max-arena ask at one --bind")
     with progress("planning"):
         planned = planned_file(
             request,
             form=None if output is None else FORMS[output.suffix],
-            samples=samples,
+            samples=bind,
             partial=asked,
             compare=compare is not None,
         )
     reports, prover = planned.file.reports, Prover()
-    at = next(iter(samples), {})
+    at = next(iter(bind), {})
     fitting, held, reserved = (
         []
         if limit is None

@@ -49,7 +49,7 @@ _MODULES_ONLY = ("bind", "compare", *MODEL_OPTIONS)
     required=True,
     help="The page to write (.html).",
 )
-@bind_option("The sizes at which the page begins.")
+@bind_option("The sizes at which the page begins.", parse=parse_binding)
 @given_as(
     "--compare",
     kind=choice(("tvm", "none")),
@@ -59,7 +59,7 @@ _MODULES_ONLY = ("bind", "compare", *MODEL_OPTIONS)
 )
 @model_options
 @replay_options
-def report_command(file: Path, output: Path, bind: tuple[str, ...], compare: str, **options: Any) -> int:
+def report_command(file: Path, output: Path, bind: dict[str, int], compare: str, **options: Any) -> int:
     """Draw the memory map of the module, or of the allocation trace, in FILE."""
     from symalloc.pool.replaying import timeline_of
     from symalloc.pool.trace import holds_trace, read_trace
@@ -68,7 +68,6 @@ def report_command(file: Path, output: Path, bind: tuple[str, ...], compare: str
 
     request, pool = request_of(file, options), pool_options_of(options)
     keep_apart("-o", output, [file])
-    binding = parse_binding(bind, "--bind")
     if file.is_file() and holds_trace(file):
         refuse_given(_MODULES_ONLY, f"{file} is an allocation trace, and these are for modules")
         timeline = timeline_of(read_trace(file), pool)
@@ -78,7 +77,7 @@ def report_command(file: Path, output: Path, bind: tuple[str, ...], compare: str
         return int(timeline.failed is not None)
     refuse_given(REPLAY_OPTIONS, f"{file} is a module, and these are for allocation traces")
     with progress("planning"):
-        planned = planned_file(request, samples=[binding] if binding else [], compare=compare == "tvm")
+        planned = planned_file(request, samples=[bind] if bind else [], compare=compare == "tvm")
         reports = planned.file.reports
         page = map_page(plan_data(reports, planned.plan_report, title=file.name))
     write_file(output, page.encode())

@@ -36,7 +36,7 @@ read, planned, built or run.
 
 @click.command(epilog=EPILOG)
 @path_argument("file")
-@bind_option("The values of symbols, such as n=128,b=2; may be repeated.")
+@bind_option("The values of symbols, such as n=128,b=2; may be repeated.", parse=parse_binding)
 @click.option(
     "--sweep",
     multiple=True,
@@ -68,7 +68,7 @@ read, planned, built or run.
 )
 @format_option("the figures")
 @model_options
-def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **options: Any) -> int:
+def run_command(file: Path, bind: dict[str, int], sweep: tuple[str, ...], **options: Any) -> int:
     """Run the model in FILE on the CPU on random arguments; show the memory and time it takes.
 
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
@@ -80,7 +80,7 @@ def run_command(file: Path, bind: tuple[str, ...], sweep: tuple[str, ...], **opt
 
     if options["plan"] != "symalloc":
         refuse_given(PLANNER_OPTIONS, f"--plan {options['plan']} runs without symalloc's planner")
-    at = bindings(parse_binding(bind, "--bind"), parse_sweeps(sweep))
+    at = bindings(bind, parse_sweeps(sweep))
     trace, form = options.pop("trace"), options.pop("form")
     keep_apart("--trace", trace, [file])
     pooled, limit, guard = (options.pop(name) for name in ("pool", "limit", "guard"))

@@ -149,10 +149,7 @@ def plan(
     """
     from symalloc.relax.files.plan_file import plan_module
 
-    lowering = made(ModuleOptions, options, PlanKeywords)
-    chosen = made(PlanOptions, options, PlanKeywords, seed=seed, certificate=certificate)
-    loaded = _loaded(module, "plan", trust=lowering.trust, module_name=module_name)
-    return plan_module(loaded, target=lowering.target, pipeline=lowering.pipeline, options=chosen)
+    return plan_module(*_loaded(module, "plan", module_name, options, seed=seed, certificate=certificate))
 
 
 def budget(
@@ -183,9 +180,7 @@ def budget(
     sizes: dict[str, Any] = {"state": state, "bind": bind, "free": free, "skip": skip}
     given: dict[str, Any] = {"device": device, "extra": extra, "margin": margin}
     wanted = BudgetOptions(**sizes, **given)
-    lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)
-    loaded = _loaded(module, "plan", trust=lowering.trust, module_name=module_name)
-    return device_budget(deployment_in(loaded, lowering.target, lowering.pipeline, chosen), wanted)
+    return device_budget(deployment_in(*_loaded(module, "plan", module_name, options)), wanted)
 
 
 def diff(
@@ -251,8 +246,7 @@ def run(
     how = RunOptions(plan=plan, check=check, function=function, seed=seed, repeat=repeat)
     if not isinstance(pool, NativePool | None):
         raise UsageError(f"pool is {shown(pool)}; it must be a symalloc.Pool")
-    lowering, chosen = made(ModuleOptions, options, PlanKeywords), made(PlanOptions, options, PlanKeywords)
-    loaded = _loaded(module, "run", trust=lowering.trust, module_name=module_name)
+    loaded, lowering, chosen = _loaded(module, "run", module_name, options)
     runner = Runner(
         loaded,
         function=how.function,
@@ -272,7 +266,7 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
     loader passes over: the symbols of a module that is read from `path` have these names.  Raises
     UsageError.
     """
-    from symalloc.relax.read.python_object import is_exported_program
+    from symalloc.relax.read.open_model import is_exported_program
     from symalloc.relax.read.torch_program import program_bytes
     from symalloc.session.files import write_file
 
@@ -281,8 +275,18 @@ def save_program(program: ExportedProgram, path: str | Path) -> None:
     write_file(require_path("path", path), program_bytes(program))
 
 
-def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -> IRModule:
-    """The module that `model` is, describes, or names; raises SymallocError."""
+def _loaded(
+    model: object, verb: str, module_name: str | None, options: PlanKeywords, **more: Any
+) -> tuple[IRModule, ModuleOptions, PlanOptions]:
+    """The module that `model` is, describes, or names, and how it is lowered and planned; `more` are further
+    options of plans.  Raises SymallocError.
+    """
+    lowering = made(ModuleOptions, options, PlanKeywords)
+    chosen = made(PlanOptions, options, PlanKeywords, **more)
+    return _module(model, verb, module_name, trust=lowering.trust), lowering, chosen
+
+
+def _module(model: object, verb: str, module_name: str | None, *, trust: bool) -> IRModule:
     if module_name is not None:
         require_text("module_name", module_name)
     if isinstance(model, str | Path):
@@ -295,7 +299,7 @@ def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -
         raise UsageError(
             f"module_name is {shown(module_name)}; it chooses a module of a file, not of a model"
         )
-    from symalloc.relax.read.python_object import module_from
+    from symalloc.relax.read.open_model import module_from
 
     try:
         found: IRModule = module_from(model)
@@ -305,7 +309,7 @@ def _loaded(model: object, verb: str, *, trust: bool, module_name: str | None) -
 
 
 def _require_model(value: object, verb: str) -> None:
-    from symalloc.relax.read.python_object import KINDS, is_model
+    from symalloc.relax.read.open_model import KINDS, is_model
 
     if not is_model(value):
         raise UsageError(f"cannot {verb} {type(value).__name__} objects: give {KINDS}, or a path")
@@ -315,7 +319,7 @@ def _sorted_out(target: Any) -> tuple[list[str], list[tuple[str, Any]]]:
     """The paths and the (named) models among the targets; raises UsageError for anything else."""
     several = isinstance(target, list)
     if isinstance(target, tuple):  # a pair may be one model
-        from symalloc.relax.read.python_object import is_model
+        from symalloc.relax.read.open_model import is_model
 
         several = all(isinstance(each, str | Path) for each in target) or not is_model(target)
     targets = list(target) if several else [target]

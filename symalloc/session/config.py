@@ -38,6 +38,7 @@ from symalloc.options import options_of, read_table
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.packed_contracts import PackedContract, stated_contracts
 from symalloc.relax.read.find_files import FoundFiles, find
+from symalloc.session.files import read_text
 
 PLANNING = frozenset(
     name.replace("_", "-") for name, known in options_of(PlanOptions).items() if known.in_file
@@ -96,11 +97,9 @@ def _below(folder: Path, value: Any) -> Any:
 
 def _table(file: Path) -> dict[str, Any] | None:
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{file}: not valid TOML: {error}") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
     found = document.get("tool", {}).get("symalloc")
     if found is not None and not isinstance(found, dict):
         raise UsageError(f"{file}: tool.symalloc is not a table")

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +29,7 @@ from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.find_files import STDIN, kind_of, model_function
 from symalloc.rulebook.book import rule_files
 from symalloc.session.files import read_regular, replace_file
+from symalloc.shown import version_of
 
 if TYPE_CHECKING:
     from symalloc.linter.linter import LintedFile
@@ -181,14 +181,8 @@ def sendable(file: Path, contents: Mapping[Path, bytes] = MappingProxyType({})) 
 def installed_versions() -> dict[str, str]:
     """The versions of what findings depend on, wherever they are made; "none" where a package is missing."""
     python = ".".join(map(str, sys.version_info[:2]))
-    return {"Python": python, **{name: _version(name) for name in _PACKAGES}, "symalloc's files": _package()}
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "none"
+    packages = {name: version_of(name, "none") for name in _PACKAGES}
+    return {"Python": python, **packages, "symalloc's files": _package()}
 
 
 @cache

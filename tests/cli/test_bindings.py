@@ -73,4 +73,4 @@ def test_too_many_combinations_and_two_values_are_refused() -> None:
 def test_a_symbol_that_is_given_again_begins_a_further_sample(
     texts: list[str], sets: list[dict[str, int]]
 ) -> None:
-    assert parse_bindings(texts, "--bind") == sets
+    assert parse_bindings(texts) == sets

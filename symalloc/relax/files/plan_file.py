@@ -43,7 +43,7 @@ from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Var
-from symalloc.program.reading import PipelineName
+from symalloc.program.reading import ModuleOptions
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.savings import with_alias, written_over
 from symalloc.relax.emit.emit_module import function_texts
@@ -134,8 +134,7 @@ def plan_file(
     none, or None where nobody asked.  Certificates are returned, not written.
     """
     loaded = load_requested(request)
-    target = target_of(loaded, request.target)
-    lowered = lower_or_refuse(loaded, target, request.pipeline)
+    target, lowered = _lowered(loaded, request)
     prover = Prover()
     planned = _planned(lowered, target, replace(request.plan, certificate=None), prover)
     certified = request.plan.certificate is not None
@@ -164,22 +163,17 @@ def plan_file(
 
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
     """TVM's own plans of a module, by function; raises RunError."""
-    loaded = load_requested(request, again=True)
-    target = target_of(loaded, request.target)
-    return compare_with_tvm(lower_or_refuse(loaded, target, request.pipeline))
+    return compare_with_tvm(_lowered(load_requested(request, again=True), request)[1])
 
 
 def deployment_file(request: PlanRequest) -> Deployment:
     """The memory that the functions of a module take on a device once they are planned; raises RunError."""
-    return deployment_in(load_requested(request), request.target, request.pipeline, request.plan)
+    return deployment_in(load_requested(request), request, request.plan)
 
 
-def deployment_in(
-    module: tvm.IRModule, target: str, pipeline: PipelineName, options: PlanOptions
-) -> Deployment:
+def deployment_in(module: tvm.IRModule, how: ModuleOptions, options: PlanOptions) -> Deployment:
     """The same of a module."""
-    target = target_of(module, target)
-    lowered = lower_or_refuse(module, target, pipeline)
+    target, lowered = _lowered(module, how)
     planned = _planned(lowered, target, options)
     return deployment(planned, lowered, target, memory_reports(planned, lowered, target))
 
@@ -223,16 +217,19 @@ def _constant_bytes(functions: Iterable[Node]) -> int:
 
 def plan_module(
     module: tvm.IRModule,
-    *,
-    target: str = "llvm",
-    pipeline: PipelineName = "default",
+    how: ModuleOptions = ModuleOptions(),  # noqa: B008 - frozen
     options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
 ) -> PlannedModule:
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
-    target = target_of(module, target)
-    lowered = lower_or_refuse(module, target, pipeline)
+    target, lowered = _lowered(module, how)
     planned = _planned(lowered, target, options)
     return replace(planned, reporter=cache(partial(module_report, planned, lowered, target)))
+
+
+def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModule]:
+    """The target of `module`, and it behind CallTIRRewrite; raises RunError."""
+    target = target_of(module, how.target)
+    return target, lower_or_refuse(module, target, how.pipeline)
 
 
 def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) -> ModuleReport:

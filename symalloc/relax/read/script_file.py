@@ -180,11 +180,6 @@ def decode(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def parse_script(file: str, data: bytes) -> Script:
-    """Parse `data`, the bytes of `file`, and find the modules in it.  Raises UnreadableError."""
-    return parse_text(file, decode(data))
-
-
 def parse_text(file: str, text: str) -> Script:
     """Parse `text`, what `file` holds, and find the modules in it.  Raises UnreadableError."""
     try:

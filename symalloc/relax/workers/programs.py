@@ -34,8 +34,7 @@ from symalloc.relax.passes.stages import (
     lower,
     wanted_stages,
 )
-from symalloc.relax.read.open_model import open_model
-from symalloc.relax.read.python_object import module_from
+from symalloc.relax.read.open_model import module_from, open_model
 from symalloc.relax.tvm_error import error_text
 
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +27,7 @@ from symalloc.program.reading import (
     result_of,
 )
 from symalloc.relax.workers.child import ChildProcess, JobEnd, how_it_ended, last_lines
+from symalloc.shown import version_of
 
 Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
@@ -268,11 +268,5 @@ def _death(worker: _Worker, options: ReadOptions, *, overdue: bool) -> tuple[str
     words = "\n".join(last_lines(line for line in lines if not line.lstrip().startswith("File ")))
     said = f"; it said:\n{words}" if words else ""
     hint = "the fault is TVM's" + ("; --stage as-is leaves its passes out" if stage else "")
-    return f"{_tvm()} {how_it_ended(worker.process.returncode)} {where}{said}", hint
-
-
-def _tvm() -> str:
-    try:
-        return f"TVM {version('apache-tvm')}"
-    except PackageNotFoundError:
-        return "TVM"
+    who = f"TVM {version_of('apache-tvm', '')}".rstrip()
+    return f"{who} {how_it_ended(worker.process.returncode)} {where}{said}", hint

@@ -10,7 +10,7 @@ from tvm.relax.frontend import nn
 
 from symalloc.program.reading import ImportRefusedError
 from symalloc.relax.ir_types import bindings_in
-from symalloc.relax.read.python_object import module_from
+from symalloc.relax.read.open_model import module_from
 from symalloc.relax.source_spans import source_of
 
 SPEC = {"forward": {"x": nn.spec.Tensor(["n", 8], "float32")}}

@@ -10,7 +10,7 @@ import tvm
 
 from symalloc.program.reading import UnreadableError
 from symalloc.relax.read.find_files import ModelFunction
-from symalloc.relax.read.python_object import load_function
+from symalloc.relax.read.open_model import load_function
 
 MODEL = """\
 import sys

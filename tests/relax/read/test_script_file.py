@@ -15,9 +15,10 @@ from symalloc.relax.read.script_file import (
     ModuleSymbol,
     NotConstantError,
     Opaque,
+    decode,
     dialect_path,
     evaluate,
-    parse_script,
+    parse_text,
     read_bytes,
 )
 
@@ -26,7 +27,7 @@ MODULE = "@I.ir_module\nclass M:\n    pass\n"
 
 
 def bindings(text: str) -> dict[str, object]:
-    return dict(parse_script("m.py", text.encode()).bindings)
+    return dict(parse_text("m.py", text).bindings)
 
 
 def test_modules_of_a_file_in_order() -> None:
@@ -38,13 +39,13 @@ def test_modules_of_a_file_in_order() -> None:
         + "            pass\n"
         + "class Plain:\n    pass\n"
     )
-    script = parse_script("m.py", text.encode())
+    script = parse_text("m.py", text)
     assert [(m.name, m.first_line) for m in script.modules] == [("M", 2), ("lone", 5), ("Inner", 10)]
 
 
 def test_modules_of_one_name_are_told_apart_by_their_lines() -> None:
     text = IMPORTS + MODULE + MODULE + MODULE.replace("class M", "class N")
-    names = [m.name for m in parse_script("m.py", text.encode()).modules]
+    names = [m.name for m in parse_text("m.py", text).modules]
     assert names == ["M:3", "M:6", "N"]
 
 
@@ -109,7 +110,7 @@ def test_what_is_no_constant(text: str) -> None:
 )
 def test_what_is_no_script(data: bytes, message: str) -> None:
     with pytest.raises(UnreadableError, match=message):
-        parse_script("m.py", data)
+        parse_text("m.py", decode(data))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_what_is_no_script(data: bytes, message: str) -> None:
 )
 def test_a_syntax_error_points_into_the_text(text: str) -> None:
     with pytest.raises(UnreadableError) as caught:
-        parse_script("m.py", text.encode())
+        parse_text("m.py", text)
     span, lines = caught.value.span, text.rstrip().split("\n")
     assert span is not None and 1 <= span.line <= len(lines)
     assert 1 <= span.column <= len(lines[span.line - 1]) + 1
@@ -130,11 +131,11 @@ def test_encodings_and_line_ends() -> None:
         b"\xef\xbb\xbf" + text.encode(),
         b"# coding: latin-1\n" + text.encode("latin-1"),
     ):
-        assert parse_script("m.py", data).bindings["N"] == Constant(3)
+        assert parse_text("m.py", decode(data)).bindings["N"] == Constant(3)
 
 
 def test_columns_count_characters() -> None:
-    script = parse_script("m.py", "é = 1; x = 2\n".encode())
+    script = parse_text("m.py", "é = 1; x = 2\n")
     assert script.span(script.tree.body[1]).column == 8
 
 

@@ -10,7 +10,7 @@ import tvm
 from symalloc.program.reading import ReadProblem, UnreadableError
 from symalloc.relax.read import script as read_script
 from symalloc.relax.read.script import dialect_names, parse_module
-from symalloc.relax.read.script_file import Script, parse_script
+from symalloc.relax.read.script_file import Script, parse_text
 from symalloc.relax.read.script_guard import refusals
 from tests.relax.script_attacks import ATTACKS, HARMLESS, NEEDS_MORE, written
 
@@ -23,7 +23,7 @@ def mark(tmp_path: Path) -> Path:
 
 
 def attack(template: str, mark: Path) -> Script:
-    return parse_script(str(mark.parent / "attack.py"), written(template, str(mark)).encode())
+    return parse_text(str(mark.parent / "attack.py"), written(template, str(mark)))
 
 
 def read_all(script: Script) -> list[tvm.IRModule | tuple[ReadProblem, ...]]:
@@ -31,7 +31,7 @@ def read_all(script: Script) -> list[tvm.IRModule | tuple[ReadProblem, ...]]:
 
 
 def refused(text: str) -> list[str]:
-    script = parse_script("m.py", (IMPORTS + text).encode())
+    script = parse_text("m.py", (IMPORTS + text))
     return [
         r.message.removeprefix("not evaluated: ")
         for module in script.modules
@@ -56,7 +56,7 @@ def body(*statements: str, params: str = 'x: R.Tensor(("n",), "float32")') -> st
 )
 def test_a_refused_name_is_reported_once_with_what_to_do(statement: str, what: str, hint: str) -> None:
     imports = IMPORTS + "from sizes import WIDTH\nimport numpy as np\nHEIGHT = 4\n"
-    script = parse_script("m.py", (imports + body(statement)).encode())
+    script = parse_text("m.py", (imports + body(statement)))
     [refusal] = refusals(script, script.modules[0], dialect_names())
     assert what in refusal.message
     assert refusal.hint is not None and hint in refusal.hint
@@ -65,7 +65,7 @@ def test_a_refused_name_is_reported_once_with_what_to_do(statement: str, what: s
 
 def test_a_star_import_may_define_a_name() -> None:
     imports = IMPORTS + "from sizes import *\n"
-    script = parse_script("m.py", (imports + body("y = R.reshape(x, R.shape([K]))")).encode())
+    script = parse_text("m.py", (imports + body("y = R.reshape(x, R.shape([K]))")))
     [refusal] = refusals(script, script.modules[0], dialect_names())
     assert refusal.hint is not None and "`import *` may bind it" in refusal.hint
 
@@ -108,7 +108,7 @@ def test_code_outside_the_modules_does_not_run(name: str, mark: Path) -> None:
 
 def test_a_refusal_says_where_and_what() -> None:
     text = IMPORTS + body("y = R.reshape(x, R.shape([__import__('os').system('id')]))")
-    script = parse_script("m.py", text.encode())
+    script = parse_text("m.py", text)
     first, *_ = refusals(script, script.modules[0], dialect_names())
     assert first.span is not None
     line = text.splitlines()[first.span.line - 1]
@@ -116,7 +116,7 @@ def test_a_refusal_says_where_and_what() -> None:
 
 
 def test_refusals_come_in_the_order_of_the_file() -> None:
-    script = parse_script("m.py", (IMPORTS + body("y = eval('1')", "z = exec('2')")).encode())
+    script = parse_text("m.py", (IMPORTS + body("y = eval('1')", "z = exec('2')")))
     lines = [r.span.line for r in refusals(script, script.modules[0], dialect_names()) if r.span]
     assert len(lines) == 2 and lines == sorted(lines)
 
@@ -164,7 +164,7 @@ def test_other_names_for_the_dialect_are_understood() -> None:
         "@ir_module\nclass M:\n    @rx.function\n    def main(x: rx.Tensor((2,), 'float32')):\n"
         "        y = rx.add(x, x)\n        return y\n"
     )
-    script = parse_script("m.py", text.encode())
+    script = parse_text("m.py", text)
     assert [module.name for module in script.modules] == ["M"]
     assert list(refusals(script, script.modules[0], dialect_names())) == []
     [result] = read_all(script)
@@ -177,7 +177,7 @@ def test_constants_of_the_file_may_be_used() -> None:
         + IMPORTS
         + body("y = R.zeros(R.shape(SHAPE), DTYPE)", "z = R.shape([N])")
     )
-    [result] = read_all(parse_script("m.py", text.encode()))
+    [result] = read_all(parse_text("m.py", text))
     assert isinstance(result, tvm.IRModule), result
 
 

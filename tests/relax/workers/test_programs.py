@@ -14,7 +14,7 @@ from symalloc.program.ir import Origin, Program
 from symalloc.program.reading import FileResult, Message, ReadOptions, result_of
 from symalloc.program.span import Source
 from symalloc.relax.read.script import trusted_names
-from symalloc.relax.read.script_file import parse_script
+from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.programs import read_module, read_path
 from tests.modules import sum_squared
 
@@ -163,7 +163,7 @@ def test_trust_runs_what_the_file_defines(tmp_path: Path) -> None:
 
 def test_trust_runs_nothing_that_is_not_needed(tmp_path: Path) -> None:
     text = IMPORTS + "open('x', 'w')\ndef helper():\n    pass\n" + MODULE
-    assert trusted_names(parse_script(str(tmp_path / "m.py"), text.encode())) == {}
+    assert trusted_names(parse_text(str(tmp_path / "m.py"), text)) == {}
 
 
 def test_trusted_code_that_fails(tmp_path: Path) -> None:

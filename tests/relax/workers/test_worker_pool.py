@@ -16,7 +16,7 @@ import tvm
 
 from symalloc.program.reading import FileResult, ReadOptions
 from symalloc.relax.read.script import parse_module
-from symalloc.relax.read.script_file import parse_script
+from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.slow
@@ -108,7 +108,7 @@ def test_a_crash_in_a_pass_keeps_the_module_as_it_stands(tmp_path: Path) -> None
 
 
 def test_a_json_file_that_crashes_the_loader(tmp_path: Path) -> None:
-    script = parse_script("m.py", (IMPORTS + module("M")).encode())
+    script = parse_text("m.py", (IMPORTS + module("M")))
     mod = parse_module(script, script.modules[0])
     graph = json.loads(tvm.ir.save_json(mod))
     number, node = next(
