@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from symalloc.errors import nearest
 from symalloc.program.reading import ReadProblem
@@ -43,13 +43,6 @@ _TEXT = "R.str"
 _INFERENCE_POSITION = 3  # of derive_func among the parameters of R.Callable
 _TRUST_HINT = "write the value into the script; --trust runs the imports and code of a file that you trust"
 
-# expressions and statements about which there is nothing to check but their parts
-_PLAIN = (
-    *(ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Slice),
-    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred),
-    *(ast.AnnAssign, ast.AugAssign, ast.Return, ast.Assert, ast.If, ast.While, ast.For),
-    *(ast.Pass, ast.Break, ast.Continue),
-)
 # the parts in the order in which they are evaluated, where that is not the order of the syntax tree
 _EVALUATED: Mapping[type[ast.AST], tuple[str, ...]] = {
     ast.For: ("iter", "target", "body", "orelse"),
@@ -93,14 +86,14 @@ def text_refusal(
     if inside is None:
         return None
     guard = _Guard(bindings, dialect)
-    guard.check(inside)
+    guard.visit(inside)
     return guard.found[0][1] if guard.found else None
 
 
-class _Guard:
+class _Guard(ast.NodeVisitor):
     """Walks a module; every refusal is recorded and the walk goes on, so that all are reported at once.
 
-    `_CHECKS` is the whitelist: the kinds of nodes that are allowed, each with the method that checks it.
+    The kinds of nodes that have a method here are the whitelist.
     """
 
     def __init__(
@@ -118,29 +111,31 @@ class _Guard:
         """Record that `node` is not allowed."""
         self.found.append((node, what, hint))
 
-    def check(self, node: ast.expr | ast.stmt) -> None:
-        """Check a node and all below it."""
-        check = self._CHECKS.get(type(node))
-        if check is None:
-            self.refuse(node, f"{kind_of(node)} is no part of TVMScript")
-        else:
-            check(self, node)
+    def generic_visit(self, node: Any) -> None:
+        """Refuse a node of any other kind."""
+        self.refuse(node, f"{kind_of(node)} is no part of TVMScript")
 
     def _children(self, node: ast.AST) -> None:
         for field in _EVALUATED.get(type(node), node._fields):
             part = getattr(node, field)
             for child in part if isinstance(part, list) else (part,):
                 if isinstance(child, ast.expr | ast.stmt):
-                    self.check(child)
+                    self.visit(child)
 
-    def _arithmetic(self, node: ast.BinOp) -> None:
+    # expressions and statements about which there is nothing to check but their parts
+    visit_BoolOp = visit_UnaryOp = visit_Compare = visit_IfExp = visit_Subscript = visit_Slice = _children  # noqa: N815
+    visit_Tuple = visit_List = visit_Dict = visit_Set = visit_Starred = _children  # noqa: N815
+    visit_AnnAssign = visit_AugAssign = visit_Return = visit_Assert = visit_If = visit_While = _children  # noqa: N815
+    visit_For = visit_Pass = visit_Break = visit_Continue = _children  # noqa: N815
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
         """Strings are not put together: what they would say could not be checked beforehand."""
         sides = (self.bindings.get(s.id) if isinstance(s, ast.Name) else s for s in (node.left, node.right))
         if any(isinstance(s, Constant | ast.Constant) and isinstance(s.value, str) for s in sides):
             self.refuse(node, f"arithmetic on strings, `{short(node)}`")
         self._children(node)
 
-    def _constant(self, node: ast.Constant) -> None:
+    def visit_Constant(self, node: ast.Constant) -> None:
         """TVM evaluates those strings that stand for extents; which ones do is not told apart."""
         refused = self._text_refusal(node.value)
         if refused is not None:
@@ -149,7 +144,7 @@ class _Guard:
     def _text_refusal(self, text: object) -> str | None:
         return text_refusal(text, self._dialect, self.bindings) if isinstance(text, str) else None
 
-    def _name(self, node: ast.Name) -> None:
+    def visit_Name(self, node: ast.Name) -> None:
         refused = self._name_refusal(node) if isinstance(node.ctx, ast.Load) else self._new_name_refusal(node)
         if refused is not None:
             self.refuse(node, *refused)
@@ -205,7 +200,7 @@ class _Guard:
         """Return whether the script binds `name`; a builtin's name counts only behind its binding."""
         return any(name in scope for scope in self.scopes)
 
-    def _attribute(self, node: ast.Attribute) -> None:
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         path = self._path(node)
         if not isinstance(node.ctx, ast.Load):
             self.refuse(node, f"an assignment to `{short(node)}`")
@@ -216,7 +211,7 @@ class _Guard:
                 self.refuse(node, f"`{short(node)}` is not among the names of the dialect that only build IR")
         elif not self.is_module(node.value):
             before = len(self.found)
-            self.check(node.value)
+            self.visit(node.value)
             is_known = node.attr in _VALUE_ATTRIBUTES or self._in_text
             if not is_known and len(self.found) == before:
                 self.refuse(node, f"the attribute `{node.attr}` of `{short(node.value)}`")
@@ -234,14 +229,14 @@ class _Guard:
         """Return whether `node` names the module itself, as in `cls.kernel`."""
         return isinstance(node, ast.Name) and node.id in self.module_names
 
-    def _call(self, node: ast.Call) -> None:
+    def visit_Call(self, node: ast.Call) -> None:
         path = self._path(node.func)
         if isinstance(node.func, ast.Name):
             self._called_name(node.func, path)
         elif isinstance(node.func, ast.Attribute):
             if self._in_text and path is None:
                 self.refuse(node, f"a call of `{short(node.func)}`")
-            self.check(node.func)
+            self.visit(node.func)
         else:
             self.refuse(node, f"a call of `{short(node.func)}`")
         takes_lambda = path in _TAKES_LAMBDA
@@ -249,7 +244,7 @@ class _Guard:
             if takes_lambda and isinstance(argument, ast.Lambda):
                 self._lambda(argument)
             elif not (path == _TEXT and isinstance(argument, ast.Constant)):
-                self.check(argument)
+                self.visit(argument)
         self._keywords(node, path)
 
     def _called_name(self, node: ast.Name, path: str | None) -> None:
@@ -261,7 +256,7 @@ class _Guard:
             hint = f'a function of the module is called as `cls.{node.id}`, others by R.call_packed("…", …)'
             self.refuse(node, f"the script does not define `{node.id}`", hint)
         else:
-            self._name(node)
+            self.visit_Name(node)
 
     def _keywords(self, node: ast.Call, path: str | None) -> None:
         """`derive_func` names a function that TVM calls to infer types: only its own are let through."""
@@ -277,7 +272,7 @@ class _Guard:
         self.check_arguments(node.args, star=True)
         arguments = [*node.args.args, *([node.args.vararg] if node.args.vararg else [])]
         self.scopes.append({argument.arg for argument in arguments})
-        self.check(node.body)
+        self.visit(node.body)
         self.scopes.pop()
 
     def check_arguments(self, arguments: ast.arguments, *, star: bool = False) -> None:
@@ -295,7 +290,7 @@ class _Guard:
         """Check a decorated class or function."""
         if isinstance(node, ast.FunctionDef):
             self.scopes.append({node.name})
-            self._function(node)
+            self.visit_FunctionDef(node)
             return
         for base in node.bases:
             self.refuse(base, "a module has no base class", "Python functions in modules are not read")
@@ -304,21 +299,21 @@ class _Guard:
         self._decorators(node, "class")
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef | ast.Expr | ast.Assign | ast.Pass):
-                self.check(statement)
+                self.visit(statement)
             else:
                 self.refuse(statement, f"{kind_of(statement)} in the body of a module")
 
-    def _function(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._decorators(node, "function")
         self.check_arguments(node.args)
         self.scopes.append(set(_names_bound(node)) - _BUILTINS)
         for argument in node.args.args:
             if argument.annotation is not None:
-                self.check(argument.annotation)
+                self.visit(argument.annotation)
             self.scopes[-1] |= {argument.arg, *quoted_symbols(argument.annotation)}
         for part in (node.returns, *node.body):
             if part is not None:
-                self.check(part)
+                self.visit(part)
         for parameter in getattr(node, "type_params", ()):
             bound = getattr(parameter, "bound", None)
             if bound is not None and ast.unparse(bound) != "int":
@@ -336,37 +331,24 @@ class _Guard:
             elif call and (call.args or not all(map(_is_flag, call.keywords))):
                 self.refuse(decorator, "a decorator takes only True, False or literals by keyword")
 
-    def _expression_statement(self, node: ast.Expr) -> None:
+    def visit_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring, or `...`
-            self.check(node.value)
+            self.visit(node.value)
 
-    def _assign(self, node: ast.Assign) -> None:
+    def visit_Assign(self, node: ast.Assign) -> None:
         if self.is_module(node.value):
             self.module_names.update(t.id for t in node.targets if isinstance(t, ast.Name))
         else:
-            self.check(node.value)
+            self.visit(node.value)
         for target in node.targets:
-            self.check(target)
+            self.visit(target)
 
-    def _with(self, node: ast.With) -> None:
+    def visit_With(self, node: ast.With) -> None:
         for item in node.items:
             if not isinstance(item.context_expr, ast.Call):
                 self.refuse(item.context_expr, "`with` takes a call of the dialect")
             self._children(item)
         self._children(node)
-
-    _CHECKS: ClassVar[Mapping[type[ast.AST], Callable[..., None]]] = {
-        ast.Constant: _constant,
-        ast.Name: _name,
-        ast.Attribute: _attribute,
-        ast.Call: _call,
-        ast.BinOp: _arithmetic,
-        ast.FunctionDef: _function,
-        ast.Expr: _expression_statement,
-        ast.Assign: _assign,
-        ast.With: _with,
-        **dict.fromkeys(_PLAIN, _children),
-    }
 
 
 def _names_bound(node: ast.FunctionDef) -> Iterator[str]:

@@ -10,7 +10,7 @@ import tvm
 from symalloc.program.reading import ReadProblem, UnreadableError
 from symalloc.relax.read import script as read_script
 from symalloc.relax.read.script import dialect_names, parse_module
-from symalloc.relax.read.script_file import Script, parse_text
+from symalloc.relax.read.script_file import Script, decode, parse_text
 from symalloc.relax.read.script_guard import refusals
 from tests.relax.script_attacks import ATTACKS, HARMLESS, NEEDS_MORE, written
 
@@ -23,7 +23,7 @@ def mark(tmp_path: Path) -> Path:
 
 
 def attack(template: str, mark: Path) -> Script:
-    return parse_text(str(mark.parent / "attack.py"), written(template, str(mark)))
+    return parse_text(str(mark.parent / "attack.py"), decode(written(template, str(mark)).encode()))
 
 
 def read_all(script: Script) -> list[tvm.IRModule | tuple[ReadProblem, ...]]:
