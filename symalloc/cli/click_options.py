@@ -124,7 +124,7 @@ _module_option = given_as("--module", kind=TEXT, help="The module to use, if the
 
 
 def model_options(command: Command) -> Command:
-    """How a module is planned, and --module, --target, --pipeline and --trust."""
+    """The options of plans, and --module, --target, --pipeline and --trust."""
     return _planner_options(_module_option(_lowering_options(command)))
 
 
