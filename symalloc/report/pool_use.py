@@ -115,15 +115,23 @@ def pool_report(
     if not isinstance(scope, ScopeStatistics | StatisticsScope | None):
         raise UsageError(f"scope is {shown(scope)}; it must be what symalloc.pool.statistics() gives")
     counted = scope.figures_of(pool) if isinstance(scope, StatisticsScope) else scope
-    render = use_as_json if form == "json" else use_as_text
-    return render(pool.statistics(), pool.limit, pool.leaks(), counted)
+    use = PoolDocument(limit=pool.limit, statistics=pool.statistics(), held=pool.leaks(), counted=counted)
+    return as_json(use) if form == "json" else use_as_text(use)
 
 
-def use_as_text(
-    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: ScopeStatistics | None = None
-) -> str:
+class PoolDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
+    """The use of a pool, in bytes; `held` are the live blocks by tag, `counted` is null without a scope."""
+
+    limit: int | None
+    statistics: PoolStatistics
+    held: tuple[Holding, ...]
+    counted: ScopeStatistics | None
+
+
+def use_as_text(use: PoolDocument) -> str:
     """A table: amounts, then who holds memory, then what was counted."""
-    bound = "no limit" if limit is None else f"limit {human_bytes(limit)}"
+    now, scope = use.statistics, use.counted
+    bound = "no limit" if use.limit is None else f"limit {human_bytes(use.limit)}"
     lines = [
         f"live      {human_bytes(now.live):>12}   {now.allocs} allocations, {now.frees} frees",
         f"used      {human_bytes(now.used):>12}   at most {human_bytes(now.peak_used)}",
@@ -133,9 +141,9 @@ def use_as_text(
     ]
     if now.refused:
         lines.append(f"refused   {now.refused:>12}   allocations that did not fit")
-    if held:
+    if use.held:
         lines += ["", f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"]
-        lines += _first([(h.tag, f"{human_bytes(h.nbytes):>12}{h.blocks:>10}") for h in held])
+        lines += _first([(h.tag, f"{human_bytes(h.nbytes):>12}{h.blocks:>10}") for h in use.held])
     if scope is not None:
         live, used, reserved = map(human_bytes, (scope.peak_live, scope.peak_used, scope.peak_reserved))
         lines += ["", f"counted: at most {live} live, {used} used, {reserved} reserved"]
@@ -155,19 +163,3 @@ def _first(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"{cut(tag.replace(chr(10), ' ') or NAMELESS, WIDTH - 1):<{WIDTH}}{cells}"
     if len(rows) > SHOWN:
         yield f"… {len(rows) - SHOWN} more"
-
-
-class PoolDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
-    """The use of a pool, in bytes; `held` are the live blocks by tag, `counted` is null without a scope."""
-
-    limit: int | None
-    statistics: PoolStatistics
-    held: tuple[Holding, ...]
-    counted: ScopeStatistics | None
-
-
-def use_as_json(
-    now: PoolStatistics, limit: int | None, held: Sequence[Holding], scope: ScopeStatistics | None = None
-) -> str:
-    """Return the same as a `PoolDocument`."""
-    return as_json(PoolDocument(limit=limit, statistics=now, held=tuple(held), counted=scope))

@@ -9,7 +9,8 @@ from symalloc.pool import statistics
 from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.statistics_scope import ScopeStatistics, TagCount
-from symalloc.report.pool_use import pool_report, use_as_json, use_as_text
+from symalloc.report.document import as_json
+from symalloc.report.pool_use import PoolDocument, pool_report, use_as_text
 
 MIB = 2**20
 NOW = PoolStatistics(
@@ -43,24 +44,26 @@ TALLY = ScopeStatistics(
         "": TagCount(allocs=1000, allocated=10 * MIB, frees=1001, freed=11 * MIB, left=0, peak=MIB),
     },
 )
+USE = PoolDocument(limit=128 * MIB, statistics=NOW, held=HELD, counted=TALLY)
 
 
 def test_text(golden: Callable[[str, str], None]) -> None:
-    golden("pool_use.txt", use_as_text(NOW, 128 * MIB, HELD, TALLY))
+    golden("pool_use.txt", use_as_text(USE))
 
 
 def test_many_tags_are_cut() -> None:
-    held = [Holding(tag=f"t{i}", blocks=1, nbytes=100 - i) for i in range(30)]
-    assert "… 10 more" in use_as_text(NOW, None, held)
+    held = tuple(Holding(tag=f"t{i}", blocks=1, nbytes=100 - i) for i in range(30))
+    assert "… 10 more" in use_as_text(PoolDocument(limit=None, statistics=NOW, held=held, counted=None))
 
 
 def test_json() -> None:
-    document = json.loads(use_as_json(NOW, None, HELD, TALLY))
-    assert (document["version"], document["limit"]) == (1, None)
+    document = json.loads(as_json(USE))
+    assert (document["version"], document["limit"]) == (1, 128 * MIB)
     assert document["statistics"]["peak_reserved"] == 100 * MIB
     assert document["held"][0] == {"tag": "main.weights float32[4096, 4096]", "blocks": 1, "nbytes": 64 * MIB}
     assert next(iter(document["counted"]["tags"].values()))["peak"] == 60 * MIB
-    assert json.loads(use_as_json(NOW, None, ()))["counted"] is None
+    with InstrumentedPool(limit=MIB) as pool:
+        assert json.loads(pool_report(pool, form="json"))["counted"] is None
 
 
 def test_of_a_pool() -> None:

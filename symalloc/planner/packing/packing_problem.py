@@ -36,7 +36,7 @@ from symalloc.planner.grid import Grid, Ranges, score_grid
 from symalloc.planner.interference import changes_of, floor_bytes, live_sums, pairs_live_together
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.offsets import assemble
-from symalloc.planner.packing.exact_packing import align_up, pack_exactly
+from symalloc.planner.packing.exact_packing import pack_exactly
 from symalloc.planner.packing.greedy_packing import SizedBuffers, pack_greedily
 from symalloc.planner.stack import LARGEST, SearchBudget, search
 from symalloc.prover.domain import Domain
@@ -360,7 +360,7 @@ def pack_problem(
     start = perf_counter()
     prover = prover or Prover()
     domain = _domain(problem, prover)
-    if problem.symbols:
+    if problem.symbols or _exceeds(problem):
         found = search(_rounded(problem.buffers), problem.ranges, budget)
         assembled = assemble(problem.buffers, found.stacking, domain, prover)
         if assembled is None:
@@ -438,10 +438,6 @@ def _pack_static(
     where that would take all that it may do.
     """
     buffers, fixed = problem.buffers, problem.fixed
-    if sum(b.size.evaluate({}) + b.alignment for b in buffers) + max(fixed.values(), default=0) >= LARGEST:
-        if fixed:
-            raise ProblemError(f"beside offsets that are given, sizes must not add up to {LARGEST} bytes")
-        return _stacked(buffers, budget), floor_bytes(live_sums(buffers), {})
     _require_apart(buffers, fixed)
     given = SizedBuffers.of(buffers, fixed)
     target = given.floor if capacity is None else max(capacity, given.floor)
@@ -453,6 +449,16 @@ def _pack_static(
     steps = work * len(buffers) // max(2 * pairs, len(buffers))
     exact = pack_exactly(buffers, best, capacity=capacity, seed=budget.seed, steps=steps, fixed=fixed).offsets
     return best if exact is None else exact, given.floor
+
+
+def _exceeds(problem: PackingProblem) -> bool:
+    """Return whether 63 bits may not hold the offsets; raise ProblemError where some are given then."""
+    sizes = sum(b.size.evaluate({}) + b.alignment for b in problem.buffers)
+    if sizes + max(problem.fixed.values(), default=0) < LARGEST:
+        return False
+    if problem.fixed:
+        raise ProblemError(f"beside offsets that are given, sizes must not add up to {LARGEST} bytes")
+    return True
 
 
 def _require_apart(buffers: Sequence[Buffer], fixed: Mapping[int, int]) -> None:
@@ -470,19 +476,6 @@ def _require_apart(buffers: Sequence[Buffer], fixed: Mapping[int, int]) -> None:
                     names = " and ".join(f"`{buffers[i].name}`" for i in sorted((index, other)))
                     raise ProblemError(f"{names} overlap at the offsets that are given for them")
             lying.insert(place, (start, end, index))
-
-
-def _stacked(buffers: Sequence[Buffer], budget: SearchBudget) -> list[int]:
-    """Return the offsets of the best stacking found, each buffer at the lowest multiple of its alignment
-    above those below.
-    """
-    found = search(_rounded(buffers), {}, budget).stacking
-    sizes = [b.size.evaluate({}) for b in buffers]
-    offsets = [0] * len(buffers)
-    for i in found.order:
-        top = max((offsets[j] + sizes[j] for j in found.below[i]), default=0)
-        offsets[i] = align_up(top, buffers[i].alignment)
-    return offsets
 
 
 def _height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
