@@ -149,7 +149,7 @@ POOL_MAY_IMPORT: dict[str, set[str]] = {
     "pool_options": {"pool_errors"},
     "block_handle": {"pool_errors"},
     "native_pool": {"block_handle", "pool_errors", "pool_options"},
-    "reserved_buffer": {"native_pool", "pool_errors", "pool_options"},
+    "reserved_buffer": {"block_handle", "native_pool", "pool_errors", "pool_options"},
     "trace": {"pool_errors"},
     "statistics_scope": {"native_pool", "pool_errors"},
     "instrumented_pool": {"native_pool", "pool_errors", "pool_options", "trace"},

@@ -31,19 +31,17 @@ class HandleOwner(Protocol):
         """Let go of a handle once; raises BadFreeError."""
 
 
-class _Memory:
-    """The bytes of a block for NumPy; holds the block once."""
+class MemoryBytes:
+    """Bytes of memory for NumPy; keeps their `owner`."""
 
-    def __init__(self, handle: BlockHandle, nbytes: int) -> None:
-        self.__array_interface__ = {
+    def __init__(self, pointer: int, nbytes: int, owner: object = None) -> None:
+        self.owner = owner
+        self.__array_interface__: dict[str, Any] = {
             "version": 3,
             "shape": (nbytes,),
             "typestr": "|u1",
-            "data": (handle.pointer, False),
+            "data": (pointer, False),
         }
-        pool_functions.retain(handle.pool.object, handle)
-        self._release = finalize(self, handle.pool.free, int(handle))
-        self._release.atexit = False
 
 
 class BlockHandle(int):
@@ -92,7 +90,10 @@ class BlockHandle(int):
             raise BoundsError(
                 f"{prod(axes)} elements of {kind} need more than the {nbytes} bytes of the block"
             )
-        memory = np.asarray(_Memory(self, nbytes))
+        held = MemoryBytes(self.pointer, nbytes)
+        pool_functions.retain(self.pool.object, self)
+        finalize(held, self.pool.free, int(self)).atexit = False
+        memory = np.asarray(held)
         return memory[: prod(axes) * kind.itemsize].view(kind).reshape(axes)
 
     def __enter__(self) -> Self:

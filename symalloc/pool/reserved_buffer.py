@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tvm_ffi
 
 from symalloc.arguments import shown
+from symalloc.pool.block_handle import MemoryBytes
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import BoundsError, PoolUsageError
 from symalloc.pool.pool_options import read_bytes
@@ -62,18 +63,5 @@ class ReservedBuffer:
             if nbytes < self.nbytes:
                 self._pool.trim()
             self.nbytes = nbytes
-        made: NativeTensor = tvm_ffi.from_dlpack(np.asarray(_Bytes(self, nbytes)))
+        made: NativeTensor = tvm_ffi.from_dlpack(np.asarray(MemoryBytes(self.address, nbytes, self)))
         return made
-
-
-class _Bytes:
-    """The first bytes of a buffer for NumPy; keeps the buffer."""
-
-    def __init__(self, buffer: ReservedBuffer, nbytes: int) -> None:
-        self._buffer = buffer
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (buffer.address, False),
-        }

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Placement
 from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.prover.domain import INT64_MAX, INT64_MIN
@@ -71,17 +71,6 @@ class _PlacementClass(NamedTuple):
     alignment: int
 
 
-def obligations(plan: Plan, *, machine: bool = True) -> Iterator[Obligation]:
-    """Yield all that makes `plan` right, for every binding: disjoint, inside, aligned, nothing past 64 bits.
-
-    Without `machine` the plan is one over the integers: whether 64 bits hold its values is not asked.
-    """
-    for arena in plan.arenas:
-        claims = ArenaObligations(arena)
-        yield from claims.of_each(machine=machine)
-        yield from claims.all_apart()
-
-
 @dataclass(slots=True)
 class ArenaObligations:
     """The obligations of one arena; `kinds` are the classes of its placements, `index` numbers them.
@@ -103,9 +92,10 @@ class ArenaObligations:
     def of_each(
         self, *, machine: bool = True, fits: Callable[[Expr], bool] = lambda _: False
     ) -> Iterator[Obligation]:
-        """Yield what makes the placements right, each by itself.
+        """Yield what makes the placements right, each by itself: inside, aligned, nothing past 64 bits.
 
-        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.
+        What `fits` in 64 bits, with every sum of its terms, needs no obligation for that.  Without `machine`
+        the plan is one over the integers: whether 64 bits hold its values is not asked.
         """
         members: list[list[Numbers]] = [[] for _ in self.kinds]
         for index, number in enumerate(self.index):

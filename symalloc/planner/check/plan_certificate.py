@@ -138,7 +138,7 @@ def plan_certificate(
 ) -> dict[str, str]:
     """The scripts and the index that prove each of `plans` over its domain, by file name.
 
-    `machine` is that of `obligations`; `texts` are the functions as they were emitted, by name.
+    `machine` is that of `ArenaObligations.of_each`; `texts` are the functions as they were emitted, by name.
     """
     files: dict[str, str] = {}
     found = []
@@ -163,28 +163,32 @@ class _ClaimWriter:
     judge: ObligationProver
     folder: str
     files: dict[str, str]
+    symbols: Mapping[str, tuple[int, int]] = field(init=False)
     points: dict[Var, int] = field(default_factory=dict)
     claims: list[CertifiedClaim] = field(default_factory=list)
 
-    def written(self, machine: bool, text: str | None) -> CertifiedPlan:
-        """The entry of the index."""
+    def __post_init__(self) -> None:
         plan, domain = self.plan, self.judge.domain
         placed = [p for arena in plan.arenas for p in arena.placements]
         parts: list[Expr | Condition] = [arena.size for arena in plan.arenas]
         parts += [e for p in placed for e in (p.offset, p.buffer.size, p.buffer.nbytes)]
         parts += [c for guard in plan.guards for c in (guard.condition, guard.check)]
         names = sorted(frozenset[str]().union(*(part.symbols for part in parts)))
-        symbols = {name: (domain.lower_of(name), domain.upper_of(name)) for name in names}
+        self.symbols = {name: (domain.lower_of(name), domain.upper_of(name)) for name in names}
+
+    def written(self, machine: bool, text: str | None) -> CertifiedPlan:
+        """The entry of the index."""
+        plan = self.plan
         for number, guard in enumerate(plan.guards):
-            self._guard(number, guard, symbols)
+            self._guard(number, guard)
         for number, arena in enumerate(plan.arenas):
             claims = ArenaObligations(arena)
             for one in (*claims.of_each(machine=machine), *claims.all_apart()):
-                self._claim(number, arena, one, symbols)
+                self._claim(number, arena, one)
         return CertifiedPlan(
             function=plan.function,
             text=text,
-            symbols={encoded(name): limits for name, limits in symbols.items()},
+            symbols={encoded(name): limits for name, limits in self.symbols.items()},
             guards=tuple(
                 CertifiedGuard(
                     condition=term(guard.condition),
@@ -222,9 +226,7 @@ class _ClaimWriter:
             ),
         )
 
-    def _claim(
-        self, number: int, arena: Arena, one: Obligation, symbols: Mapping[str, tuple[int, int]]
-    ) -> None:
+    def _claim(self, number: int, arena: Arena, one: Obligation) -> None:
         """Write the script of an obligation of arena `number`."""
         value = one.value
         terms = {"arena": term(arena.size), "value": "" if value is None else term(value)}
@@ -240,16 +242,16 @@ class _ClaimWriter:
         guards = [g for g in self.plan.guards if g.declared or (one.guarded and g.defined_by in before)]
         names = ["/".join(arena.placements[index].buffer.name for index in each) for each in one.where]
         what = f"{self.plan.function}: {', '.join(names)}: excludes that {one.problem}"
-        self._script(one.kind, number, one.where, what, terms, guards, proof, symbols)
+        self._script(one.kind, number, one.where, what, terms, guards, proof)
 
-    def _guard(self, number: int, guard: Guard, symbols: Mapping[str, tuple[int, int]]) -> None:
+    def _guard(self, number: int, guard: Guard) -> None:
         """Write the script that a check implies what it is made for."""
         proof = self.judge.prover.prove(
             disjunction((negate(guard.check), guard.condition)), self.judge.domain
         )
         what = f"{self.plan.function}: excludes that the check passes where {guard.condition} does not hold"
         terms = {"check": term(guard.check), "condition": term(guard.condition), "value": str(number)}
-        self._script("guard", 0, ((),), what, terms, [], proof, symbols)
+        self._script("guard", 0, ((),), what, terms, [], proof)
 
     def _script(
         self,
@@ -260,7 +262,6 @@ class _ClaimWriter:
         terms: Mapping[str, str],
         guards: Sequence[Guard],
         proof: Proof,
-        symbols: Mapping[str, tuple[int, int]],
     ) -> None:
         claim, answer = CLAIMS[kind], status(proof)
         name = f"{self.folder}/{len(self.claims):04d}-{kind}.smt2"
@@ -270,7 +271,7 @@ class _ClaimWriter:
             f"; {' '.join(what.split())}",
             f"(set-info :status {answer})",
             "(set-logic ALL)",
-            *declared(symbols),
+            *declared(self.symbols),
             *asserted(guard.condition for guard in guards),
             *(f"(define-fun %{part} () {sort} {terms[part]})" for part in used),
             f"(assert (not {claim}))",

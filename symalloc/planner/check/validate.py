@@ -71,7 +71,7 @@ class PlanRefusedError(Exception):
 def validate(plan: Plan, domain: Domain, prover: Prover, *, machine: bool = True) -> tuple[PlanFault, ...]:
     """Return every fault of `plan` over `domain`; empty where all of it is proved.
 
-    `machine` is that of `obligations`.
+    `machine` is that of `ArenaObligations.of_each`.
     """
     judge = ObligationProver.of(plan, domain, prover)
     return tuple(fault for arena in plan.arenas for fault in _arena_faults(arena, judge, machine))

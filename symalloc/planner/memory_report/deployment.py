@@ -34,18 +34,11 @@ SUMS: Mapping[Sum, tuple[Part, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
-    """A tensor that a function takes as a parameter and that stays the same from call to call."""
-
-    name: str
-    nbytes: Expr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionMemory:
     """The memory of one function that a server calls.
 
-    `weights` it shares with others by their names; `inputs` are the tensors that come anew with each call.
+    `weights` are tensors that stay the same from call to call, and that it shares with others by their names;
+    `inputs` are those that come anew with each call.
     Of `call` the largest counts: sums of bytes that are held together, and of `arenas` among them.  `kept`
     are the results that the machine keeps until the next call is over; as many bytes as are `unsure` may be
     none.  `table`: the bytes in which the machine keeps sizes during a call, or fewer, if `optional`, as some
@@ -57,7 +50,7 @@ class FunctionMemory:
     """
 
     name: str
-    weights: tuple[Weight, ...] = ()
+    weights: Mapping[str, Expr] = field(default_factory=dict)
     inputs: Expr = ZERO
     arenas: tuple[Expr, ...] = ()
     call: tuple[Expr, ...] = ()
@@ -79,7 +72,7 @@ class FunctionMemory:
     @property
     def sizes(self) -> Iterator[Expr]:
         """All sizes of which the sum is made."""
-        yield from (one.nbytes for one in self.weights)
+        yield from self.weights.values()
         yield from (one.nbytes for one in self.state)
         yield from (self.inputs, self.kept, *self.call)
         yield from (size for level in self.workspace for size in level)
@@ -95,7 +88,7 @@ class FunctionMemory:
             return (ZERO,) if least else self.arenas
         made = sum((one.nbytes for one in self.state if not least or not self.doubt), start=ZERO)
         kept = made + self.kept - (self.unsure if least else ZERO)
-        weights = sum((one.nbytes for one in self.weights), start=constant(constants))
+        weights = sum(self.weights.values(), start=constant(constants))
         fixed: dict[Part, Expr] = {"call": made, "kept": kept, "inputs": self.inputs + weights}
         fixed["workspace"] = constant(0 if least and self.optional else self.table)
         base = sum((fixed.get(part, ZERO) for part in SUMS[asked]), start=ZERO)
@@ -229,12 +222,11 @@ def _leaves(params: Sequence[ir.Var]) -> Iterator[tuple[str, Type]]:
             yield ".".join([name, *map(str, path)]), leaf
 
 
-def _weights(params: Sequence[ir.Var]) -> tuple[tuple[Weight, ...], list[str]]:
+def _weights(params: Sequence[ir.Var]) -> tuple[dict[str, Expr], list[str]]:
     """The tensors among parameters, and what is not known of them."""
     sizes = {name: _nbytes(leaf) for name, leaf in _leaves(params)}
     vague = [f"the size of the weight `{name}`" for name, size in sizes.items() if size is None]
-    found = (Weight(name=name, nbytes=size) for name, size in sizes.items() if size is not None)
-    return tuple(found), vague
+    return {name: size for name, size in sizes.items() if size is not None}, vague
 
 
 def _nbytes(kind: Type) -> Expr | None:

@@ -232,7 +232,7 @@ class _Reckoning:
         further: list[list[Expr]] = []
         for function in self.called:
             sizes, name = self.sizes(function, free), function.name
-            weights |= {(one.name, one.nbytes.substitute(sizes)): None for one in function.weights}
+            weights |= {(one, nbytes.substitute(sizes)): None for one, nbytes in function.weights.items()}
             kept = (function.kept - function.unsure if least else function.kept).substitute(sizes)
             inputs = function.inputs.substitute(sizes) + constant(0 if least else function.table)
             calls = [size.substitute(sizes) + inputs for size in function.call]
@@ -381,7 +381,7 @@ class _Reckoning:
     def cuts(self, limit: int) -> Iterator[Cut]:
         """The symbols of which less fits: those that were given as numbers and that no weight depends on."""
         inputs = frozenset().union(*(function.inputs.symbols for function in self.called))
-        of_weights = {n for function in self.called for w in function.weights for n in w.nbytes.symbols}
+        of_weights = {n for function in self.called for w in function.weights.values() for n in w.symbols}
         alike = {name: size.symbols for name, size in self.common().items()}
         for symbol, size in self.shown().items():
             given = size.as_constant

@@ -18,7 +18,7 @@ import tvm
 import z3
 
 import symalloc
-from symalloc.planner.check.obligations import obligations
+from symalloc.planner.check.obligations import ArenaObligations
 from symalloc.planner.check.plan_certificate import (
     CLAIMS,
     INDEX,
@@ -116,7 +116,9 @@ def test_every_claim_of_a_plan_replays_as_unsat(tmp_path: Path) -> None:
     assert [g.condition for g in entry.guards] == [term(g.condition) for g in right.guards]
     assert {row.file for row in entry.claims} == set(answers)
     assert {row.expected for row in entry.claims} == set(answers.values()) == {"unsat"}
-    assert {row.kind for row in entry.claims} == {"guard", *(o.kind for o in obligations(right))}
+    arenas = [ArenaObligations(arena) for arena in right.arenas]
+    claimed = {one.kind for claims in arenas for one in (*claims.of_each(), *claims.all_apart())}
+    assert {row.kind for row in entry.claims} == {"guard", *claimed}
 
 
 def test_no_script_says_that_true_is_true(tmp_path: Path) -> None:

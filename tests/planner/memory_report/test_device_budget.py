@@ -11,7 +11,7 @@ from hypothesis.strategies import integers, lists
 
 from symalloc.errors import UsageError
 from symalloc.planner.memory_report.budget_options import BudgetOptions, Margin
-from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, Weight, _workspace
+from symalloc.planner.memory_report.deployment import Deployment, FunctionMemory, _workspace
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
 from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, workspace_pool_bytes
 from symalloc.program.created_state import StatePart
@@ -26,7 +26,7 @@ CACHE = FunctionMemory(
 )
 STEP = FunctionMemory(
     name="step",
-    weights=(Weight(name="w", nbytes=size("4*v")),),
+    weights={"w": size("4*v")},
     inputs=size("8*n"),
     call=(size("100*n"), size("30*n + 5000")),
     kept=size("4*v*n"),
@@ -36,7 +36,7 @@ STEP = FunctionMemory(
 )
 SAMPLE = FunctionMemory(
     name="sample",
-    weights=(Weight(name="w", nbytes=size("4*v")),),
+    weights={"w": size("4*v")},
     call=(size("12*v"),),
     kept=size("4*n"),
     symbols=frozenset("nv"),
