@@ -214,7 +214,7 @@ def test_a_margin_is_bytes_or_a_share() -> None:
         ({"bind": "v=3,n=v-5"}, "`n` is -2 in `step`"),
         ({"bind": "n=8//v,v=0"}, "a size in `step` is divided by 0"),
         ({"bind": "step:"}, r"write \[FUNCTION:\]NAME=SIZE"),
-        ({"margin": "200%"}, "is no amount of memory"),
+        ({"margin": "200%"}, "a share of the device is from 0% to less than 100%"),
         ({"device": 0}, "it must be from 1"),
     ],
 )
