@@ -35,6 +35,7 @@ from symalloc.relax.passes.plan_pass import PlanMemory as PlanMemory
 from symalloc.relax.passes.stages import VerificationError as VerificationError
 from symalloc.relax.passes.stages import VerificationWarning as VerificationWarning
 from symalloc.relax.run.memory_cfg import HookError as HookError
+from symalloc.relax.run.memory_cfg import MachineBusyError as MachineBusyError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
 from symalloc.report.pool_use import pool_report as pool_report
 from symalloc.session.api import assert_memory_safe as assert_memory_safe

@@ -184,6 +184,7 @@ def uses_of_pools() -> Mapping[str, Case]:
         Case(pool.on_high, crossed, watching),
         Case(pool.on_low, crossed, watching),
         Case(pool.on_oom, {"callback": _ignore}, {"callback": {"none", "type"}}),
+        Case(pool.admit, {"nbytes": 8}, {"name": TEXT, "timeout": SECONDS}),
         Case(pool.session, {"name": "s"}, {"name": TEXT, "limit": OPTIONAL}),
         limit=Case(lambda limit: setattr(pool, "limit", limit), sense={"limit": OPTIONAL}),
         statistics=Case(lambda pools: symalloc.pool.statistics(pools).__enter__()),

@@ -7,23 +7,28 @@ import traceback
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
 from symalloc.arguments import shown
 from symalloc.native.native_functions import pool_functions
+from symalloc.pool.admission import Admissions
 from symalloc.pool.native_pool import OOM, NativePool, PoolStatistics, carrying_interrupts
 from symalloc.pool.pool_errors import PoolUsageError
-from symalloc.pool.pool_options import MOST, read_bytes, require_name
+from symalloc.pool.pool_options import MOST, read_bytes, read_seconds, require_name
 from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording
 from symalloc.shown import to_html
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject
     from symalloc.pool.native_pool import CallbackTable
+
+_ADMISSIONS = Lock()  # of making the gate of a pool
 
 
 class InstrumentedPool(NativePool):
@@ -34,7 +39,7 @@ class InstrumentedPool(NativePool):
     that refers to the pool does not keep it alive.  `relax.VirtualMachine` keeps the object of its pool.
     """
 
-    __slots__ = ()
+    __slots__ = ("_admissions",)
 
     def __repr__(self) -> str:
         now, bound = self.statistics(), "no limit" if self.limit is None else f"limit {self.limit} B"
@@ -108,6 +113,24 @@ class InstrumentedPool(NativePool):
         PoolUsageError.
         """
         return PoolSession(self.object, name, limit)
+
+    def admit(
+        self, nbytes: float | str, name: str = "call", *, timeout: float | None = None
+    ) -> AbstractContextManager[PoolSession]:
+        """Wait until `nbytes` and what all admitted calls may take fit under the limit, for `with`; within it
+        the thread is in a session of so many bytes.
+
+            with pool.admit(planned.at(n=128).call):
+                machine["main"](x)
+
+        Those that wait are served in their order.  No admitted call waits for another, so none blocks others
+        for ever; claims count in whole pages.  Raises OutOfMemoryError where it never fits, or not within
+        `timeout` seconds (None: any time), and PoolUsageError in a thread that is admitted already.
+        """
+        seconds = inf if timeout is None else read_seconds(timeout, "timeout")
+        with _ADMISSIONS:
+            gate = self._admissions = getattr(self, "_admissions", None) or Admissions()
+        return gate.admit(self, self.session(name, read_bytes(nbytes, "nbytes")), seconds)
 
     def holders(self) -> list[tuple[str, int]]:
         """Tag and bytes of every block that has a handle or a tag; "" and their sum of all other blocks.

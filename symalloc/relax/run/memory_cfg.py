@@ -6,7 +6,10 @@ nor how its storages are laid out, so both are tried out before a pool is handed
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, wraps
+from threading import RLock
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -29,6 +32,10 @@ LATER = "load the library that has registered `DeviceAllocator.` before the firs
 @tvm_ffi.register_error("HookError")
 class HookError(RunError, RuntimeError):
     """This version of TVM does not take a foreign allocator."""
+
+
+class MachineBusyError(RunError, RuntimeError):
+    """A thread calls a machine that another thread is in."""
 
 
 class PoolType(int):
@@ -87,8 +94,29 @@ def _keep_pools() -> None:
         for pool in pools:
             pool_functions.keep_pool(self.module, pool.object)
         self._symalloc_pools = pools  # with their callbacks
+        self._symalloc_thread = RLock()
 
-    relax.VirtualMachine._setup_device = keeping
+    def called(self: relax.VirtualMachine, name: str) -> Callable[..., object]:
+        function = found(self, name)
+        mine = getattr(self, "_symalloc_pools", ())
+        return _by_one_thread(self._symalloc_thread, function) if mine else function
+
+    found = relax.VirtualMachine.__getitem__
+    relax.VirtualMachine._setup_device, relax.VirtualMachine.__getitem__ = keeping, called
+
+
+def _by_one_thread(lock: Any, function: Callable[..., object]) -> Callable[..., object]:
+    """`function` of a machine, which TVM's threads may not enter together: the second one gets an error."""
+
+    def call(*arguments: object) -> object:
+        if not lock.acquire(blocking=False):
+            raise MachineBusyError("another thread is in this machine; make one for each thread")
+        try:
+            return function(*arguments)
+        finally:
+            lock.release()
+
+    return call
 
 
 def try_hook() -> str:

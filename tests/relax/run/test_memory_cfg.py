@@ -18,7 +18,14 @@ from symalloc.pool.replaying import replay
 from symalloc.relax.files.load import load_one
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.relax.passes.plan_pass import PlanMemory
-from symalloc.relax.run.memory_cfg import HookError, _require_hook, memory_cfg, reserved_by_tvm, try_hook
+from symalloc.relax.run.memory_cfg import (
+    HookError,
+    MachineBusyError,
+    _require_hook,
+    memory_cfg,
+    reserved_by_tvm,
+    try_hook,
+)
 from tests.pool.processes import died
 from tests.relax.built import machine_on
 
@@ -46,6 +53,32 @@ def test_outputs_are_those_of_the_stock_allocator(program: Any) -> None:
             x = _input(n, seed)
             assert np.array_equal(_call(ours, x), _call(stock, x))
     assert pool.statistics().allocs >= 3 * len(SIZES)
+
+
+def test_a_second_thread_gets_an_error_where_one_is_in_a_machine(program: Any) -> None:
+    machine = machine_on(program, InstrumentedPool())
+    function, x = machine["main"], tvm.runtime.tensor(_input(5000))
+    busy: list[MachineBusyError] = []
+
+    def call() -> None:
+        for _ in range(40):
+            try:
+                function(x)
+            except MachineBusyError as error:
+                busy.append(error)
+
+    threads = [Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(busy) < 160 and all("make one for each thread" in str(error) for error in busy)
+    with machine._symalloc_thread:
+        other = Thread(target=call)
+        other.start()
+        other.join()
+        assert len(busy) >= 40
+        assert np.array_equal(_call(machine, _input(3)), _call(machine, _input(3)))  # the thread itself may
 
 
 def test_memory_comes_back_with_themachine_on(program: Any) -> None:
