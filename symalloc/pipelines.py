@@ -62,10 +62,7 @@ def pipeline(
 
 
 def replace_tvm_planner(
-    *,
-    seed: int = 0,
-    names: bool = False,
-    **options: Unpack[PlanChoices],
+    *, seed: int = 0, names: bool = False, **options: Unpack[PlanChoices]
 ) -> AbstractContextManager[Mapping[str, str]]:
     """A context in which pipelines that make StaticPlanBlockMemory themselves plan with symalloc.
 

@@ -12,12 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.kernels.coverage import (
-    UNKNOWN_ELEMENTS,
-    Elements,
-    ParameterCoverage,
-    Range,
-)
+from symalloc.analysis.kernels.coverage import UNKNOWN_ELEMENTS, Elements, ParameterCoverage, Range
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
     AbstractValue,

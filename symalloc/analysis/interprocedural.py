@@ -14,12 +14,7 @@ from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.coverage import CoverageTable, Decide
-from symalloc.analysis.liveness import (
-    LiveRanges,
-    LiveRegions,
-    find_live_ranges,
-    live_regions,
-)
+from symalloc.analysis.liveness import LiveRanges, LiveRegions, find_live_ranges, live_regions
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import (
     NO_EFFECTS,

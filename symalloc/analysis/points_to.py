@@ -285,10 +285,7 @@ class _PointsToBuilder:
         return self.updated(call, call.outputs, call.inputs)
 
     def updated(
-        self,
-        call: ir.CallTIR | ir.CallPacked,
-        outputs: Sequence[Type],
-        inputs: Sequence[ir.Operand],
+        self, call: ir.CallTIR | ir.CallPacked, outputs: Sequence[Type], inputs: Sequence[ir.Operand]
     ) -> AbstractValue:
         """The result of a call: output i is input `inplace[i]`, or new memory where that is None."""
         fields: list[AbstractValue] = []

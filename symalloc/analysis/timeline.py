@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from symalloc.analysis.register_lifetimes import Kills
-from symalloc.analysis.register_machine import (
-    RegisterMachine,
-    Reservation,
-    Step,
-    UnknownMemoryError,
-)
+from symalloc.analysis.register_machine import RegisterMachine, Reservation, Step, UnknownMemoryError
 from symalloc.program import ir
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.evaluation import evaluated

@@ -20,11 +20,7 @@ from symalloc.analysis.content import NOTHING_REQUIRED, Content
 from symalloc.analysis.dataflow import DataflowProblem, States, forward
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.kernels.coverage import Range
-from symalloc.analysis.kernels.uninitialized import (
-    MemoryRange,
-    UninitializedRange,
-    uninitialized_ranges,
-)
+from symalloc.analysis.kernels.uninitialized import MemoryRange, UninitializedRange, uninitialized_ranges
 from symalloc.analysis.liveness import LiveRegions
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target

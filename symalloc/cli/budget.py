@@ -7,13 +7,7 @@ from typing import Any
 
 import click
 
-from symalloc.cli.click_options import (
-    format_option,
-    from_table,
-    model_options,
-    path_argument,
-    request_of,
-)
+from symalloc.cli.click_options import format_option, from_table, model_options, path_argument, request_of
 from symalloc.cli.output import progress, show
 from symalloc.options import options_of
 from symalloc.planner.memory_report.budget_options import BudgetOptions

@@ -126,10 +126,7 @@ def plan_command(
     if not planned.report.ok:
         click.echo(
             render_text(
-                planned.report,
-                width=terminal_width(sys.stderr),
-                colour=colour_wanted(sys.stderr),
-                quiet=True,
+                planned.report, width=terminal_width(sys.stderr), colour=colour_wanted(sys.stderr), quiet=True
             ),
             err=True,
             nl=False,

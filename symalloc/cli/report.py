@@ -42,13 +42,7 @@ _MODULES_ONLY = ("bind", "compare", *MODEL_OPTIONS)
 
 @click.command(epilog=EPILOG)
 @path_argument("file")
-@given_as(
-    "-o",
-    "--output",
-    kind=written(".html"),
-    required=True,
-    help="The page to write (.html).",
-)
+@given_as("-o", "--output", kind=written(".html"), required=True, help="The page to write (.html).")
 @bind_option("The sizes at which the page begins.", parse=parse_binding)
 @given_as(
     "--compare",

@@ -52,9 +52,7 @@ read, planned, built or run.
 )
 @click.option("--pool", is_flag=True, help="Take all memory from symalloc's pool.")
 @given_as(
-    "--limit",
-    kind=amount(),
-    help="The most bytes that the pool may reserve, such as 64MiB; implies --pool.",
+    "--limit", kind=amount(), help="The most bytes that the pool may reserve, such as 64MiB; implies --pool."
 )
 @click.option(
     "--guard",
@@ -62,9 +60,7 @@ read, planned, built or run.
     help="Protect the edges of every tensor and name a tensor that is overrun; implies --pool.",
 )
 @given_as(
-    "--trace",
-    kind=written(),
-    help="Write a trace of all allocations for `symalloc replay`; implies --pool.",
+    "--trace", kind=written(), help="Write a trace of all allocations for `symalloc replay`; implies --pool."
 )
 @format_option("the figures")
 @model_options

@@ -20,13 +20,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from symalloc.editor.checker import (
-    CheckedText,
-    OutdatedError,
-    ServerOptions,
-    TextChecker,
-    read_options,
-)
+from symalloc.editor.checker import CheckedText, OutdatedError, ServerOptions, TextChecker, read_options
 from symalloc.editor.hovers import hover_text
 from symalloc.errors import UsageError
 from symalloc.linter.diagnostic import Diagnostic, Fix, Severity, parse_user_script

@@ -104,11 +104,7 @@ class Arena:
             return cls(size=size, placements=())
         first = placed[0].buffer
         return cls(
-            device=first.device,
-            scope=first.scope,
-            size=size,
-            placements=placed,
-            defined_by=first.defined_by,
+            device=first.device, scope=first.scope, size=size, placements=placed, defined_by=first.defined_by
         )
 
     @classmethod

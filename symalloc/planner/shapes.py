@@ -165,9 +165,7 @@ def worst_shapes(
 
 
 def _worst(
-    excesses: Callable[[Grid], tuple[Grid, Values] | None],
-    grid: Grid,
-    known: Mapping[tuple[int, ...], float],
+    excesses: Callable[[Grid], tuple[Grid, Values] | None], grid: Grid, known: Mapping[tuple[int, ...], float]
 ) -> dict[tuple[int, ...], float]:
     """The worst points with their excess, of those of `grid` and of those `known`, none without."""
     found = dict(known)

@@ -27,13 +27,7 @@ from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.fold import folded, folds_of, unfolded
 from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, score_grid
-from symalloc.planner.interference import (
-    Changes,
-    changes_of,
-    interference,
-    most_at_once,
-    pairs_live_together,
-)
+from symalloc.planner.interference import Changes, changes_of, interference, most_at_once, pairs_live_together
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName, PlanBudget
 from symalloc.prover.domain import INT64_MAX

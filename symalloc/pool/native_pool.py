@@ -130,11 +130,7 @@ class NativePool:
         _living[id(self)] = self
 
     def alloc(
-        self,
-        nbytes: int,
-        align: int = ALIGNMENT,
-        tag: str = "",
-        timeout: float | None = None,
+        self, nbytes: int, align: int = ALIGNMENT, tag: str = "", timeout: float | None = None
     ) -> BlockHandle:
         """Allocate `nbytes` bytes at a multiple of `align`, a power of two, and return a handle, held once.
 

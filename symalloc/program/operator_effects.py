@@ -6,13 +6,7 @@ from collections.abc import Mapping
 
 # operators that are there still where memory is planned: they look at shapes, or copy to another device
 OPERATORS_THAT_CAPTURE_NOTHING = frozenset(
-    {
-        "relax.shape_of",
-        "relax.shape_to_tensor",
-        "relax.size",
-        "relax.tensor_to_shape",
-        "relax.to_vdevice",
-    }
+    {"relax.shape_of", "relax.shape_to_tensor", "relax.size", "relax.tensor_to_shape", "relax.to_vdevice"}
 )
 
 # the arguments of operators that are looked at for their shape and type alone

@@ -213,9 +213,7 @@ _READERS: Mapping[str, Any] = {
 
 UNKNOWN = PackedContract()
 # by the beginning of their names
-_FAMILIES: Mapping[str, PackedContract] = {
-    "tvm.contrib.sort.": replace(UNKNOWN, byte_offset="ignored"),
-}
+_FAMILIES: Mapping[str, PackedContract] = {"tvm.contrib.sort.": replace(UNKNOWN, byte_offset="ignored")}
 
 
 @cache

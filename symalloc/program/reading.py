@@ -111,9 +111,7 @@ class ReadOptions(ModuleOptions):
         in_file=True,
     )
     timeout: float = option(
-        DEFAULT_TIMEOUT,
-        SECONDS,
-        "The most time for reading one file. Then the file is a finding (SYM902).",
+        DEFAULT_TIMEOUT, SECONDS, "The most time for reading one file. Then the file is a finding (SYM902)."
     )
 
 

@@ -305,11 +305,7 @@ def highlighted(text: str) -> str:
 def _coloured(parts: Sequence[Text]) -> str:
     """The text with its colours, whatever standard output is."""
     console = Console(
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="standard",
-        no_color=False,
-        legacy_windows=False,
+        file=io.StringIO(), force_terminal=True, color_system="standard", no_color=False, legacy_windows=False
     )
     with console.capture() as captured:
         for part in parts:

@@ -133,12 +133,7 @@ def compile_quantity(text: str, quantities: Mapping[str, Unit]) -> Quantity:
     return parser.known[body]
 
 
-_POWERS = {
-    Unit.NUMBER: (0, 0),
-    Unit.BYTES: (1, 0),
-    Unit.ELEMENTS: (0, 1),
-    Unit.BYTES_PER_ELEMENT: (1, -1),
-}
+_POWERS = {Unit.NUMBER: (0, 0), Unit.BYTES: (1, 0), Unit.ELEMENTS: (0, 1), Unit.BYTES_PER_ELEMENT: (1, -1)}
 """The powers of bytes and of elements in each unit."""
 
 

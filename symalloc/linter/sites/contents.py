@@ -9,12 +9,7 @@ from itertools import islice, product
 
 from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
-from symalloc.analysis.kernels.uninitialized import (
-    MemoryRange,
-    UninitializedRange,
-    bytes_of,
-    gap_between,
-)
+from symalloc.analysis.kernels.uninitialized import MemoryRange, UninitializedRange, bytes_of, gap_between
 from symalloc.analysis.regions import Region, Target
 from symalloc.analysis.sets import RegionSet, contains
 from symalloc.analysis.unwritten_reads import LostRead, UnwrittenRead

@@ -238,9 +238,7 @@ def places_in_memory(first: Region, second: Region) -> Mapping[str, Expr]:
 def not_understood(what: str, **more: Any) -> Site:
     """The site of a construct that is not verified; `what` says it in words."""
     return Site(
-        kind="construct",
-        texts={"what": what},
-        **{"relation": "not-understood", "dedup_key": what, **more},
+        kind="construct", texts={"what": what}, **{"relation": "not-understood", "dedup_key": what, **more}
     )
 
 

@@ -32,14 +32,7 @@ from symalloc.planner.buffers.candidates import Candidates
 from symalloc.planner.grid import Grid, Values
 from symalloc.planner.memory_plan import Buffer, FurtherArena
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.planner.shapes import (
-    ExtentBounds,
-    Numbers,
-    SizeTable,
-    sample_table,
-    symbols_of,
-    worst_shapes,
-)
+from symalloc.planner.shapes import ExtentBounds, Numbers, SizeTable, sample_table, symbols_of, worst_shapes
 from symalloc.program.ir import Var
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.expr import ZERO, Expr, round_up

@@ -20,18 +20,7 @@ from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import Max, Min, Select, maximum, minimum, select
 from symalloc.size.condition import Condition, Relation, ge, le
-from symalloc.size.expr import (
-    ONE,
-    ZERO,
-    Atom,
-    Division,
-    Expr,
-    FloorDiv,
-    constant,
-    floordiv,
-    mod,
-    round_up,
-)
+from symalloc.size.expr import ONE, ZERO, Atom, Division, Expr, FloorDiv, constant, floordiv, mod, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,10 +95,7 @@ def operators_of(analysis: FunctionAnalysis) -> Operators:
 
 
 def call_peak(
-    timeline: Timeline,
-    binding: Mapping[str, int],
-    origins: Mapping[Var, TensorOrigin],
-    operators: Operators,
+    timeline: Timeline, binding: Mapping[str, int], origins: Mapping[Var, TensorOrigin], operators: Operators
 ) -> CallPeak | None:
     """Return the parts of the peak of a call at `binding`, results included.
 

@@ -23,14 +23,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.analysis.argument_binding import kernel_facts
 from symalloc.analysis.conflicts import ReuseConflict
-from symalloc.analysis.donation import (
-    Donation,
-    Leaf,
-    function_meant,
-    inputs_of,
-    intermediates_of,
-    outputs_of,
-)
+from symalloc.analysis.donation import Donation, Leaf, function_meant, inputs_of, intermediates_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
 from symalloc.analysis.regions import Pointees, Region, RegionKind

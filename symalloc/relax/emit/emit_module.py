@@ -41,14 +41,7 @@ from symalloc.relax.ir_types import (
     typed_call,
     typed_var,
 )
-from symalloc.relax.rewrite import (
-    BindingRewriter,
-    ModuleDraft,
-    by_binding,
-    copied,
-    forced_pure,
-    with_body,
-)
+from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, by_binding, copied, forced_pure, with_body
 from symalloc.size.condition import conjunction, eq
 from symalloc.size.expr import Expr
 

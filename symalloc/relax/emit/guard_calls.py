@@ -81,11 +81,7 @@ class GuardWriter:
         return self._raise(conjunction(g.check for g in guards), claims, complaint)
 
     def _raise(
-        self,
-        test: Condition,
-        claims: Sequence[Condition],
-        complaint: str,
-        beside: Sequence[VarNode] = (),
+        self, test: Condition, claims: Sequence[Condition], complaint: str, beside: Sequence[VarNode] = ()
     ) -> Node:
         names = sorted(frozenset().union(*(c.symbols for c in claims)))
         wanted = " and ".join(map(str, claims))

@@ -17,14 +17,7 @@ from symalloc.program import ir
 from symalloc.program.operator_effects import NEEDS_ELEMENTS
 from symalloc.program.packed_contracts import packed_contract, stated_contract
 from symalloc.program.types import DType, ShapeType, TensorType, TupleType, holds_memory, is_open, type_leaves
-from symalloc.relax.extract.context import (
-    VARIABLES,
-    CallSite,
-    CommonFields,
-    Context,
-    Handler,
-    not_a_size,
-)
+from symalloc.relax.extract.context import VARIABLES, CallSite, CommonFields, Context, Handler, not_a_size
 from symalloc.relax.extract.shape_heap import (
     ALLOCATES,
     MAKE_NUMBER,

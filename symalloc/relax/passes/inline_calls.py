@@ -17,14 +17,7 @@ from tvm import ir, relax
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.program.control_flow import callees_first, recursive
 from symalloc.relax.ir_types import BindingNode, CallNode, Node, bindings_in, elements, may_divide_by_zero
-from symalloc.relax.rewrite import (
-    BindingRewriter,
-    ModuleDraft,
-    copied,
-    referenced,
-    with_functions,
-    without,
-)
+from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, copied, referenced, with_functions, without
 
 MOST_BINDINGS = 4000
 """How many bindings inlining may add to a module: a call that would add more stays a call."""

@@ -155,10 +155,7 @@ def _check_graph(text: str, trust: bool) -> None:
     document = _document(text)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(nodes, list) or "root_index" not in document:
-        raise UnreadableError(
-            "it is JSON, but not a graph written by tvm.ir.save_json",
-            hint=_WRITE,
-        )
+        raise UnreadableError("it is JSON, but not a graph written by tvm.ir.save_json", hint=_WRITE)
     root = document["root_index"]
     if not isinstance(root, int) or isinstance(root, bool) or not 0 <= root < len(nodes):
         raise UnreadableError(f"the graph is damaged: its root is node {root!r} of {len(nodes)}")

@@ -205,10 +205,7 @@ def check_binding(
 
 
 def random_arguments(
-    function: Function,
-    binding: Mapping[str, int],
-    seed: int,
-    functions: Mapping[str, Function] = {},
+    function: Function, binding: Mapping[str, int], seed: int, functions: Mapping[str, Function] = {}
 ) -> tuple[Argument, ...]:
     """Arguments for `function`: floats in [-1, 1), integers 0 and 1, the same for the same seed.
 

@@ -50,14 +50,7 @@ from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
-from symalloc.relax.run.machine import (
-    CallResult,
-    call,
-    changed,
-    filled,
-    machine,
-    planned_by_tvm,
-)
+from symalloc.relax.run.machine import CallResult, call, changed, filled, machine, planned_by_tvm
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.relax.tvm_error import run_error
 from symalloc.size.evaluation import highest
