@@ -152,7 +152,7 @@ POOL_MAY_IMPORT: dict[str, set[str]] = {
     "reserved_buffer": {"block_handle", "native_pool", "pool_errors", "pool_options"},
     "trace": {"pool_errors"},
     "statistics_scope": {"native_pool", "pool_errors"},
-    "admission": {"instrumented_pool", "pool_errors"},
+    "admission": {"native_pool", "pool_errors"},
     "instrumented_pool": {"admission", "native_pool", "pool_errors", "pool_options", "trace"},
     "peers": {"pool_options"},
     "replaying": {

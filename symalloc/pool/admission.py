@@ -7,14 +7,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, Self, TypeVar
 
+from symalloc.native.native_functions import pool_functions
+from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 
-if TYPE_CHECKING:
-    from symalloc.pool.instrumented_pool import InstrumentedPool, PoolSession
-
+Session = TypeVar("Session", bound="Budget")
 LOOKED_AGAIN = 0.01  # seconds: memory that nobody claims goes without a word
+
+
+class Budget(Protocol):
+    """A session of a pool, as far as admission uses it; `PoolSession` documents it."""
+
+    name: str
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes."""
+
+    def statistics(self) -> Any:
+        """Its counters."""
+
+    def __enter__(self) -> Self:
+        """Enter it."""
+
+    def __exit__(self, *_: Any) -> None:
+        """Leave it."""
 
 
 class Admissions:
@@ -26,16 +45,17 @@ class Admissions:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._admitted: dict[int, tuple[PoolSession, int]] = {}
+        self._admitted: dict[int, tuple[Budget, int]] = {}
         self._waiting: deque[object] = deque()
 
     @contextmanager
-    def admit(self, pool: InstrumentedPool, session: PoolSession, timeout: float) -> Iterator[PoolSession]:
+    def admit(self, pool: NativePool, session: Session, timeout: float) -> Iterator[Session]:
         """Wait until the limit of `session` fits, then be in it."""
         me, claim = get_ident(), -(-(session.limit or 0) // pool.options.page) * pool.options.page
-        if pool.limit is not None and claim > pool.limit:
+        limit = pool_functions.limit(pool.object)
+        if claim > limit:
             raise OutOfMemoryError(
-                f"`{session.name}` claims {claim} bytes in whole pages, more than the limit of {pool.limit}"
+                f"`{session.name}` claims {claim} bytes in whole pages, more than the limit of {limit}"
             )
         with self._changed:
             if me in self._admitted:
@@ -53,7 +73,7 @@ class Admissions:
                 del self._admitted[me]
                 self._changed.notify_all()
 
-    def _wait(self, pool: InstrumentedPool, session: PoolSession, claim: int, timeout: float) -> None:
+    def _wait(self, pool: NativePool, session: Session, claim: int, timeout: float) -> None:
         turn, until = object(), monotonic() + timeout
         self._waiting.append(turn)
         try:
@@ -63,18 +83,18 @@ class Admissions:
                     claimed = sum(each for _, each in self._admitted.values())
                     raise OutOfMemoryError(
                         f"`{session.name}` has waited {timeout:g} s for {claim} bytes: {len(self._admitted)} "
-                        f"calls claim {claimed}, and others hold {self._besides(pool)}, of {pool.limit}"
+                        f"calls claim {claimed}, and others hold {self._besides(pool)}, of {pool_functions.limit(pool.object)}"
                     )
                 self._changed.wait(min(left, LOOKED_AGAIN))
         finally:
             self._waiting.remove(turn)
             self._changed.notify_all()
 
-    def _fits(self, pool: InstrumentedPool, claim: int) -> bool:
+    def _fits(self, pool: NativePool, claim: int) -> bool:
         claimed = claim + sum(each for _, each in self._admitted.values())
-        return pool.limit is None or claimed + self._besides(pool) <= pool.limit
+        return claimed + self._besides(pool) <= pool_functions.limit(pool.object)
 
-    def _besides(self, pool: InstrumentedPool) -> int:
+    def _besides(self, pool: NativePool) -> int:
         """The bytes that no admitted call has taken, while none of them takes or frees any."""
         before = None
         while before != (now := [session.statistics() for session, _ in self._admitted.values()]):
