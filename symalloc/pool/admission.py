@@ -81,9 +81,10 @@ class Admissions:
                 left = until - monotonic()
                 if left <= 0:
                     claimed = sum(each for _, each in self._admitted.values())
+                    limit = pool_functions.limit(pool.object)
                     raise OutOfMemoryError(
                         f"`{session.name}` has waited {timeout:g} s for {claim} bytes: {len(self._admitted)} "
-                        f"calls claim {claimed}, and others hold {self._besides(pool)}, of {pool_functions.limit(pool.object)}"
+                        f"calls claim {claimed}, and others hold {self._besides(pool)}, of {limit}"
                     )
                 self._changed.wait(min(left, LOOKED_AGAIN))
         finally:
@@ -99,4 +100,5 @@ class Admissions:
         before = None
         while before != (now := [session.statistics() for session, _ in self._admitted.values()]):
             before, live = now, pool.statistics().live
-        return max(live - sum(each.live for each in now), 0)
+        held: int = sum(each.live for each in now)
+        return max(live - held, 0)
