@@ -13,11 +13,11 @@ from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 
-Session = TypeVar("Session", bound="Budget")
+Session = TypeVar("Session", bound="ClaimedBudget")
 LOOKED_AGAIN = 0.01  # seconds: memory that nobody claims goes without a word
 
 
-class Budget(Protocol):
+class ClaimedBudget(Protocol):
     """A session of a pool, as far as admission uses it; `PoolSession` documents it."""
 
     name: str
@@ -45,7 +45,7 @@ class Admissions:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._admitted: dict[int, tuple[Budget, int]] = {}
+        self._admitted: dict[int, tuple[ClaimedBudget, int]] = {}
         self._waiting: deque[object] = deque()
 
     @contextmanager
