@@ -151,7 +151,8 @@ POLICIES: Mapping[str, Callable[[PoolOptions], Allocator]] = {
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One trace on one policy; sizes in bytes.
 
-    `operations` counts allocations and frees, `seconds` the time of all, called from Python.
+    `operations` counts allocations and frees, `seconds` the time of all, called from Python.  `ratio` is peak
+    reserved to peak live, 1 where nothing was allocated.
     `bytes_given_back` went to the operating system in `decommits` operations; `left_live` bytes stayed live.
     `out_of_memory` says which event ran out of memory, None: none did; figures go as far as that event.
     """
@@ -167,16 +168,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     decommits: int = 0
     bytes_given_back: int = 0
     out_of_memory: str | None = None
-
-    @property
-    def ratio(self) -> float:
-        """Peak reserved to peak live; 1 where nothing was allocated."""
-        return self.peak_reserved / self.peak_live if self.peak_live else 1.0
-
-    @property
-    def rate(self) -> float:
-        """Operations a second."""
-        return self.operations / self.seconds if self.seconds else 0.0
+    ratio: float
+    operations_per_second: int
 
 
 class PolicySummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -228,12 +221,14 @@ def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:
         operations=operations,
         peak_live=peak_live,
         peak_reserved=peak_reserved,
-        seconds=seconds,
+        seconds=round(seconds, 6),
         left_live=live,
         commits=pages.commits if pages else 0,
         decommits=pages.decommits if pages else 0,
         bytes_given_back=pages.decommitted if pages else 0,
         out_of_memory=failed,
+        ratio=round(peak_reserved / peak_live, 6) if peak_live else 1.0,
+        operations_per_second=round(operations / seconds) if seconds else 0,
     )
 
 

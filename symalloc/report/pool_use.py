@@ -11,7 +11,7 @@ from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.replaying import PolicySummary, Replayed, total
 from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope
-from symalloc.report.document import Document, as_json, record
+from symalloc.report.document import Document, as_json
 from symalloc.report.quantities import cut, human_bytes
 
 NAME = 14  # columns
@@ -28,36 +28,16 @@ def replays_as_text(results: Sequence[Replayed]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-class ReplayedTrace(Replayed, frozen=True, kw_only=True):
-    """One trace on one policy; sizes are bytes, `ratio` is peak reserved to peak live.
-
-    `out_of_memory`: the event that ran out of memory; figures go as far as that.
-    """
-
-    ratio: float
-    operations_per_second: int
-
-
 class ReplayDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=1):
     """Traces replayed on policies."""
 
-    results: tuple[ReplayedTrace, ...]
+    results: tuple[Replayed, ...]
     totals: tuple[PolicySummary, ...]
 
 
 def replays_as_json(results: Sequence[Replayed]) -> str:
     """Return the same as a `ReplayDocument`."""
-    told = [
-        record(
-            ReplayedTrace,
-            one,
-            ratio=round(one.ratio, 6),
-            seconds=round(one.seconds, 6),
-            operations_per_second=round(one.rate),
-        )
-        for one in results
-    ]
-    return as_json(ReplayDocument(results=tuple(told), totals=tuple(_totals(results))))
+    return as_json(ReplayDocument(results=tuple(results), totals=tuple(_totals(results))))
 
 
 def _totals(results: Sequence[Replayed]) -> list[PolicySummary]:
@@ -78,7 +58,7 @@ def _trace(name: str, results: Sequence[Replayed]) -> Iterator[str]:
             str(r.commits) if r.commits else "-",
             str(r.decommits) if r.commits else "-",
             f"{r.seconds:.3f}",
-            f"{r.rate:.0f}",
+            str(r.operations_per_second),
         )
         if r.out_of_memory is not None:
             yield f"    out of memory at {r.out_of_memory}"

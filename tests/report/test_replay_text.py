@@ -22,6 +22,8 @@ def _result(trace: str, policy: str, reserved: int, *, failed: str | None = None
         decommits=3 * paged,
         bytes_given_back=2 * MIB * paged,
         out_of_memory=failed,
+        ratio=reserved / (100 * MIB),
+        operations_per_second=2000,
     )
 
 
