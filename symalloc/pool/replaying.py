@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from time import perf_counter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -47,21 +47,13 @@ class ExactSize:
         self._waiting[self._sizes[address]].append(address)
 
 
-@dataclass(slots=True, eq=False)
-class _SegmentPart:
-    """Part of a segment, free or not; `before` and `after` are its neighbours in it."""
+class _Part(NamedTuple):
+    """Part of a segment; they are ordered as best fit takes them: the smallest first, then the lowest."""
 
-    address: int
     size: int
+    address: int
+    segment: int
     small: bool
-    free: bool = False
-    before: _SegmentPart | None = None
-    after: _SegmentPart | None = None
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Best fit: the smallest first, then the lowest."""
-        return self.size, self.address
 
 
 class BestFit:
@@ -71,52 +63,47 @@ class BestFit:
 
     def __init__(self) -> None:
         self.reserved = 0
-        self._free: dict[bool, list[_SegmentPart]] = {True: [], False: []}
-        self._live: dict[int, _SegmentPart] = {}
+        self._free: dict[bool, list[_Part]] = {True: [], False: []}
+        self._ends: dict[int, _Part] = {}  # free ones by their first and their last address
+        self._begins: dict[int, _Part] = {}
+        self._live: dict[int, _Part] = {}
 
     def alloc(self, nbytes: int) -> int:
         """The address of a block."""
         size = max(round_up(nbytes, 512), 512)
         small = size <= MIB
-        free = self._free[small]
-        index = bisect_left(free, (size, 0), key=lambda piece: piece.order)
-        piece = free.pop(index) if index < len(free) else self._segment(size, small)
-        if piece.size - size > (511 if small else MIB):
-            self._split(piece, size)
-        piece.free = False
-        self._live[piece.address] = piece
-        return piece.address
+        index = bisect_left(self._free[small], (size, 0))
+        fits = index < len(self._free[small])
+        part = self._taken(self._free[small][index]) if fits else self._segment(size, small)
+        if part.size - size > (511 if small else MIB):
+            self._give(part._replace(size=part.size - size, address=part.address + size))
+            part = part._replace(size=size)
+        self._live[part.address] = part
+        return part.address
 
     def free(self, address: int) -> None:
         """Merge the block with its free neighbours."""
-        piece = self._live.pop(address)
-        for other in (piece.before, piece.after):
-            if other is not None and other.free:
-                self._free[piece.small].remove(other)
-                piece = _merged(*((other, piece) if other is piece.before else (piece, other)))
-        piece.free = True
-        insort(self._free[piece.small], piece, key=lambda piece: piece.order)
+        part = self._live.pop(address)
+        for other in (self._ends.get(part.address), self._begins.get(part.address + part.size)):
+            if other is not None and other.segment == part.segment:
+                self._taken(other)
+                both = part.size + other.size
+                part = part._replace(size=both, address=min(part.address, other.address))
+        self._give(part)
 
-    def _segment(self, size: int, small: bool) -> _SegmentPart:
+    def _segment(self, size: int, small: bool) -> _Part:
         nbytes = 2 * MIB if small else 20 * MIB if size < 10 * MIB else round_up(size, 2 * MIB)
-        piece = _SegmentPart(self.reserved, nbytes, small)
         self.reserved += nbytes
-        return piece
+        return _Part(nbytes, self.reserved - nbytes, self.reserved, small)
 
-    def _split(self, piece: _SegmentPart, size: int) -> None:
-        rest = _SegmentPart(piece.address + size, piece.size - size, piece.small, True, piece, piece.after)
-        if piece.after is not None:
-            piece.after.before = rest
-        piece.after, piece.size = rest, size
-        insort(self._free[piece.small], rest, key=lambda piece: piece.order)
+    def _give(self, part: _Part) -> None:
+        insort(self._free[part.small], part)
+        self._begins[part.address] = self._ends[part.address + part.size] = part
 
-
-def _merged(low: _SegmentPart, high: _SegmentPart) -> _SegmentPart:
-    low.size += high.size
-    low.after = high.after
-    if high.after is not None:
-        high.after.before = low
-    return low
+    def _taken(self, part: _Part) -> _Part:
+        free = self._free[part.small]
+        del free[bisect_left(free, part)], self._begins[part.address], self._ends[part.address + part.size]
+        return part
 
 
 class Allocator(Protocol):
