@@ -204,41 +204,23 @@ def _checked_times(written: _File, path: Path) -> tuple[int, ...]:
     return tuple(times)
 
 
+_WORDS = {"block": ("allocated", "freed"), "call": ("begun", "ended")}
+
+
 def _check_pairs(events: Iterable[Event], path: Path) -> None:
-    blocks, calls = _Pairing("block", "allocated", "freed"), _Pairing("call", "begun", "ended")
+    """Raise PoolUsageError where a block or a call begins twice, or ends when it is not there."""
+    live: dict[tuple[str, int], bool] = {}  # False once it has ended
     for index, event in enumerate(events):
-        try:
-            if isinstance(event, Alloc | Free):
-                blocks.follow(event.block, isinstance(event, Alloc))
-            else:
-                calls.follow(event.call, isinstance(event, CallBegin))
-        except ValueError as error:
-            row = msgspec.to_builtins(event)
-            raise PoolUsageError(f"{path}: event {index} {row}: {error}") from None
-
-
-class _Pairing:
-    """Check that things of one kind begin once, and end at most once and after that."""
-
-    __slots__ = ("_begins", "_ends", "_kind", "_live", "_seen")
-
-    def __init__(self, kind: str, begins: str, ends: str) -> None:
-        self._kind, self._begins, self._ends = kind, begins, ends
-        self._seen: set[int] = set()
-        self._live: set[int] = set()
-
-    def follow(self, number: int, begins: bool) -> None:
-        """One of them begins or ends; raises ValueError where it cannot."""
-        if begins:
-            if number in self._seen:
-                raise ValueError(f"{self._kind} {number} is {self._begins} a second time")
-            self._seen.add(number)
-            self._live.add(number)
-            return
-        if number not in self._live:
-            how = "a second time" if number in self._seen else f"but was never {self._begins}"
-            raise ValueError(f"{self._kind} {number} is {self._ends} {how}")
-        self._live.remove(number)
+        what = ("block", event.block) if isinstance(event, Alloc | Free) else ("call", event.call)
+        begins, before = isinstance(event, Alloc | CallBegin), live.get(what)
+        if before is (None if begins else True):
+            live[what] = begins
+            continue
+        (kind, number), (begun, ended) = what, _WORDS[what[0]]
+        how = "a second time" if before is not None else f"but was never {begun}"
+        row = msgspec.to_builtins(event)
+        done = begun if begins else ended
+        raise PoolUsageError(f"{path}: event {index} {row}: {kind} {number} is {done} {how}")
 
 
 # -- recordings: the last events of a pool, as a trace -----------------------------------------------------

@@ -14,12 +14,11 @@ from symalloc.planner.plan_diff.compare_plans import (
     TensorRecord,
     Trend,
 )
-from symalloc.report.quantities import binding_text, columns, human_bytes, times
+from symalloc.report.quantities import MOST_ROWS, binding_text, capped, columns, human_bytes, times
 from symalloc.shown import counted
 from symalloc.size.choice import maximum
 from symalloc.size.expr import Expr
 
-MOST_ROWS = 12  # of tensors and of guards; all of them are in the JSON
 WIDEST = 60  # characters of a formula
 
 
@@ -37,8 +36,8 @@ def _function(one: FunctionDiff) -> Iterator[str]:
         for title, before, after, trend in measures(one)
     ]
     yield from columns(rows, left=(0, 1, 2, 3))
-    yield from _listed("  guard gone: ", one.guards.gone)
-    yield from _listed("  guard new: ", one.guards.new)
+    yield from capped([f"  guard gone: {text}" for text in one.guards.gone], "guards that are gone")
+    yield from capped([f"  guard new: {text}" for text in one.guards.new], "new guards")
     yield from _tensors(one.tensors)
     if one.samples:
         yield from columns([_HEADS, *map(_row, one.samples)])
@@ -80,19 +79,14 @@ def _grown(grown: GrownAt) -> str:
     return f"{amount} (proved{', the smallest such shape' if grown.smallest else ''})"
 
 
-def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
-    yield from (f"{title}{text}" for text in texts[:MOST_ROWS])
-    if len(texts) > MOST_ROWS:
-        yield f"{title}{len(texts) - MOST_ROWS} more"
-
-
 def _tensors(changes: TensorChanges) -> Iterator[str]:
     changed = {name: getattr(changes, name) for name in ("new", "gone", "resized", "moved")}
     said = ", ".join(f"{len(found)} {what}" for what, found in changed.items() if found)
     yield f"  tensors: {said or 'the same'}"
-    yield from _listed("    new: ", [_tensor(one) for one in changes.new])
-    yield from _listed("    gone: ", [_tensor(one) for one in changes.gone])
-    yield from _listed("    resized: ", [f"{_tensor(p.before)} -> {p.after.size} B" for p in changes.resized])
+    yield from capped([f"    new: {_tensor(one)}" for one in changes.new], "new ones")
+    yield from capped([f"    gone: {_tensor(one)}" for one in changes.gone], "that are gone")
+    resized = [f"    resized: {_tensor(pair.before)} -> {pair.after.size} B" for pair in changes.resized]
+    yield from capped(resized, "of another size")
 
 
 def _tensor(one: TensorRecord) -> str:
