@@ -47,7 +47,7 @@ class ExactSize:
         self._waiting[self._sizes[address]].append(address)
 
 
-class _Part(NamedTuple):
+class _SegmentPart(NamedTuple):
     """Part of a segment; they are ordered as best fit takes them: the smallest first, then the lowest."""
 
     size: int
@@ -63,10 +63,10 @@ class BestFit:
 
     def __init__(self) -> None:
         self.reserved = 0
-        self._free: dict[bool, list[_Part]] = {True: [], False: []}
-        self._ends: dict[int, _Part] = {}  # free ones by their first and their last address
-        self._begins: dict[int, _Part] = {}
-        self._live: dict[int, _Part] = {}
+        self._free: dict[bool, list[_SegmentPart]] = {True: [], False: []}
+        self._ends: dict[int, _SegmentPart] = {}  # free ones by their first and their last address
+        self._begins: dict[int, _SegmentPart] = {}
+        self._live: dict[int, _SegmentPart] = {}
 
     def alloc(self, nbytes: int) -> int:
         """The address of a block."""
@@ -91,16 +91,16 @@ class BestFit:
                 part = part._replace(size=both, address=min(part.address, other.address))
         self._give(part)
 
-    def _segment(self, size: int, small: bool) -> _Part:
+    def _segment(self, size: int, small: bool) -> _SegmentPart:
         nbytes = 2 * MIB if small else 20 * MIB if size < 10 * MIB else round_up(size, 2 * MIB)
         self.reserved += nbytes
-        return _Part(nbytes, self.reserved - nbytes, self.reserved, small)
+        return _SegmentPart(nbytes, self.reserved - nbytes, self.reserved, small)
 
-    def _give(self, part: _Part) -> None:
+    def _give(self, part: _SegmentPart) -> None:
         insort(self._free[part.small], part)
         self._begins[part.address] = self._ends[part.address + part.size] = part
 
-    def _taken(self, part: _Part) -> _Part:
+    def _taken(self, part: _SegmentPart) -> _SegmentPart:
         free = self._free[part.small]
         del free[bisect_left(free, part)], self._begins[part.address], self._ends[part.address + part.size]
         return part
