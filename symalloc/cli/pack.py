@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,7 @@ from symalloc.cli.click_options import from_table, given_as, path_argument
 from symalloc.cli.output import progress, show, wrote
 from symalloc.errors import UsageError
 from symalloc.options import PATH, choice
-from symalloc.planner.planner_options import EffortName, PackOptions
+from symalloc.planner.planner_options import PackOptions
 from symalloc.session.files import explained, require_folder_of
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ invalid problem.  `symalloc schema pack-problem` and `symalloc schema pack` desc
 )
 @from_table(PackOptions, "certificate")
 def pack_command(
-    files: tuple[Path, ...],
-    capacity: int | None,
-    effort: EffortName,
-    seed: int,
-    form: str | None,
-    output: Path | None,
-    certificate: Path | None,
+    files: tuple[Path, ...], form: str | None, output: Path | None, certificate: Path | None, **search: Any
 ) -> int:
     """Pack the buffers of each FILE into one arena, and prove the packing for all shapes.
 
@@ -67,8 +61,8 @@ def pack_command(
     with progress("packing") as step:
         for folder, problem in zip(folders, problems, strict=True):
             step(len(packings), len(problems), problem.source)
-            packings.append(pack(problem, capacity=capacity, effort=effort, seed=seed, certificate=folder))
-    _show(packings, capacity, form, outputs)
+            packings.append(pack(problem, certificate=folder, **search))
+    _show(packings, search["capacity"], form, outputs)
     return int(any(p.overrun is not None for p in packings))
 
 

@@ -149,13 +149,6 @@ class FileResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingStep:
-    """The next thing to be done: `reading`, `checking`, or the name of a TVM pass."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ModuleBegun:
     """Module `number` (from 0) of the `count` in the file is read next."""
 
@@ -164,7 +157,8 @@ class ModuleBegun:
     count: int
 
 
-Message: TypeAlias = ReadingStep | ModuleBegun | Source | Program | ReadProblem
+Message: TypeAlias = str | ModuleBegun | Source | Program | ReadProblem
+"""A text is the next thing to be done: `reading`, `checking`, or the name of a TVM pass."""
 Tell: TypeAlias = Callable[[Message], object]
 
 

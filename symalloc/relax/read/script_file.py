@@ -52,31 +52,25 @@ def stored_names(statement: ast.stmt) -> Iterator[str]:
         pending.extend(c for c in ast.iter_child_nodes(node) if not isinstance(c, STATEMENT_HOLDERS))
 
 
-class NotConstantError(Exception):
-    """The expression is no constant of the kinds that are evaluated."""
-
-
-def evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
+def constant_of(node: ast.expr, known: Mapping[str, Binding]) -> Constant | None:
     """The value of `node`: numbers, strings, True/False/None, tuples and lists of these, integer arithmetic,
-    and the names in `known`.  Raises NotConstantError for anything else.
+    and the constants in `known`; None for anything else.
     """
     match node:
         case ast.Constant(value=str() | int() | float() | None):
-            return node.value
-        case ast.Name(id=name) if name in known:
-            return known[name]
+            return Constant(node.value)
+        case ast.Name(id=name) if isinstance(found := known.get(name), Constant):
+            return found
         case ast.Tuple() | ast.List():
-            return tuple(evaluate(item, known) for item in node.elts)
+            items = [item for item in (constant_of(each, known) for each in node.elts) if item is not None]
+            return Constant(tuple(i.value for i in items)) if len(items) == len(node.elts) else None
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(number))):
-            return -number
-    numbers = {name: constant(value) for name, value in known.items() if type(value) is int}
-    try:
-        found = parse_expr(ast.unparse(node)).substitute(numbers).as_constant
-    except (ValueError, ArithmeticError, RecursionError):
-        found = None
-    if found is None:
-        raise NotConstantError
-    return found
+            return Constant(-number)
+    numbers = {name: constant(b.value) for name, b in known.items() if type(b.value) is int}
+    with suppress(ValueError, ArithmeticError, RecursionError):
+        whole = parse_expr(ast.unparse(node)).substitute(numbers).as_constant
+        return None if whole is None else Constant(whole)
+    return None
 
 
 # how TVM's script packages are reached -> the letter that this program knows them by
@@ -303,9 +297,9 @@ def _bound_by(statement: ast.stmt, known: Mapping[str, Binding]) -> Iterator[tup
 
 
 def _value(node: ast.expr, known: Mapping[str, Binding]) -> Binding:
-    constants = {name: b.value for name, b in known.items() if isinstance(b, Constant)}
-    with suppress(NotConstantError):
-        return Constant(evaluate(node, constants))
+    found = constant_of(node, known)
+    if found is not None:
+        return found
     match node:
         case ast.Call(func=called, args=[ast.Constant(value=str(text))], keywords=[]):
             name = ast.unparse(called)

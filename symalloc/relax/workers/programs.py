@@ -17,7 +17,6 @@ from symalloc.program.reading import (
     FileResult,
     Message,
     ModuleBegun,
-    ReadingStep,
     ReadOptions,
     ReadProblem,
     Tell,
@@ -48,7 +47,7 @@ def read_path(
     `data` is the content, where that is not in a file.
     """
     file = str(path)
-    tell(ReadingStep("reading"))
+    tell("reading")
     try:
         with contracts(options.packed):
             opened = open_model(path, trust=options.trust, data=data)
@@ -57,7 +56,7 @@ def read_path(
             entries = opened.entries()
             for number, entry in enumerate(entries[skip:], skip):
                 tell(ModuleBegun(entry.name, number, len(entries)))
-                tell(ReadingStep("reading"))
+                tell("reading")
                 read = entry.read()
                 if isinstance(read, tuple):
                     for problem in read:
@@ -120,7 +119,7 @@ class _ModuleReader:
 
     def read_checked(self, *, checked: bool) -> None:
         """Read a module from a file: what is ill-formed is read as it stands, but not lowered."""
-        self.tell(ReadingStep("checking"))
+        self.tell("checking")
         try:
             if checked:
                 relax.analysis.well_formed(self.mod)
@@ -136,7 +135,7 @@ class _ModuleReader:
         """Read the module as it stands, and behind the passes that are wanted."""
         as_it_stands, wanted = wanted_stages(self.options.stage, has_memory_operations(self.mod))
         if as_it_stands:
-            self.tell(ReadingStep("reading"))
+            self.tell("reading")
             self.extract(self.mod, AS_IS)
         if wanted is not None:
             self.lower(wanted)
@@ -149,7 +148,7 @@ class _ModuleReader:
                 options.target,
                 wanted=wanted,
                 keep=lambda lowered: self.extract(lowered.mod, lowered.stage),
-                entering=lambda name: self.tell(ReadingStep(name)),
+                entering=self.tell,
                 trust=options.trust,
                 pipeline=options.pipeline,
             )

@@ -21,7 +21,6 @@ from symalloc.program.reading import (
     FileResult,
     Message,
     ModuleBegun,
-    ReadingStep,
     ReadOptions,
     ReadProblem,
     result_of,
@@ -211,8 +210,8 @@ class WorkerPool:
         except (EOFError, OSError):
             self._bury(worker)
             return
-        if isinstance(message, ReadingStep):
-            worker.enters(message.text, self._options)
+        if isinstance(message, str):
+            worker.enters(message, self._options)
         elif isinstance(message, JobEnd):
             self._finish(worker, message)
         elif message is not None and worker.reading is not None:
