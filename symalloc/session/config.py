@@ -26,7 +26,7 @@ request) could otherwise make the linter run the code that it brings.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +68,8 @@ def load_config(file: Path) -> LintOptions:
             "run the code that it brings; give --trust on the command line"
         )
     packed = stated_contracts(f"{file}: `packed`", table.pop("packed", {}))
-    given = read_table(LintOptions, _without(table, PLANNING), "[tool.symalloc]", prefix=f"{file}: ")
+    own = {key: value for key, value in table.items() if key not in PLANNING}
+    given = read_table(LintOptions, own, "[tool.symalloc]", prefix=f"{file}: ")
     return LintOptions(packed=packed, **{name: _below(file.parent, value) for name, value in given.items()})
 
 
@@ -79,13 +80,10 @@ def plan_options(path: Path, given: Mapping[str, Any]) -> tuple[PlanOptions, Map
     file = find_config([str(path)])
     table = {} if file is None else _table(file) or {}
     packed = stated_contracts(f"{file}: `packed`", table.get("packed", {}))
-    told = read_table(PlanOptions, _without(table, table.keys() - PLANNING), "[tool.symalloc]", f"{file}: ")
+    own = {key: value for key, value in table.items() if key in PLANNING}
+    told = read_table(PlanOptions, own, "[tool.symalloc]", f"{file}: ")
     told = {name: value for name, value in told.items() if given.get(name) is None}
     return PlanOptions(**{**given, **told}), packed
-
-
-def _without(table: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key not in keys}
 
 
 def _below(folder: Path, value: Any) -> Any:

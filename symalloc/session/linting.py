@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,7 @@ class LintedText:
         return {number: self._tried.get(number, ()) for number in asked}
 
 
-class LintSession:
+class LintSession(AbstractContextManager["LintSession"]):
     """Lints files or modules with one set of options; calls share the prover's memory and the workers.
 
     Use it in a `with` statement: its worker processes are gone when that is left.
@@ -97,9 +97,6 @@ class LintSession:
         self._baseline = Baseline.load(options.baseline) if options.baseline else None
         self._pool = pool or WorkerPool(options.jobs)
         self._refuse_contradiction(Domain(default_lower=INT64_MIN))
-
-    def __enter__(self) -> LintSession:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()

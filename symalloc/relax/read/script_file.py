@@ -10,11 +10,11 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from symalloc.program.reading import UnreadableError
 from symalloc.program.span import Span, SyntaxNode, span_of
@@ -22,6 +22,7 @@ from symalloc.size.expr import constant
 from symalloc.size.parse import parse_expr
 
 STATEMENT_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def expression_of(text: str) -> ast.expr | None:
@@ -42,7 +43,7 @@ def quoted_symbols(annotation: ast.expr | None) -> Iterator[str]:
         yield from (n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in roots)
 
 
-def stored_names(statement: ast.stmt) -> Iterator[str]:
+def stored_names(statement: ast.AST) -> Iterator[str]:
     """Names that the statement itself binds (not those of statements below it)."""
     pending: list[ast.AST] = [statement]
     while pending:
@@ -183,7 +184,8 @@ def parse_text(file: str, text: str) -> Script:
     except (RecursionError, MemoryError, ValueError) as error:
         raise UnreadableError("its expressions are nested too deeply for Python's parser") from error
     bindings = dict(_bindings(tree))
-    nodes = list(_entry_points(tree, bindings))
+    held = _statements(tree, lambda node: is_entry_point(node, bindings))
+    nodes = [node for node in held if is_entry_point(node, bindings)]
     often = Counter(node.name for node in nodes)
     # findings, fixes and `--module` tell modules apart by name
     names = (f"{node.name}:{node.lineno}" if often[node.name] > 1 else node.name for node in nodes)
@@ -209,21 +211,23 @@ def _error_span(file: str, text: str, error: SyntaxError) -> Span | None:
 # -- modules
 
 
-def _entry_points(
-    tree: ast.Module, bindings: Mapping[str, Binding]
-) -> Iterator[ast.ClassDef | ast.FunctionDef]:
-    pending: list[ast.AST] = [tree]
+def _statements(tree: ast.AST, closed: Callable[[ast.AST], bool]) -> Iterator[ast.AST]:
+    """A tree and what holds statements in it, in the order of the text; nothing below what is `closed`."""
+    pending = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and is_entry_point(node, bindings):
-            yield node
-            continue
-        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, STATEMENT_HOLDERS)]
-        pending.extend(reversed(children))
+        yield node
+        if not closed(node):
+            children = [c for c in ast.iter_child_nodes(node) if isinstance(c, STATEMENT_HOLDERS)]
+            pending.extend(reversed(children))
 
 
-def is_entry_point(node: ast.ClassDef | ast.FunctionDef, bindings: Mapping[str, Binding]) -> bool:
-    """Return whether a class or function is decorated as a module of its own."""
+def is_entry_point(
+    node: ast.AST, bindings: Mapping[str, Binding]
+) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
+    """Return whether `node` is a class or function that is decorated as a module of its own."""
+    if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return False
     targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
     return any(dialect_path(target, bindings) in _ENTRY_POINTS for target in targets)
 
@@ -254,7 +258,7 @@ def dialect_path(node: ast.expr, bindings: Mapping[str, Binding]) -> str | None:
 
 def _bindings(tree: ast.Module) -> Mapping[str, Binding]:
     found: dict[str, Binding] = {}
-    for statement in _module_level(tree.body):
+    for statement in _statements(tree, lambda node: isinstance(node, _SCOPES)):
         for name, binding in _bound_by(statement, found):
             found[name] = (
                 binding if found.get(name, binding) == binding else Opaque("several different things")
@@ -262,20 +266,7 @@ def _bindings(tree: ast.Module) -> Mapping[str, Binding]:
     return found
 
 
-def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements that run when the file is imported, also below `if`, `try`, `with` and loops."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        for child in ast.iter_child_nodes(statement):
-            if isinstance(child, ast.stmt):
-                yield from _module_level([child])
-            elif isinstance(child, ast.ExceptHandler | ast.match_case):
-                yield from _module_level(child.body)
-
-
-def _bound_by(statement: ast.stmt, known: Mapping[str, Binding]) -> Iterator[tuple[str, Binding]]:
+def _bound_by(statement: ast.AST, known: Mapping[str, Binding]) -> Iterator[tuple[str, Binding]]:
     if isinstance(statement, ast.Import):
         for alias in statement.names:
             root = alias.name.split(".")[0]
@@ -289,7 +280,7 @@ def _bound_by(statement: ast.stmt, known: Mapping[str, Binding]) -> Iterator[tup
     elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         value = _value(statement.value, known) if statement.value else Opaque("only declared")
         yield statement.target.id, value
-    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    elif isinstance(statement, _SCOPES):
         kind = "class" if isinstance(statement, ast.ClassDef) else "function"
         yield statement.name, Opaque(f"the {kind} defined in line {statement.lineno}")
     else:

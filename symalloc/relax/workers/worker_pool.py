@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -101,7 +102,7 @@ class _Worker(ChildProcess):
         return self.step if self.step[:1].isupper() and " " not in self.step else None
 
 
-class WorkerPool:
+class WorkerPool(AbstractContextManager["WorkerPool"]):
     """Worker processes that stay for the next reading: to start one costs a second, for TVM to be imported.
 
     Use it in a `with` statement: the processes are gone when that is left, whatever leaves it.  One reading
@@ -114,9 +115,6 @@ class WorkerPool:
         self._workers: list[_Worker] = []
         self._waiting: deque[_Reading] = deque()
         self._options = ReadOptions()
-
-    def __enter__(self) -> WorkerPool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
