@@ -1,9 +1,7 @@
 """The dependency graph of a function: its dispatches, and the edges that say which has to wait for which.
 
-An If is one dispatch, and so is a call of another function: what is inside keeps its order.  Instructions
-that only name, place, view or free memory are none; what uses their variables waits for what these come from.
-Two tensors on one storage are two memories here, wherever they lie: edges are what the program means.  The
-order that a plan needs besides are its fences (`symalloc.analysis.happens_before`).
+What is inside an If or a function that is called keeps its order.  Two tensors on one storage are two
+memories here: edges are what the program means.  The order that a plan needs besides are its fences.
 """
 
 from __future__ import annotations
@@ -37,10 +35,7 @@ class EdgeKind(StrEnum):
 
 
 class Edge(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """Dispatch `target` waits for dispatch `source`, because of the tensors or values `names`.
-
-    A `fence` is an edge that a plan needs: the two touch different tensors at the same bytes.
-    """
+    """Dispatch `target` waits for dispatch `source`, because of the tensors or values `names`."""
 
     source: int
     target: int
@@ -52,8 +47,7 @@ class Edge(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
 class Dispatch:
     """One step that an executor starts: a kernel, a call, a check, a copy, or an If with all that is in it.
 
-    `operator` is what it calls.  `inputs` and `outputs` name the tensors and objects that it reads and
-    writes, `device` is the number of the device that it runs on.  The program points [first, last] are it.
+    `inputs` and `outputs` name what it reads and writes.  The program points [first, last] are it.
     """
 
     number: int
@@ -64,17 +58,11 @@ class Dispatch:
     device: int = 0
     first: int
     last: int
-
-    @property
-    def name(self) -> str:
-        """The variable that it binds."""
-        return self.instruction.var.name
+    name: str  # the variable that it binds
 
 
 class Touch(NamedTuple):
-    """A program point of a dispatch that reads or writes a memory; the end of the function has the number
-    behind the last dispatch.
-    """
+    """A point of a dispatch that reads or writes a memory; the end of the function counts as one more."""
 
     point: int
     dispatch: int
@@ -101,14 +89,6 @@ class DependencyGraph:
         found: list[set[int]] = [set() for _ in self.nodes]
         for edge in self.edges:
             found[edge.target].add(edge.source)
-        return [frozenset(one) for one in found]
-
-    @cached_property
-    def successors(self) -> Sequence[frozenset[int]]:
-        """The dispatches that wait for each one."""
-        found: list[set[int]] = [set() for _ in self.nodes]
-        for edge in self.edges:
-            found[edge.source].add(edge.target)
         return [frozenset(one) for one in found]
 
     def order(self) -> tuple[int, ...]:
@@ -145,10 +125,8 @@ _WITH_EFFECTS = ("relax.print", "relax.ccl.", "relax.invoke_closure")
 
 
 class _GraphBuilder:
-    """Walks through the outermost points; `makers` are the dispatches that a variable or a symbol comes from.
-
-    Of each memory `writers` are the dispatches that what it holds may come from, and `readers` those that
-    have read it since.
+    """Walks through the outermost points; `makers` are the dispatches that a variable or a symbol comes from,
+    `writers` those that what a memory holds may come from, and `readers` those that have read it since.
     """
 
     def __init__(self, analysis: FunctionAnalysis) -> None:
@@ -207,6 +185,7 @@ class _GraphBuilder:
                     device=next((d for d in map(self.device, (*writes, *reads)) if d is not None), 0),
                     first=first,
                     last=last,
+                    name=one.var.name,
                 )
             )
             made = frozenset((number,))
@@ -283,9 +262,7 @@ class _GraphBuilder:
 
 
 def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
-    """True for an instruction that may do more than read and write what it is given; `impure` are functions
-    that do.
-    """
+    """True for an instruction that may do more than read and write its operands, as `impure` functions do."""
     match one:
         case ir.CallPacked():
             return not one.pure and one.contract.writes is None

@@ -1,8 +1,6 @@
 """The order in which an executor may run dispatches, and what it means for two memories at the same bytes.
 
-It is that of the text (`total`), that on each device by itself (`lanes`), or any that the edges of the
-dependency graph permit (`dag`).  A dispatch is ahead of another if it is over before that one begins, in
-every run.
+It is that of the text (`total`), that on each device by itself (`lanes`), or any that edges permit (`dag`).
 """
 
 from __future__ import annotations
@@ -22,10 +20,8 @@ OrderName: TypeAlias = Literal["total", "lanes", "dag"]
 
 
 class Collision(NamedTuple):
-    """A run in which `writer` writes over the memory `lost` before `reader` has read what `maker` put there.
-
-    `written` is the memory that it means to write.  The end of the function reads what is returned;
-    `maker` is -1 for what is there at entry.
+    """A run in which `writer`, which means memory `written`, writes over memory `lost` before `reader` has
+    read what `maker` put there: -1 for the entry.  The end of the function reads what is returned.
     """
 
     lost: int
@@ -102,9 +98,7 @@ class HappensBefore:
         return {memory: reduce(and_, (self.ahead[t.dispatch] for t in of)) for memory, of in touches}
 
     def collision(self, one: int, other: int) -> Collision | None:
-        """A run in which what one of two memories at the same bytes holds is lost before it is read, if there
-        is one: first one that an order of whole dispatches shows, and not that of the program.
-        """
+        """A run in which one of two memories at the same bytes is lost before it is read, if there is one."""
         if self.apart(one, other):
             return None
         found = (*self._losses(one, other), *self._losses(other, one))
@@ -126,8 +120,8 @@ class HappensBefore:
         return (maker.dispatch, reader.dispatch) in self._data
 
     @cached_property
-    def _data(self) -> frozenset[tuple[int, int]]:
-        return frozenset((e.source, e.target) for e in self.graph.edges if e.kind is EdgeKind.DATA)
+    def _data(self) -> set[tuple[int, int]]:
+        return {(e.source, e.target) for e in self.graph.edges if e.kind is EdgeKind.DATA}
 
     def _on_one_path(self, *touches: Touch) -> bool:
         sides = self.graph.points_to.cfg.sides

@@ -71,6 +71,7 @@ VERBS = {
     "prove": "Sort a size constraint into always-valid, always-invalid or runtime-check.",
     "plan": "Plan the memory of a Relax module and write the planned module.",
     "budget": "Say whether weights, states and calls fit a device, and how much of what does.",
+    "graph": "Show which calls of a planned module wait for which, fences of the plan among them.",
     "diff": "Compare two plans, or the plans of two modules: what grew, and where.",
     "run": "Run a Relax module at given sizes; show the memory and time it takes.",
     "pack": "Pack buffers of fixed or symbolic sizes into one arena.",

@@ -1,11 +1,9 @@
 """Plans for an order: live ranges that say which buffers may be alive together when dispatches are reordered.
 
-Two buffers may share bytes where all that touches the one is over before anything touches the other, which is
-a partial order.  What no two of which are ordered, an antichain, has to lie side by side.  So positions are
-added to those of the text until every two that may be alive together have one in common: antichains, the
-heaviest ones at many bindings among them.  All that reads live ranges is right then, the floor too: the
-heaviest antichain, found by a maximum flow (Dilworth, A decomposition theorem for partially ordered sets,
-1950).
+What touches one buffer is over before anything touches another: a partial order.  Positions are added to
+those of the text, one for each of some antichains, until any two that may be alive together have one in
+common.  The floor is the heaviest antichain, found by a maximum flow (Dilworth, A decomposition theorem for
+partially ordered sets, 1950).
 """
 
 from __future__ import annotations
@@ -31,10 +29,8 @@ from symalloc.size.expr import Expr
 def reordered(
     buffers: Sequence[Buffer], numbers: Sequence[int], relation: HappensBefore, ranges: Ranges, most: int
 ) -> list[Buffer]:
-    """Return `buffers`, which are the memories `numbers` of a function, with the live ranges that they have
-    where dispatches run in the order of `relation`.
-
-    The heaviest antichains are looked for at up to `most` bindings.
+    """Return `buffers`, the memories `numbers` of a function, with live ranges for the order of `relation`;
+    heaviest antichains are looked for at up to `most` bindings.
     """
     order = BufferOrder(buffers=buffers, numbers=numbers, relation=relation)
     cliques = order.cover()
@@ -65,9 +61,7 @@ class BufferOrder:
         return ~(self.over | self.over.T) & ~np.eye(len(self.numbers), dtype=bool)
 
     def cover(self) -> list[list[int]]:
-        """Return sets of buffers that may all be alive together, which hold every two that may be so, but not
-        in the order of the text.
-        """
+        """Return antichains that hold every two that may be alive together, but not in the text's order."""
         left, cliques = self.met.copy(), list[list[int]]()
         for i, others in enumerate(interference(self.buffers)):
             left[i, others] = False

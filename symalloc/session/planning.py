@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 PLAN_JOB = "symalloc.relax.files.plan_file:plan_file"
 DEPLOYMENT_JOB = "symalloc.relax.files.plan_file:deployment_file"
 COMPARE_JOB = "symalloc.relax.files.plan_file:compare_file"
+GRAPH_JOB = "symalloc.relax.files.plan_file:graph_file"
 LOAD_JOB = "symalloc.relax.files.load:load_as_json"
 RUN_JOB = "symalloc.relax.run.runner:run_file"
 SAID = "symalloc: "  # how what the native core says begins, and the job in guard mode
@@ -132,6 +133,12 @@ def budget_file(request: PlanRequest, budget: BudgetOptions) -> DeviceBudget:
     Raises UsageError and RunError.
     """
     return device_budget(_in_child(DEPLOYMENT_JOB, request, "planning"), budget)
+
+
+def graph_file(request: PlanRequest) -> object:
+    """Return the dependency graphs of a module, which is planned in a child process, as JSON has them."""
+    _require_file(request)
+    return call_in_child(GRAPH_JOB, request, what=f"planning {request.path}")
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:

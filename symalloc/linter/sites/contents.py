@@ -30,7 +30,6 @@ from symalloc.size.condition import conjunction
 from symalloc.size.expr import ONE, ZERO, Expr, constant
 
 _SLOT_BYTES = constant(8)
-_PLACES = 4  # offsets and sizes of two tensors
 _SHOWN = 6  # dispatches up to the one that overwrites
 
 
@@ -197,7 +196,7 @@ def _unordered(context: FunctionContext, relation: HappensBefore, found: Collisi
     return Site(
         kind="unordered-pair",
         quantities=places,
-        unknown=None if len(places) == _PLACES else "it is not known where they lie",
+        unknown=None if len(places) == 4 else "it is not known where they lie",
         texts={
             "first": first.name,
             "second": second.name,

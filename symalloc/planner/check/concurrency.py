@@ -1,7 +1,4 @@
-"""Certificates of concurrency: the edges that a finished plan needs besides those of the dependency graph.
-
-Whoever made the plan, it is read from the program that it is written into: tensors on storages.
-"""
+"""The edges that a finished plan, anybody's, needs besides those of the dependency graph."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from symalloc.size.expr import ZERO, Expr
 
 
 def fenced_graph(analysis: FunctionAnalysis, domain: Domain, prover: Prover) -> DependencyGraph:
-    """Return the dependency graph of a function whose memory is planned, with the fences of the plan: an
-    executor that keeps all edges computes what the order of the text does, at every shape of `domain`.
+    """Return the graph of a function with the fences of the plan that is written into it: an executor that
+    keeps all edges computes what the order of the text does, at every shape of `domain`.
     """
     graph = dependency_graph(analysis)
     return graph.with_edges(fences(graph, sharing(graph, domain, prover)))

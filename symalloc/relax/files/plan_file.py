@@ -21,9 +21,11 @@ from tvm.ir.transform import PassContext
 from tvm.relax import transform
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
+from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin, tensor_origins
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
+from symalloc.planner.buffers.sizing import known_symbols
+from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.planner.memory_report.call_peak import operators_of
 from symalloc.planner.memory_report.deployment import Deployment, deployment_of
 from symalloc.planner.memory_report.function_report import (
@@ -75,6 +77,7 @@ from symalloc.size.expr import Expr
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
+NODE = ("number", "operator", "name", "inputs", "outputs", "device")
 TABLE = "vm.builtin.alloc_shape_heap"
 _LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
@@ -159,6 +162,22 @@ def plan_file(
         deployment=deployment(planned, lowered, target, reports, private=True),
         certificate=certify(planned.plans, planned.analyses, prover, texts) if certified else None,
     )
+
+
+def graph_file(request: PlanRequest) -> dict[str, object]:
+    """The dependency graphs of a module, planned, with the fences of its plans, as JSON; raises RunError."""
+    target, lowered = _lowered(load_requested(request), request)
+    prover, functions = Prover(), list[object]()
+    planned = _planned(lowered, target, request.plan, prover)
+    for name, one in analyse(planned_program(planned.program, planned.plans).program).items():
+        graph, plan = fenced_graph(one, known_symbols(one.cfg).domain, prover), planned.plans[name]
+        origins, nodes = tensor_origins(one, sources_in(one)), list[object]()
+        for node in graph.nodes:
+            shown = {field: getattr(node, field) for field in NODE}
+            nodes.append(shown | {"source": origins.get(node.instruction.var, NO_ORIGIN).source or None})
+        about = {"function": name, "order": plan.order, "order_cost": plan.order_cost, "nodes": nodes}
+        functions.append({**about, "edges": graph.edges, "topological": graph.order()})
+    return {"version": 1, "functions": functions}
 
 
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
