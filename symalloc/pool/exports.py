@@ -14,9 +14,8 @@ from symalloc.arguments import shown
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.pool.pool_options import ALIGNMENT, round_up
-from symalloc.pool.replaying import Lifespan, PageRun, PoolTimeline
+from symalloc.pool.replaying import MICROSECOND, Lifespan, PageRun, PoolTimeline
 
-MICROSECOND = 1000  # nanoseconds
 COUNTERS, CALLS, BLOCKS = 1, 2, 3  # process ids of perfetto's
 
 _Record = dict[str, object]

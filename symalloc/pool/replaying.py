@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -106,20 +106,6 @@ class BestFit:
         return part
 
 
-class Allocator(Protocol):
-    """An allocator that a trace can be replayed on."""
-
-    @property
-    def reserved(self) -> int:
-        """Bytes that it holds of the operating system now."""
-
-    def alloc(self, nbytes: int) -> int:
-        """The block that is made, as `free` takes it; raises OutOfMemoryError."""
-
-    def free(self, block: int) -> None:
-        """Free a block."""
-
-
 def replay_pool(options: PoolOptions) -> NativePool:
     """Return the pool that a trace is replayed on: nobody writes to its memory, so that it may have more of
     it than the machine has.
@@ -128,7 +114,7 @@ def replay_pool(options: PoolOptions) -> NativePool:
     return NativePool(replace(options, limit=limit), huge=False)
 
 
-POLICIES: Mapping[str, Callable[[PoolOptions], Allocator]] = {
+POLICIES: Mapping[str, Callable[[PoolOptions], NativePool | ExactSize | BestFit]] = {
     "pool": replay_pool,
     "exact-size": lambda _: ExactSize(),
     "best-fit": lambda _: BestFit(),

@@ -56,7 +56,7 @@ def test_a_document_fits_its_schema_with_all_its_fields_and_no_other(name: str) 
     validator.validate(document)
 
 
-@pytest.mark.parametrize("field", ["callee", "operator", "name", "offset"])
+@pytest.mark.parametrize("field", ["variable", "operator", "name", "offset"])
 def test_a_plan_is_read_by_the_types_of_its_fields(field: str) -> None:
     document = json.loads((GOLDEN / "plan.json").read_text())
     document["functions"].pop()

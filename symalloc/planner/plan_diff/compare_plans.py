@@ -27,12 +27,10 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 
 class TensorRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planned tensor and its place in an arena; `operator` writes it first; `callee` worked in it in
-    plans of earlier versions."""
+    """A planned tensor and its place in an arena; `operator` writes it first."""
 
     name: str
     operator: str | None
-    callee: str | None = None
     size: Expr = msgspec.field(name="bytes")
     offset: Expr
 
@@ -84,9 +82,9 @@ class TensorChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 _SAME: Sequence[Callable[[TensorRecord], Hashable]] = (
-    lambda one: (one.callee, one.name, one.operator, one.size),
-    lambda one: (one.callee, one.operator, one.size),
-    lambda one: (one.callee, one.name, one.operator),
+    lambda one: (one.name, one.operator, one.size),
+    lambda one: (one.operator, one.size),
+    lambda one: (one.name, one.operator),
 )
 """The ways in which tensors are known again: those before another go first."""
 

@@ -5,9 +5,7 @@ from symalloc.size.parse import parse_expr
 
 
 def tensor(name: str, operator: str, size: str, offset: str = "0") -> TensorRecord:
-    return TensorRecord(
-        name=name, operator=operator, callee=None, size=parse_expr(size), offset=parse_expr(offset)
-    )
+    return TensorRecord(name=name, operator=operator, size=parse_expr(size), offset=parse_expr(offset))
 
 
 def test_a_tensor_that_another_was_put_before_is_known_again() -> None:
