@@ -9,12 +9,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from importlib import import_module
 from time import monotonic
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn, Self
 
 import click
 
@@ -27,7 +27,7 @@ _NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIG
 _GRACE = 1.0  # seconds: whoever passes a signal on may send it twice
 
 
-class Interruption:
+class Interruption(ExitStack):
     """While it is entered, a signal that asks for the end raises KeyboardInterrupt, once.
 
     A second one that comes later ends the process at once.  Signals that are ignored stay so.  `came`: one
@@ -35,25 +35,20 @@ class Interruption:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.number, self.came, self._at = signal.SIGINT, False, 0.0
-        self._before: dict[int, Any] = {}
 
     @property
     def status(self) -> int:
         """The exit status that shells give a program which a signal ended."""
         return 128 + self.number
 
-    def __enter__(self) -> Interruption:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in _NAMES:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self._before[number] = signal.signal(number, self._ended)
+                    self.callback(signal.signal, number, signal.signal(number, self._ended))
         return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            with suppress(ValueError):
-                signal.signal(number, handler)
 
     def _ended(self, number: int, _: FrameType | None) -> None:
         if not self.came:
