@@ -21,6 +21,7 @@ from symalloc.cli.click_options import (
     written,
 )
 from symalloc.cli.output import keep_apart, progress, show
+from symalloc.errors import UsageError
 from symalloc.options import amount, choice, options_of
 from symalloc.planner.memory_report.runs import RunOptions
 
@@ -62,6 +63,7 @@ read, planned, built or run.
 @given_as(
     "--trace", kind=written(), help="Write a trace of all allocations for `symalloc replay`; implies --pool."
 )
+@given_as("--profile", kind=written(), help="Write the seconds of each kernel here, for `symalloc graph`.")
 @format_option("the figures")
 @model_options
 def run_command(file: Path, bind: dict[str, int], sweep: tuple[str, ...], **options: Any) -> int:
@@ -71,23 +73,31 @@ def run_command(file: Path, bind: dict[str, int], sweep: tuple[str, ...], **opti
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
     from symalloc.relax.files.requests import PoolRequest
+    from symalloc.report.document import as_json
     from symalloc.report.run_text import run_as_json, run_as_text
     from symalloc.session.planning import run_file
 
     if options["plan"] != "symalloc":
         refuse_given(PLANNER_OPTIONS, f"--plan {options['plan']} runs without symalloc's planner")
     at = bindings(bind, parse_sweeps(sweep))
-    trace, form = options.pop("trace"), options.pop("form")
+    trace, form, profile = (options.pop(name) for name in ("trace", "form", "profile"))
     keep_apart("--trace", trace, [file])
+    keep_apart("--profile", profile, [file])
+    if profile is not None and len(at) > 1:
+        raise UsageError("--profile is for the kernels of one call; give one --bind")
     pooled, limit, guard = (options.pop(name) for name in ("pool", "limit", "guard"))
     wanted = pooled or guard or trace is not None or limit is not None
     pool = PoolRequest(limit=limit, guard=guard, trace=trace is not None) if wanted else None
-    how = RunOptions(**{name: options.pop(name) for name in options_of(RunOptions)})
+    how = RunOptions(
+        **{name: options.pop(name) for name in options_of(RunOptions)}, profile=profile is not None
+    )
     compare = options.pop("compare") is not None
     request = request_of(file, options)
     with progress("running"):
         report = run_file(request, at, how=how, pool=pool, compare=compare)
     if trace is not None and report.trace is not None:
         show(report.trace.decode(), trace)
+    if profile is not None and not report.refused:
+        show(as_json({"binding": at[0], "kernels": report.kernels}), profile)
     show((run_as_json if form == "json" else run_as_text)(report), plain=form == "json")
     return 0 if report.ok else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
@@ -516,3 +517,15 @@ def trade_lines(trade: Trade, known: str) -> Iterator[str]:
 
 def _most(value: int | None, sign: str = "") -> str:
     return "none" if value is None else "any" if value == INT64_MAX else f"{sign}{value}"
+
+
+def lane_lines(graphs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield tables of the time and the memory of calls on several lanes."""
+    for one in graphs["functions"]:
+        rows = [["  lanes", "seconds", "bytes alive", "seconds with fences", ""]]
+        for row in one["lanes"]:
+            size, fits = human_bytes(row.nbytes), "fits" if row.fits else "too much"
+            rows.append([f"  {row.lanes}", f"{row.seconds:.6f}", size, f"{row.fenced:.6f}", fits])
+        most = max((row.lanes for row in one["lanes"] if row.fits), default=0)
+        head = f"{one['function']}{at_binding(one['binding'])}: {counted(most, 'lane')} within the budget"
+        yield from (f"{line}\n" for line in (head, *columns(rows)))

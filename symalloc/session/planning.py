@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from symalloc.arguments import require_path
 from symalloc.errors import RunError, SymallocError, UsageError
 from symalloc.linter.diagnostic import Report
@@ -18,6 +20,7 @@ from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
 from symalloc.planner.memory_report.function_report import check_wanted
+from symalloc.planner.memory_report.lanes import LanesRequest
 from symalloc.planner.memory_report.runs import RunReport
 from symalloc.planner.packing.packing_problem import (
     Packing,
@@ -135,10 +138,25 @@ def budget_file(request: PlanRequest, budget: BudgetOptions) -> DeviceBudget:
     return device_budget(_in_child(DEPLOYMENT_JOB, request, "planning"), budget)
 
 
-def graph_file(request: PlanRequest) -> object:
-    """Return the dependency graphs of a module, which is planned in a child process, as JSON has them."""
+def graph_file(
+    request: PlanRequest, times: Path | None, binding: Mapping[str, int], budget: int | None
+) -> dict[str, Any]:
+    """Return the dependency graphs of a module, which is planned in a child process, as JSON has them.
+
+    `times`: a file with the times of kernels, for calls on several lanes.  Raises UsageError and RunError.
+    """
     _require_file(request)
-    return call_in_child(GRAPH_JOB, request, what=f"planning {request.path}")
+    wanted = None
+    if times is not None:
+        try:
+            wanted = msgspec.json.decode(read_text(times), type=LanesRequest)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"{times}: no times of kernels, as `run --profile` has them: {error}") from None
+        at = dict(binding) or wanted.binding
+        wanted = msgspec.structs.replace(wanted, binding=at, budget=budget)
+    what = f"planning {request.path}"
+    found: dict[str, Any] = call_in_child(GRAPH_JOB, request, what=what, wanted=wanted)
+    return found
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:

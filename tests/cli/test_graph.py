@@ -53,3 +53,37 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
         status, out, err = run("graph", *arguments)
         assert (status, out) == (2, "")
         assert err.startswith("error: ")
+
+
+def test_lanes_take_less_time_and_more_memory(run: Run, tmp_path: Path) -> None:
+    model, times = tmp_path / "model.py", tmp_path / "times.json"
+    model.write_text(MODULE)
+    assert run("run", str(model), "--bind", "n=16", "--profile", str(times))[0] == 0
+    measured = json.loads(times.read_text())
+    assert measured["binding"] == {"n": 16}
+    assert {"tir_exp", "add"} <= measured["kernels"].keys()
+    measured["kernels"] = dict.fromkeys(measured["kernels"], 1.0)
+    times.write_text(json.dumps(measured))
+    status, out, _ = run("graph", str(model), "--times", str(times), "--budget", "1536")
+    (found,) = json.loads(out)["functions"]
+    rows = [(row["lanes"], row["seconds"], row["bytes"], row["fits"]) for row in found["lanes"]]
+    # 512 B a tensor: one lane holds three at its fullest moment, two lanes two of each branch
+    assert (status, rows[:2]) == (0, [(1, 6.0, 1536, True), (2, 4.0, 2048, False)])
+    assert found["lanes"][1]["fenced"] > 4.0
+    status, out, _ = run("graph", str(model), "--times", str(times), "--budget", "64", "--format", "text")
+    assert status == 1 and "0 lanes within the budget" in out
+
+
+def test_times_that_make_no_sense_are_told(run: Run, tmp_path: Path) -> None:
+    model, times = tmp_path / "model.py", tmp_path / "times.json"
+    model.write_text(MODULE)
+    for text, problem in (
+        ("[]", "no times of kernels"),
+        ('{"kernels": {"add": -1}}', "no times of kernels"),
+        ('{"kernels": {"add": 1}, "binding": {"n": 4}}', "no time is given for"),
+    ):
+        times.write_text(text)
+        status, out, err = run("graph", str(model), "--times", str(times))
+        assert (status, out) == (2, "") and problem in err
+    status, _, err = run("graph", str(model), "--budget", "1MiB")
+    assert status == 2 and "--times" in err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -28,6 +28,7 @@ class RunOptions:
     check: bool = option(False, FLAG, "Compare with the unplanned module, bit for bit.")
     function: str | None = option(None, TEXT, "The function to run, if there are several.")
     seed: int = option(0, whole(0), "The seed of the random arguments.")
+    profile: bool = False
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -161,6 +162,7 @@ class RunReport:
     refused_at: Mapping[str, int] | None = None
     limit: LimitUse | None = None
     trace: bytes | None = None
+    kernels: Mapping[str, float] = field(default_factory=dict)  # the seconds of each, if they are timed
 
     @property
     def ok(self) -> bool:

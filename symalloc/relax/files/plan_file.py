@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
 import tvm
@@ -39,6 +39,7 @@ from symalloc.planner.memory_report.function_report import (
     own_arenas,
     plan_symbols,
 )
+from symalloc.planner.memory_report.lanes import LanesRequest, lane_rows
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, non_arena_memory
 from symalloc.planner.plan_functions import certify
@@ -164,8 +165,10 @@ def plan_file(
     )
 
 
-def graph_file(request: PlanRequest) -> dict[str, object]:
-    """The dependency graphs of a module, planned, with the fences of its plans, as JSON; raises RunError."""
+def graph_file(request: PlanRequest, *, wanted: LanesRequest | None) -> dict[str, Any]:
+    """The dependency graphs of a module, planned, with the fences of its plans, as JSON, and calls on several
+    lanes, where `wanted`; raises RunError.
+    """
     target, lowered = _lowered(load_requested(request), request)
     prover, functions = Prover(), list[object]()
     planned = _planned(lowered, target, request.plan, prover)
@@ -176,7 +179,8 @@ def graph_file(request: PlanRequest) -> dict[str, object]:
             shown = {field: getattr(node, field) for field in NODE}
             nodes.append(shown | {"source": origins.get(node.instruction.var, NO_ORIGIN).source or None})
         about = {"function": name, "order": plan.order, "order_cost": plan.order_cost, "nodes": nodes}
-        functions.append({**about, "edges": graph.edges, "topological": graph.order()})
+        lanes = {} if wanted is None else {"binding": wanted.binding, "lanes": lane_rows(graph, wanted)}
+        functions.append({**about, "edges": graph.edges, "topological": graph.order(), **lanes})
     return {"version": 1, "functions": functions}
 
 

@@ -50,7 +50,7 @@ from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
-from symalloc.relax.run.machine import CallResult, call, changed, filled, machine, planned_by_tvm
+from symalloc.relax.run.machine import CallResult, call, changed, clocked, filled, machine, planned_by_tvm
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.relax.tvm_error import run_error
 from symalloc.size.evaluation import highest
@@ -228,6 +228,7 @@ class Calls:
     runner: Runner
     binding: dict[str, int]
     use: PoolUse = field(default_factory=PoolUse)
+    kernels: dict[str, list[float]] | None = None
     seconds: list[float] = field(default_factory=list)
     outputs: tuple[Output, ...] = ()
     checked: bool = False
@@ -238,6 +239,7 @@ class Calls:
         """One call more.  Raises RunError."""
         around = nullcontext() if self.runner.pool is None else self._counted(self.runner.pool)
         memory = self.runner.memory(self.binding)
+        around = around if self.kernels is None else clocked(self.runner.planned, self.kernels)
         found = call(self.runner.planned, self.runner.name, arguments, around, memory)
         self.seconds.append(found.seconds)
         self.outputs = tuple(
@@ -352,6 +354,7 @@ def sweep(
     """
     pool = runner.pool
     all_calls = [runner.calls(at) for at in bindings]
+    all_calls[0].kernels = {} if how.profile else None
     peer = _Peer(runner) if compare else None
     refused, at = None, None
     recording = pool.record(ALL_EVENTS) if pool is not None and asked.trace else None
@@ -381,6 +384,7 @@ def sweep(
         refused_at=at if refused is not None else None,
         limit=max(known, key=lambda one: one.sums["again"] or 0, default=None),
         trace=trace_as_json(recording.stop()) if recording is not None else None,
+        kernels={name: median(took) for name, took in (all_calls[0].kernels or {}).items()},
     )
 
 
