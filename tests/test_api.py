@@ -224,8 +224,8 @@ def test_a_function_is_chosen_where_there_are_several() -> None:
 
 
 WRONG_SIZES: list[tuple[dict[str, object], str]] = [
-    ({}, "no size gives no function all that it takes: `main` takes `n`"),
-    ({"m": 1}, "`m` is no symbol of the module's functions; there are `n`"),
+    ({}, "no size gives no function all that it takes: `main` takes n"),
+    ({"m": 1}, "`m` is no symbol of the module's functions; there are n"),
     ({"n": -1}, "`n` is an extent of a tensor and cannot be -1"),
     ({"n": "x"}, "the sizes of 'n' is 'x'; it must be a whole number"),
     ({"n": 1, "function": 3}, "function is 3; it must be a text"),

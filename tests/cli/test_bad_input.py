@@ -194,7 +194,7 @@ WRONG = [
     ("plan model.py --bind n=1,n=2", "--bind gives `n` two values, 1 and 2"),
     (f"plan model.py --bind n={10**19}", "can be more than 2**63 - 1"),
     ("plan model.py --bind n=-1", "`n` is an extent of a tensor and cannot be -1"),
-    ("plan model.py --bind k=4", "`k` is no symbol of the module's functions; there are `n`"),
+    ("plan model.py --bind k=4", "`k` is no symbol of the module's functions; there are n"),
     ("plan model.py --compare iree", "--compare is 'iree'; it must be one of tvm"),
     ("plan model.py --flavour heap", "--flavour is 'heap'; it must be one of auto, arena"),
     ("plan model.py --guards maybe", "--guards is 'maybe'; it must be one of assert"),

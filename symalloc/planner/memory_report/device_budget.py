@@ -20,10 +20,10 @@ from symalloc.planner.memory_report.fits import (
     largest_value,
     largest_values,
     proof_at_most,
-    require_symbols,
     steps_of,
     trade_of,
 )
+from symalloc.planner.memory_report.function_report import require_symbols
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -132,9 +132,7 @@ def _check(deployment: Deployment, options: BudgetOptions) -> None:
     for setting in (*options.state, *options.bind):
         if setting.function is not None:
             own = functions[setting.function].symbols
-            for name in sorted(setting.values.keys() - own - named_in_values):
-                hint = meant(name, sorted(own)) or f"; there are {', '.join(sorted(own)) or 'none'}"
-                raise UsageError(f"`{name}` is no symbol of `{setting.function}`{hint}")
+            require_symbols(setting.values.keys() - named_in_values, own, f"`{setting.function}`")
     _check_once(options.state)
     _check_once(options.bind)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from symalloc.errors import UsageError, meant
+from symalloc.errors import UsageError
 from symalloc.planner.memory_report.deployment import SUMS, Deployment, FunctionMemory, Sum
+from symalloc.planner.memory_report.function_report import require_symbols
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
@@ -51,13 +52,6 @@ class Trade:
     other: str
     rows: tuple[tuple[int, int | None], ...]
     alike: tuple[str, ...] = ()
-
-
-def require_symbols(names: Iterable[str], known: Collection[str]) -> None:
-    """Raise UsageError for the first of `names` that is not `known`."""
-    for name in sorted(frozenset(names).difference(known)):
-        hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
-        raise UsageError(f"`{name}` is no symbol of the module's functions{hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import msgspec
 from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin
 from symalloc.analysis.timeline import Timeline
-from symalloc.errors import UsageError, nearest
+from symalloc.errors import UsageError, meant
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
@@ -185,6 +185,13 @@ def needed_at_entry(symbols: Iterable[str], function: Function) -> list[str]:
     return [name for name in symbols if function.symbols.get(name) in _AT_ENTRY]
 
 
+def require_symbols(names: Iterable[str], known: Collection[str], of: str = "the module's functions") -> None:
+    """Raise SampleError for the first of `names` that is not among the `known` symbols of something."""
+    for name in sorted(frozenset(names).difference(known)):
+        hint = meant(name, sorted(known)) or f"; there are {', '.join(sorted(known)) or 'none'}"
+        raise SampleError(f"`{name}` is no symbol of {of}{hint}")
+
+
 def check_wanted(
     wanted: Sequence[Mapping[str, int]],
     functions: Mapping[str, Iterable[str]],
@@ -198,20 +205,13 @@ def check_wanted(
     `functions` holds, by name, the symbols that a binding must give; `later` those that it may give, because
     they become known only during the call.
     """
-    known = sorted(frozenset(later).union(*functions.values()))
+    known = frozenset(later).union(*functions.values())
     for binding in wanted:
-        for name in (name for name in binding if name not in known):
-            close = nearest(name, known)
-            hint = f"did you mean `{close}`?" if close else f"there are {_quoted(known) or 'none'}"
-            raise SampleError(f"`{name}` is no symbol of the module's functions; {hint}")
+        require_symbols(binding, known)
         if not partial and not any(frozenset(names) <= binding.keys() for names in functions.values()):
             text = ", ".join(f"{name} = {value}" for name, value in binding.items()) or "no size"
-            takes = "; ".join(f"`{name}` takes {_quoted(sorted(of))}" for name, of in functions.items())
+            takes = "; ".join(f"`{name}` takes {', '.join(sorted(of))}" for name, of in functions.items())
             raise SampleError(f"{text} gives no function all that it takes: {takes}")
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

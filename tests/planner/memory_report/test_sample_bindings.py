@@ -72,7 +72,7 @@ def test_only_scalars_can_be_negative() -> None:
 def test_names_that_fit_nothing_are_told() -> None:
     functions = {"prefill": ["b", "length"], "decode": ["b"]}
     check_wanted([{"b": 1}], functions)
-    with pytest.raises(SampleError, match=r"`lenght` is no symbol .* did you mean `length`"):
+    with pytest.raises(SampleError, match=r"`lenght` is no symbol .* did you mean 'length'"):
         check_wanted([{"b": 1, "lenght": 2}], functions)
     with pytest.raises(SampleError, match="length = 4 gives no function all that it takes: `prefill` takes"):
         check_wanted([{"length": 4}], functions)
