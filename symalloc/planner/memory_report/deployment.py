@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.non_arena import PAGE, KernelWorkspace
 from symalloc.program import ir
-from symalloc.program.created_state import DeviceKind, StatePart, created_state
+from symalloc.program.created_state import CreatedState, DeviceKind, StatePart, created_state
 from symalloc.program.operands import instructions_of
 from symalloc.program.types import OpaqueType, TensorType, Type, holds_memory, type_leaves
 from symalloc.size.choice import maximum
@@ -151,7 +151,10 @@ def function_memory(
     weights, vague = _weights(function.params[count:])
     outcome, outside = report.outcome, report.outside
     calls = [outcome.planned, *([outcome.unplanned] if outcome.fallback else [])]
-    state = _created(function, device)
+    created = _created(function, device)
+    variables = {call.var for call, _ in created}
+    alone = not any(isinstance(one, ir.CallFunction) for one in instructions_of(function.body))
+    names = {call.name for call, _ in created if alone}
     returned = [result.nbytes for result in outside.returned]
     sized = {
         (index, path): leaf.nbytes
@@ -160,14 +163,14 @@ def function_memory(
         if isinstance(leaf, TensorType)
     }
     back = {place: sure for place, sure in outside.returned_inputs.items() if place in sized}
-    held = [one for call in calls for one in call.unknown if one.var not in state.variables]
+    held = [one for call in calls for one in call.unknown if one.var not in variables]
     parallel = any(use.parallel for use in outside.kernels)
     reserved = outcome.reserved
     unknown: dict[Part, list[str]] = {
         "arenas": [] if reserved.not_known is None else [reserved.not_known.removesuffix(" is not known")],
         "call": [
-            *state.problems,
-            *(f"what `{name}` takes" for call in calls for name in call.unseen if name not in state.names),
+            *(state.problem for _, state in created if state.problem is not None),
+            *(f"what `{name}` takes" for call in calls for name in call.unseen if name not in names),
             *(call.problem for call in calls if call.problem is not None),
             *(f"the size of `{one.var.name}`" for one in held),
         ],
@@ -179,6 +182,8 @@ def function_memory(
         "inputs": [*vague, *["the size of an input"] * (None in sized.values())],
     }
     doubt = any(one.doubt is not None for one in calls)
+    branches = any(call not in function.body.instructions for call, _ in created)
+    parts = [part for _, state in created for part in state.parts]
     results = [_sum(one.padded for one in path) for call in calls for path in call.results]
     made = maximum(*undominated([ZERO, *results], report.signed))
     unsure = _sum(sized[place] for place, sure in back.items() if not sure)
@@ -188,13 +193,13 @@ def function_memory(
         inputs=_sum(sized.values()),
         arenas=(reserved.known.sums(report.signed) or (ZERO,)) if report.placements else (),
         call=tuple(size for one in calls for size in one.known.sums(report.signed) or (ZERO,)),
-        doubt=state.doubt or doubt,
+        doubt=doubt or branches,
         kept=made + _sum(sized[place] for place in back),
         unsure=unsure + (made - _sum(returned) if doubt else ZERO),
         workspace=_workspace(outside.calls),
         table=outside.table,
         optional=outside.branches,
-        state=tuple(state.parts),
+        state=tuple(part for part in parts if device == "cpu" or not part.host),
         takes_none=not any(holds_memory(param.type) for param in function.params),
         objects=tuple(
             name for name, leaf in _leaves(function.params[:count]) if isinstance(leaf, OpaqueType)
@@ -235,34 +240,10 @@ def _nbytes(kind: Type) -> Expr | None:
     return None if isinstance(kind, OpaqueType) else ZERO
 
 
-@dataclass(slots=True)
-class _Created:
-    """The states that a function creates: parts, variables and callees, and what is not known of them.
-
-    `doubt`: there may be fewer.
-    """
-
-    parts: list[StatePart] = field(default_factory=list)
-    variables: set[ir.Var] = field(default_factory=set)
-    doubt: bool = False
-    names: set[str] = field(default_factory=set)
-    problems: list[str] = field(default_factory=list)
-
-
-def _created(function: ir.Function, device: DeviceKind) -> _Created:
+def _created(function: ir.Function, device: DeviceKind) -> list[tuple[ir.CallPacked, CreatedState]]:
     """The states that a function creates on a device itself; what it calls in the module is not looked at."""
-    found = _Created()
-    instructions = [*instructions_of(function.body)]
-    alone = not any(isinstance(one, ir.CallFunction) for one in instructions)
-    for call in instructions:
-        made = created_state(call, device) if isinstance(call, ir.CallPacked) else None
-        if isinstance(call, ir.CallPacked) and made is not None:
-            found.variables.add(call.var)
-            found.doubt |= call not in function.body.instructions
-            found.names |= {call.name} if alone else set()
-            found.parts += (part for part in made.parts if device == "cpu" or not part.host)
-            found.problems += [] if made.problem is None else [made.problem]
-    return found
+    calls = [one for one in instructions_of(function.body) if isinstance(one, ir.CallPacked)]
+    return [(call, made) for call in calls if (made := created_state(call, device)) is not None]
 
 
 def _workspace(calls: Sequence[KernelWorkspace]) -> tuple[tuple[Expr, ...], ...]:
