@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from operator import index
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import finalize
 
@@ -99,9 +98,7 @@ class BlockHandle(int):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Free the block."""
         self.free()
 

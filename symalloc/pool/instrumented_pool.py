@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
 from symalloc.arguments import shown
@@ -204,9 +203,7 @@ class InstrumentedPool(NativePool):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the pool."""
         self.close()
 
@@ -294,9 +291,7 @@ class PoolSession:
         pool_functions.enter_session(self._object)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the session with this thread; raises PoolUsageError where it is not in it."""
         pool_functions.leave_session(self._object)
 
