@@ -63,7 +63,7 @@ def fresh_loads(
     loads = _first_of_equal((number, one) for number, one in kept if one.kind == "load")
     stores = _first_of_equal(stores)
     if not stores:
-        return FreshLoads(tuple(load for _, load in loads))
+        return FreshLoads(tuple(_inside(load, buffer, scalars) for _, load in loads))
     if len(stores) * len(loads) > _MOST_PAIRS or buffer.shape is None:
         first = stores[0][0]
         early = tuple(load for number, load in loads if number < first and not load.loops)
@@ -72,6 +72,16 @@ def fresh_loads(
     parts = lcm(*(access.part[1] for access in accesses if access.part is not None))
     search = _FreshSearch(buffer, scalars, possible, is_whole, parts)
     return search.among(loads, stores)
+
+
+def _inside(load: KernelAccess, buffer: KernelBuffer, scalars: frozenset[str]) -> KernelAccess:
+    """The load as far as it is in its buffer: what lies outside is none of the buffer's content."""
+    known = (
+        (i, extent) for i, extent in zip(load.indices, buffer.shape or (), strict=False) if i is not None
+    )
+    inside = (c for index, extent in known for c in (ge(index, 0), lt(index, extent)))
+    more = tuple(c for c in inside if not is_plain(c, load.domain, scalars))
+    return replace(load, domain=(*load.domain, *more)) if more else load
 
 
 def _first_of_equal(accesses: Iterable[tuple[int, KernelAccess]]) -> list[tuple[int, KernelAccess]]:
@@ -177,10 +187,9 @@ class _FreshSearch:
         part = lane if unit.part is None else unit.part[0] * (self.parts // of) + lane
         indices = tuple(symbol(f"any{axis}'") if i is None else i for axis, i in enumerate(unit.indices))
         loops = (*load.loops, *(KernelLoop(symbol=name, passes=extent) for name, extent in extra))
-        bounds = zip(indices, self.buffer.shape or (), strict=False)
-        inside += (c for i, extent in bounds for c in (ge(i, 0), lt(i, extent)))
         domain = (*unit.domain, *(c for c in inside if not is_plain(c, unit.domain, self.scalars)))
-        return replace(unit, indices=indices, domain=domain, loops=loops, part=(part, self.parts)), named
+        unit = replace(unit, indices=indices, domain=domain, loops=loops, part=(part, self.parts))
+        return _inside(unit, self.buffer, self.scalars), named
 
     # -- a load and a store --------------------------------------------------------------------------------
 
