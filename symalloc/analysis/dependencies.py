@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import NamedTuple
 
 import msgspec
@@ -20,8 +21,15 @@ from symalloc.analysis.regions import PointsTo, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program import ir
 from symalloc.program.control_flow import PointKind
-from symalloc.program.operands import callee_of, expressions_of, instructions_of, tensor_type
-from symalloc.program.types import ALIGNMENT
+from symalloc.program.operands import (
+    callee_of,
+    expressions_of,
+    instructions_of,
+    leaves_in,
+    tensor_type,
+    type_of,
+)
+from symalloc.program.types import ALIGNMENT, OpaqueType, type_leaves
 from symalloc.size.expr import ZERO
 
 
@@ -121,7 +129,10 @@ def memory_of(points_to: PointsTo, region: Region) -> int:
 
 
 _DISPATCHED = (ir.Assert, ir.CallFunction, ir.CallKernel, ir.CallOperator, ir.CallPacked, ir.CallTIR, ir.If)
-_WITH_EFFECTS = ("relax.print", "relax.ccl.", "relax.invoke_closure")
+_WITH_EFFECTS = (
+    *("relax.print", "relax.ccl.", "relax.invoke_closure"),
+    *("runtime.disco.", "tvm.contrib.random.", "vm.builtin.tensor_cache."),
+)
 
 
 class _GraphBuilder:
@@ -132,6 +143,8 @@ class _GraphBuilder:
     def __init__(self, analysis: FunctionAnalysis) -> None:
         self.analysis, self.cfg, self.points_to = analysis, analysis.cfg, analysis.points_to
         self.impure = functions_with_effects(analysis.program)
+        changed = reduce(or_, (effect.changes for effect in analysis.effects), NO_REGIONS)
+        self.constants = self.points_to.constants & ~self.points_to.resolve(changed)
         self.nodes: list[Dispatch] = []
         self.makers: dict[ir.Var | str, frozenset[int]] = {}
         self.writers: defaultdict[int, list[int]] = defaultdict(list)
@@ -171,7 +184,7 @@ class _GraphBuilder:
                 for source in self.makers.get(value, ()):
                     name = value if isinstance(value, str) else value.name
                     self.edges[source, number, EdgeKind.DATA][name] = None
-            self.wait_for_effects(number, inside)
+            self.wait_for_effects(number, inside, any(map(self.checks_only, range(first, last + 1))))
             reads, writes = self.touch(first, last)
             kind = {ir.Assert: "check", ir.If: "if", ir.View: "ensure_zero_offset"}.get(type(one), "unknown")
             own = () if isinstance(one, ir.Assert) else (one.var.name,)
@@ -192,22 +205,31 @@ class _GraphBuilder:
         for i in inside:
             self.makers.update(dict.fromkeys((i.var, *getattr(i, "defines", ())), made))
 
-    def wait_for_effects(self, number: int, inside: Sequence[ir.Instruction]) -> None:
+    def checks_only(self, point: int) -> bool:
+        """True for a check: a point that touches no memory, and raises an error or does nothing."""
+        one = self.cfg.points[point].instruction
+        return isinstance(one, ir.Assert) or (
+            isinstance(one, ir.CallKernel) and not self.analysis.effects[point].touched
+        )
+
+    def wait_for_effects(self, number: int, inside: Sequence[ir.Instruction], checks: bool) -> None:
         """Add the edges of effects: from the last check, and from the last that has effects to the next."""
         unknown = any(isinstance(i, ir.NotUnderstood) for i in inside)
         effects = unknown or any(has_effects(i, self.impure) for i in inside)
-        before = range(number) if unknown else (*self.checks[-1:], *(self.effects[-1:] if effects else ()))
+        last = (*self.checks[-1:], *(self.effects[-1:] if effects or checks else ()))
+        before = range(number) if unknown else last
         self.edges.update(((source, number, EdgeKind.EFFECT), {}) for source in before)
         self.effects += [number] if effects else []
-        self.checks += [number] if unknown or any(isinstance(i, ir.Assert) for i in inside) else []
+        self.checks += [number] if unknown or checks else []
 
     def touch(self, first: int, last: int) -> tuple[dict[int, None], dict[int, None]]:
         """Note what the points [first, last] read and write; return these memories."""
         number, read, written = len(self.nodes), dict[int, None](), dict[int, None]()
         for point in range(first, last + 1):
             effect = self.analysis.effects[point]
-            reads = self.memories(effect.reads | effect.may_reads | self.copied(point))
-            writes = self.memories(effect.written)
+            objects = self.objects(point)
+            reads = self.memories(effect.reads | effect.may_reads | self.copied(point) | objects)
+            writes = self.memories(effect.written | objects)
             for memory in dict.fromkeys((*reads, *writes)):
                 self.touches[memory].append(Touch(point, number, memory in reads, memory in writes))
             if first == last:
@@ -245,9 +267,17 @@ class _GraphBuilder:
         at = {n: self.points_to.regions[n].offset for n in members(found)}
         return region_set(n for n, offset in at.items() if offset is None or offset % ALIGNMENT != ZERO)
 
+    def objects(self, point: int) -> RegionSet:
+        """The regions of the objects that a call is given, whose state it may change."""
+        one = self.cfg.points[point].instruction
+        given = one.arguments if isinstance(one, ir.CallFunction | ir.CallPacked) else ()
+        leaves = (leaf for operand in given for leaf in leaves_in(operand))
+        found = (o for o in leaves if any(type(t) is OpaqueType for _, t in type_leaves(type_of(o))))
+        return reduce(or_, map(self.points_to.regions_of, found), NO_REGIONS)
+
     def memories(self, regions: RegionSet) -> dict[int, None]:
-        """The memories of regions, constants left out."""
-        found = self.points_to.resolve(regions) & ~self.points_to.constants
+        """The memories of regions, constants that nothing writes left out."""
+        found = self.points_to.resolve(regions) & ~self.constants
         return {memory_of(self.points_to, self.points_to.regions[n]): None for n in members(found)}
 
     def name(self, memory: int) -> str:
@@ -265,7 +295,9 @@ def has_effects(one: ir.Instruction, impure: frozenset[str]) -> bool:
     """True for an instruction that may do more than read and write its operands, as `impure` functions do."""
     match one:
         case ir.CallPacked():
-            return not one.pure and one.contract.writes is None
+            bare = one.contract.written == frozenset() and not [*type_leaves(one.var.type)]
+            unknown = not one.pure and one.contract.writes is None
+            return bare or unknown or one.name.startswith(_WITH_EFFECTS)
         case ir.CallFunction(name=name):
             return name in impure
         case ir.CallOperator(name=name):

@@ -16,7 +16,7 @@ from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.happens_before import Collision, HappensBefore
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.concurrency import fenced_graph, sharing
-from symalloc.planner.planner_options import PlanOptions
+from symalloc.planner.planner_options import GuardKind, PlanOptions
 from symalloc.program.ir import Program
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
@@ -24,6 +24,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.run.machine import call, machine, planned_by_tvm
 from tests.planner.test_orders import random_order
+from tests.relax import modules_with_effects as effects
 from tests.relax.reordering import error, reordered
 
 
@@ -105,3 +106,49 @@ def test_auto_takes_any_order_where_it_is_free() -> None:
         plan = plan_or_refuse(lowered, "llvm", PlanOptions(order="auto")).plans["main"]
         assert plan.order == order
         assert plan.order_cost is not None and (plan.order_cost <= 0) == (order == "dag")
+
+
+ARRAYS = [np.arange(8, dtype="float32").reshape(1, 8), np.ones((1, 8), "float32")]
+
+
+def test_every_order_of_what_changes_state_computes_the_same() -> None:
+    lowered = lower_or_refuse(effects.Cache, "llvm", "default")
+    planned = plan_or_refuse(lowered, "llvm", PlanOptions(order="dag")).module
+    program = program_of(planned)
+    graph = dependency_graph(analyse(program)["main"])
+
+    def outputs(module: tvm.IRModule) -> list[bytes]:
+        vm = machine(module, "naive", target="llvm", pipeline="default")
+        return [one.tobytes() for one in call(vm, "main", ARRAYS).outputs]
+
+    right = outputs(lowered)
+    for order in {random_order(graph, Random(seed)) for seed in range(12)}:
+        assert outputs(reordered(planned, program, "main", graph, order)) == right, order
+
+
+@pytest.mark.parametrize("name", ["Prints", "GivenCache", "Drawn", "Cache"])
+def test_what_has_effects_keeps_its_order(name: str) -> None:
+    words = ("print", "check", "log", "if", "put", "cache", "clear", "tir_sin", "random")
+    module = lower_or_refuse(getattr(effects, name), "llvm", "default")
+    graph = dependency_graph(analyse(program_of(module))["main"])
+    ahead = HappensBefore(graph=graph, order="dag").ahead
+    some = [n.number for n in graph.nodes if any(word in n.operator for word in words)]
+    late = [n for n in some if graph.nodes[n].operator != "tir_sin"]  # what follows a reader may write
+    assert len(late) > 1
+    assert all(ahead[b] >> a & 1 for b in late for a in some if a < b)
+
+
+def test_a_constant_that_is_written_is_read_where_the_text_says() -> None:
+    lowered = lower_or_refuse(effects.Constant, "llvm", "default")
+    graph = dependency_graph(analyse(program_of(lowered))["main"])
+    assert [n.operator for n in graph.nodes[:3]] == ["add", "bump", "add"]
+    assert {(0, 1), (1, 2)} <= {(e.source, e.target) for e in graph.edges}
+
+
+@pytest.mark.parametrize("guards", ["assert", "native"])
+def test_nothing_runs_ahead_of_the_checks_of_a_plan(guards: GuardKind) -> None:
+    planned = plan_or_refuse(LOWERED, "llvm", PlanOptions(guards=guards)).module
+    graph = dependency_graph(analyse(program_of(planned))["main"])
+    ahead = HappensBefore(graph=graph, order="dag").ahead
+    assert graph.nodes[0].operator == "main_check"
+    assert all(known & 1 for known in ahead[1:])
