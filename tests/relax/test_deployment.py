@@ -200,7 +200,9 @@ class TwoDevices:
 def test_each_device_has_its_arena() -> None:
     module = tvm.script.from_source(_TWO_DEVICES)
     planned = symalloc.plan(module)
-    assert sorted(arena.device for arena in planned.plans["main"].arenas) == [0, 1]
+    arenas = planned.plans["main"].arenas
+    assert {arena.device for arena in arenas} == {0, 1} and not planned.plans["main"].unplanned
+    assert "moved" in [p.buffer.name for a in arenas for p in a.placements if a.device == 1]
     report = symalloc.lint(planned.module, stage="as-is")
     assert [d.message for d in report if d.severity is Severity.ERROR] == []
     built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm"))
@@ -210,6 +212,18 @@ def test_each_device_has_its_arena() -> None:
         result = machine["main"](tvm.runtime.tensor(x, tvm.cpu(0)))
         assert result.device == tvm.cpu(1)
         np.testing.assert_allclose(result.numpy(), _expected(x), rtol=1e-5)
+
+
+def test_a_caller_gives_an_arena_on_each_device() -> None:
+    module = tvm.script.from_source(_TWO_DEVICES)
+    passes = symalloc.pipeline("llvm", arena="caller")
+    built = relax.build(module, "llvm", relax_pipeline=passes)
+    machine = relax.VirtualMachine(built, [tvm.cpu(0), tvm.cpu(1)])
+    x = np.random.default_rng(0).random((9, 8), dtype="float32")
+    told = [machine[name](tvm.runtime.ShapeTuple([9])) for name in ("main_bytes", "main_bytes_1")]
+    arenas = [tvm.runtime.empty((told[i],), "uint8", tvm.cpu(i)) for i in range(2)]
+    result = machine["main"](tvm.runtime.tensor(x, tvm.cpu(0)), *arenas)
+    np.testing.assert_allclose(result.numpy(), _expected(x), rtol=1e-5)
 
 
 def _expected(x: np.ndarray) -> np.ndarray:

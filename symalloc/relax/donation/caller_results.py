@@ -28,7 +28,7 @@ from symalloc.relax.ir_types import Node, VarNode, bound, elements, typed_call, 
 from symalloc.relax.rewrite import forced_pure, with_body, with_functions
 
 COPY = "runtime.TVMTensorCopyFromTo"
-_COPY, _NOTHING = relax.ExternFunc(COPY), TupleType([])
+COPIED, _NOTHING = relax.ExternFunc(COPY), TupleType([])
 
 Path = tuple[int, ...]
 
@@ -121,7 +121,7 @@ class _End:
     def given(self, value: Node, path: Path) -> Node:
         """The value that is returned in place of `value`, the field at `path`."""
         if path in self.wanted:
-            call = typed_call(_COPY, [value, self.wanted[path]], _NOTHING, [_NOTHING])
+            call = typed_call(COPIED, [value, self.wanted[path]], _NOTHING, [_NOTHING])
             self.bindings.append(bound(typed_var("copied", _NOTHING), call))
             return self.wanted[path]
         if not any(one[: len(path)] == path for one in self.wanted):

@@ -57,7 +57,7 @@ _ALLOC_TENSOR = Op.get("relax.memory.alloc_tensor")
 _STORAGE = relax.AnyType()
 _RESHAPE = Op.get("relax.reshape")
 _ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
-_BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
+BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _RESHAPED = relax.ExternFunc("vm.builtin.reshape")  # what LowerRuntimeBuiltin makes of R.reshape
 _LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
 
@@ -224,7 +224,7 @@ class _FunctionWriter(BindingRewriter):
         Raises EmissionError where that would copy the tensor: what is written to the copy is lost.
         """
         value = binding.value
-        if type(value) is not Call or not _BUILTIN_ALLOC.same_as(value.op):
+        if type(value) is not Call or not BUILTIN_ALLOC.same_as(value.op):
             raise EmissionError(f"`{self.plan.function}` allocates other tensors than were planned")
         index, offset = self.places[var]
         arena = self.plan.arenas[index]
@@ -257,7 +257,7 @@ class _FunctionWriter(BindingRewriter):
         extent = relax.ShapeExpr([self.prims(size)])
         kind = relax.TensorType(extent, "uint8")
         memory, type_ = typed_var(f"{binding.var.name}_memory", kind), binding.var.ty
-        made = typed_call(_BUILTIN_ALLOC, [extent, BYTE, *where], kind, [kind])
+        made = typed_call(BUILTIN_ALLOC, [extent, BYTE, *where], kind, [kind])
         dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
         shown = typed_call(VIEWED, [memory, shape, dtype, relax.prim_value(0)], type_, [type_])
         return [bound(memory, made), bound(binding.var, shown)]

@@ -32,6 +32,7 @@ from symalloc.relax.emit.kernel_offsets import offset_kernels, offset_uses
 from symalloc.relax.extract import extract
 from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
+from symalloc.relax.passes.planned_copies import with_planned_copies
 from symalloc.relax.passes.sizes_and_guards import lower_guards
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
@@ -171,7 +172,7 @@ def plan_lowered(
     options = replace(options, flavour=memory.flavour(options.flavour), kept=kept or options.kept)
     if caller:
         module = apart_from_callers(module)
-    given = module
+    given = module = with_planned_copies(module)
     module = inline_calls(module, all_of_them=caller)
     program = _seen(module)
     if options.alias:

@@ -1,0 +1,46 @@
+"""Copies between devices as moves into memory that a plan places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import tvm
+import tvm_ffi
+from tvm import DataType, relax
+from tvm.ir import Call, GenericConst, StringImm
+
+from symalloc.relax.donation.caller_results import COPIED
+from symalloc.relax.emit.emit_module import BUILTIN_ALLOC
+from symalloc.relax.emit.guard_calls import NOTHING
+from symalloc.relax.ir_types import BindingNode, Node, bound, elements, typed_call, typed_var
+from symalloc.relax.rewrite import BindingRewriter, map_functions
+
+
+def with_planned_copies(module: tvm.IRModule) -> tvm.IRModule:
+    """`module`, as CallTIRRewrite leaves it, where R.to_vdevice allocates its result and copies there: TVM's
+    own makes a tensor that no plan places.
+    """
+    devices = elements(module.global_infos.get("vdevice", ()))
+    return map_functions(module, lambda _, f: _Mover(devices).rewritten(f)) if devices else module
+
+
+class _Mover(BindingRewriter):
+    def __init__(self, devices: Sequence[Node]) -> None:
+        BindingRewriter.__init__(self)
+        self.devices = devices
+
+    def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
+        value, type_ = binding.value, binding.var.ty
+        moves = type(value) is Call and getattr(value.op, "name", None) == "relax.to_vdevice"
+        if not moves or type_.shape is None or not isinstance(type_.shape, relax.ShapeExpr):
+            return BindingRewriter.rewrite(self, binding)
+        source, target = value.args[0], type_.vdevice
+        index = next((i for i, one in enumerate(self.devices) if tvm_ffi.structural_equal(one, target)), None)
+        if index is None or source.ty.vdevice is None or tvm_ffi.structural_equal(source.ty.vdevice, target):
+            return [binding]
+        dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
+        where = [relax.prim_value(index), StringImm(str(target.memory_scope))]
+        made = typed_call(BUILTIN_ALLOC, [type_.shape, dtype, *where], type_, [type_])
+        var = typed_var("moved", type_)
+        copy = typed_call(COPIED, [source, var], NOTHING, [NOTHING])
+        return [bound(var, made), bound(typed_var("copied", NOTHING), copy), bound(binding.var, var)]
