@@ -156,3 +156,20 @@ class Scalar:
         u: R.Tensor((n, k), "float32") = R.matmul(x, t)
         v: R.Tensor((n, k), "float32") = R.exp(u)
         return v
+
+
+@I.ir_module
+class Named:
+    @R.function
+    def main(
+        arena: R.Tensor(("n", 8), "float32"),
+        arena_bytes: R.Tensor(("m", 8), "float32"),
+        result: R.Tensor(("n", 8), "float32"),
+    ):
+        with R.dataflow():
+            a = R.exp(arena)
+            b = R.sum(R.sin(arena_bytes), axis=[0])
+            c = R.add(a, b)
+            d = R.multiply(c, result)
+            R.output(d)
+        return d

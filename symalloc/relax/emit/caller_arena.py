@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import tvm
 from tvm import relax, tirx
@@ -23,6 +24,7 @@ from symalloc.size.expr import ZERO, Expr
 
 _BYTES = PrimType("int64")
 _DATA, _OFFSET, _VALUE = 1, 8, 15  # of TVM's TVMStructFieldKind
+_MISPLACED = f"does not begin at a multiple of {ALIGNMENT}, with a byte_offset of 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +48,10 @@ class CallerArenas:
     def __post_init__(self) -> None:
         sizes = {(a.device, a.scope): a.size for a in self.plan.arenas if a.given} or {(0, "global"): ZERO}
         devices = elements(self.module.global_infos.get("vdevice", ()))
-        found = {}
+        found, taken = {}, {p.name for p in self.seen.params}
         for index, (place, size) in enumerate(sizes.items()):
-            name = f"arena{_suffix(index)}"
+            names = (f"arena{_suffix(index)}{'_' * tail}" for tail in count())
+            name = next(name for name in names if name not in taken)
             extent = tirx.Var(f"{name}_bytes", "int64")
             device = devices[place[0]] if place[0] < len(devices) else None
             kind = relax.TensorType(relax.ShapeExpr([extent]), "uint8", device)
@@ -69,7 +72,7 @@ class CallerArenas:
 
     def aligned(self, draft: ModuleDraft, one: GivenArena) -> Node:
         """The call that raises unless an arena begins at a multiple of ALIGNMENT."""
-        kernel = _alignment_check(f"{self.plan.function}: `{one.var.name}` does not begin at a multiple of")
+        kernel = _alignment_check(f"{self.plan.function}: `{one.var.name}` {_MISPLACED}")
         added = draft.add(f"{self.plan.function}_aligned", kernel, public=True)
         return typed_call(relax.ExternFunc(added.name_hint), [one.var, one.extent], NOTHING, [NOTHING])
 
@@ -106,7 +109,7 @@ def symbols_named(function: relax.Function, seen: ir.Function) -> Sequence[str]:
 
 
 def _alignment_check(complaint: str) -> tirx.PrimFunc:
-    """The kernel that raises unless a tensor of some bytes begins at a multiple of ALIGNMENT.
+    """The kernel that raises unless a tensor of some bytes begins at a multiple of ALIGNMENT, at offset 0.
 
     A pointer is no number for TVM's compiler: it goes through a slot for arguments, which may hold either.
     """
@@ -116,13 +119,14 @@ def _alignment_check(complaint: str) -> tirx.PrimFunc:
         return tirx.call_intrin(dtype, "tirx.tvm_struct_get", source, 0, kind)
 
     set_slot = tirx.call_intrin("int32", "tirx.tvm_struct_set", slot, 0, _VALUE, get(tensor, _DATA, "handle"))
-    begins = get(slot, _VALUE, "int64") + tirx.Cast("int64", get(tensor, _OFFSET, "uint64"))
-    holds = tirx.Or(nbytes == 0, begins % ALIGNMENT == 0)
+    offset = tirx.Cast("int64", get(tensor, _OFFSET, "uint64"))  # kernels of TVM take none but 0
+    aligned = tirx.FloorMod(get(slot, _VALUE, "int64"), tirx.IntImm("int64", ALIGNMENT)) == 0
+    holds = tirx.Or(nbytes == 0, tirx.And(aligned, offset == 0))
     body = tirx.SeqStmt(
         [
             tirx.Bind(slot, tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", 1)),
             tirx.Evaluate(set_slot),
-            tirx.AssertStmt(holds, StringImm("ValueError"), [StringImm(f"{complaint} {ALIGNMENT}")]),
+            tirx.AssertStmt(holds, StringImm("ValueError"), [StringImm(complaint)]),
         ]
     )
     return tirx.PrimFunc([tensor, nbytes], body).with_attr("tirx.is_host_func", True)

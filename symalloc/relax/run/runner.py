@@ -190,7 +190,7 @@ class Runner:
         extents = [[0 if e is None else e.evaluate(binding) for e in extents_of(r.type)] for r in results]
         given = [(at, str(p.ty.dtype)) for at, p in zip(extents, written, strict=False)]
         for arena in written[len(given) :]:
-            name = arena.name.replace("arena", f"{self.name}_bytes", 1)
+            name = arena.name.rstrip("_").replace("arena", f"{self.name}_bytes", 1)
             symbols = self.plans.module[name].params[0].ty.values
             with run_error(f"`{self.name}` cannot tell the bytes of its arena"):
                 at = tvm.runtime.ShapeTuple([binding[symbol.name] for symbol in symbols])

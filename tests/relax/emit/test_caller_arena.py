@@ -190,3 +190,22 @@ def test_what_cannot_be_is_refused() -> None:
     taken["main_bytes"] = Chain["main"].with_attr("global_symbol", "main_bytes")
     with pytest.raises(UsageError, match="has a function `main_bytes` already"):
         symalloc.plan(taken, arena="caller")
+
+
+def test_an_arena_with_a_byte_offset_or_strides_is_refused() -> None:
+    machine = on_vm(Chain, arena="caller")
+    nbytes = machine["main_bytes"](shape(100))
+    whole = tvm.runtime.empty((nbytes + 64,), "uint8")
+    with pytest.raises(ValueError, match="`arena` does not begin at a multiple of 64, with a byte_offset"):
+        machine["main"](rows(100, 8), whole._create_view((nbytes,), "uint8", relative_byte_offset=64))
+    block = np.zeros(1, dtype=np.uint8)
+    for strided in (np.zeros(2 * nbytes + 64, dtype=np.uint8)[64::2], np.broadcast_to(block, (nbytes,))):
+        with pytest.raises(Exception, match=r"compact|begin at|readonly|read-only"):
+            machine["main"](rows(100, 8), tvm_ffi.from_dlpack(strided))
+
+
+def test_a_parameter_may_be_called_arena_already() -> None:
+    planned = symalloc.plan(modules.Named, arena="caller", results="caller")
+    names = [p.name for p in planned.module["main"].params]
+    assert names == ["arena", "arena_bytes", "result", "result_", "arena_"]
+    assert symalloc.run(modules.Named, {"n": 3, "m": 5}, arena="caller", results="caller", check=True).checked
