@@ -31,7 +31,6 @@ struct State {
 struct Choice {
   double taken, grown;
   size_t parent, strip;
-  uint64_t tie;  // of those that take the same, none is preferred
 };
 
 class StripSearch {
@@ -142,15 +141,10 @@ class StripSearch {
       for (size_t k = 0; k < count_; k++) {
         if (!(problem_.allowed[buffer] >> k & 1) || problem_.ends[buffer] > problem_.untils[k]) continue;
         const double grown = Grown(*states_[parent], k, SizeOf(buffer));
-        if (grown >= 0) {
-          const uint64_t tie = (states_[parent]->hash + LoadHash(buffer, k)) * 0x9e3779b97f4a7c15;
-          choices_.push_back({states_[parent]->taken + grown, grown, parent, k, tie ^ tie >> 32});
-        }
+        if (grown >= 0) choices_.push_back({states_[parent]->taken + grown, grown, parent, k});
       }
     }
-    const auto less = [](const Choice& one, const Choice& other) {
-      return one.taken < other.taken;
-    };
+    const auto less = [](const Choice& one, const Choice& other) { return one.taken < other.taken; };
     std::stable_sort(choices_.begin(), choices_.end(), less);
     if (choices_.size() > most_) choices_.resize(most_);
     std::vector<size_t> left(states_.size());
