@@ -21,7 +21,7 @@ EPILOG = """\
 Reserved counts the bytes of pages that hold memory; live counts the bytes that the program asked for.
 
 An export shows symalloc's pool with the given options: perfetto (JSON for ui.perfetto.dev and
-chrome://tracing), memory-viz (a pickle for pytorch.org/memory_viz), or prometheus (text).
+chrome://tracing) or prometheus (text).
 
 Exit status: 0; 1 if an allocation did not fit under --limit; 2 for wrong usage or a trace that cannot be
 read.
@@ -44,7 +44,7 @@ read.
     "exports",
     multiple=True,
     metavar="FORM=FILE",
-    help="Also write the TRACE as perfetto, memory-viz or prometheus; may be repeated.",
+    help="Also write the TRACE as perfetto or prometheus; may be repeated.",
 )
 @format_option("the figures")
 def replay_command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from time import perf_counter
@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from symalloc.native.native_functions import pool_functions
 from symalloc.pool.block_handle import BlockHandle
-from symalloc.pool.instrumented_pool import Intervals, free_and_backed
 from symalloc.pool.native_pool import NativePool, PoolStatistics
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.pool_options import MOST, PoolOptions, round_up
@@ -219,17 +217,8 @@ MICROSECOND = 1000  # nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageRun:
-    """Pages [start, end), addresses in bytes, are backed from now on, or no longer are."""
-
-    start: int
-    end: int
-    backed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePoint:
-    """The pool after one event; sizes in bytes.  `runs` are the pages that it took and gave back for it."""
+    """The pool after one event; sizes in bytes."""
 
     time: int  # nanoseconds
     block: int
@@ -237,7 +226,6 @@ class TimelinePoint:
     live: int
     used: int
     reserved: int
-    runs: tuple[PageRun, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,7 +252,6 @@ class PoolTimeline:
     blocks: dict[int, Lifespan]
     calls: dict[int, Lifespan]
     statistics: PoolStatistics
-    pages: tuple[PageRun, ...]  # backed at the end
     end: int
     failed: str | None = None
 
@@ -275,88 +262,46 @@ class PoolTimeline:
 
 def timeline_of(trace: Trace, options: PoolOptions | None = None) -> PoolTimeline:
     """`trace` on a pool with these options."""
-    return _TimelineBuilder(trace, options or PoolOptions()).timeline()
-
-
-class _TimelineBuilder:
-    def __init__(self, trace: Trace, options: PoolOptions) -> None:
-        self.trace, self.pool = trace, replay_pool(options)
-        self.handles: dict[int, BlockHandle] = {}
-        self.blocks: dict[int, Lifespan] = {}
-        self.calls: dict[int, Lifespan] = {}
-        self.backed: Intervals = ()  # runs of pages
-        self.counted = (0, 0)
-
-    def timeline(self) -> PoolTimeline:
-        moments: list[TimelinePoint] = []
-        failed = None
-        times = self.trace.times or range(0, len(self.trace.events) * MICROSECOND, MICROSECOND)
-        for index, (event, time) in enumerate(zip(self.trace.events, times, strict=True)):
-            try:
-                moment = self._step(event, time)
-            except OutOfMemoryError as error:
-                failed = f"event {index}: {error}"
-                break
-            if moment is not None:
-                moments.append(moment)
-        return PoolTimeline(
-            trace=self.trace,
-            moments=tuple(moments),
-            blocks=self.blocks,
-            calls=self.calls,
-            statistics=self.pool.statistics(),
-            pages=tuple(PageRun(start=start, end=end, backed=True) for start, end in self.backed),
-            end=(times[-1] if times else 0) + MICROSECOND,
-            failed=failed,
-        )
-
-    def _step(self, event: Alloc | Free | CallBegin | CallEnd, time: int) -> TimelinePoint | None:
+    pool, handles = replay_pool(options or PoolOptions()), dict[int, BlockHandle]()
+    blocks, calls, moments = dict[int, Lifespan](), dict[int, Lifespan](), list[TimelinePoint]()
+    failed = None
+    times = trace.times or range(0, len(trace.events) * MICROSECOND, MICROSECOND)
+    for index, (event, time) in enumerate(zip(trace.events, times, strict=True)):
         match event:
             case CallBegin(call=call):
-                self.calls[call] = Lifespan(number=call, begin=time)
-                return None
+                calls[call] = Lifespan(number=call, begin=time)
+                continue
             case CallEnd(call=call):
-                self.calls[call].end = time
-                return None
+                calls[call].end = time
+                continue
             case Alloc(block=block, nbytes=nbytes, call=call):
-                handle = self.handles[block] = self.pool.alloc(nbytes)
-                self.blocks[block] = Lifespan(
-                    number=block, begin=time, address=self.pool.address(handle), nbytes=nbytes, call=call
-                )
+                try:
+                    handle = handles[block] = pool.alloc(nbytes)
+                except OutOfMemoryError as error:
+                    failed = f"event {index}: {error}"
+                    break
+                address = pool.address(handle)
+                blocks[block] = Lifespan(number=block, begin=time, address=address, nbytes=nbytes, call=call)
             case Free(block=block):
-                self.blocks[block].end = time
-                self.handles.pop(block).free()
-        now = self.pool.statistics()
-        return TimelinePoint(
-            time=time,
-            block=block,
-            allocates=isinstance(event, Alloc),
-            live=now.live,
-            used=now.used,
-            reserved=now.reserved,
-            runs=tuple(self._changed(now)),
+                blocks[block].end = time
+                handles.pop(block).free()
+        now = pool.statistics()
+        moments.append(
+            TimelinePoint(
+                time=time,
+                block=block,
+                allocates=isinstance(event, Alloc),
+                live=now.live,
+                used=now.used,
+                reserved=now.reserved,
+            )
         )
-
-    def _changed(self, now: PoolStatistics) -> Iterator[PageRun]:
-        """The runs of pages backed or given back since the last event; those given back come first."""
-        if self.counted == (now.commits, now.decommits):
-            return
-        self.counted = (now.commits, now.decommits)
-        before = self.backed
-        _, self.backed = free_and_backed(pool_functions.layout(self.pool.object))
-        yield from (PageRun(start=a, end=b, backed=False) for a, b in _without(before, self.backed))
-        yield from (PageRun(start=a, end=b, backed=True) for a, b in _without(self.backed, before))
-
-
-def _without(runs: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the parts of `runs` that lie in none of `others`; both are ascending and disjoint."""
-    place = 0
-    for start, end in runs:
-        while place < len(others) and others[place][1] <= start:
-            place += 1
-        number = place
-        while start < end:
-            low, high = others[number] if number < len(others) else (end, end)
-            if start < low:
-                yield start, min(low, end)
-            start, number = max(start, high), number + 1
+    return PoolTimeline(
+        trace=trace,
+        moments=tuple(moments),
+        blocks=blocks,
+        calls=calls,
+        statistics=pool.statistics(),
+        end=(times[-1] if times else 0) + MICROSECOND,
+        failed=failed,
+    )

@@ -288,7 +288,7 @@ WRONG = [
     ("replay cut_trace.json", "cut_trace.json"),
     (
         "replay trace.json --export flamegraph=x",
-        "there is no export `flamegraph`; there are perfetto, memory-viz, prometheus",
+        "there is no export `flamegraph`; there are perfetto, prometheus",
     ),
     ("replay trace.json --export perfetto", "write FORM=FILE"),
     ("replay trace.json --export perfetto=", "write FORM=FILE"),

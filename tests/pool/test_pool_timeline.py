@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from symalloc.pool.exports import prometheus_text
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import PageRun, replay, timeline_of
+from symalloc.pool.replaying import replay, timeline_of
 from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace
-from tests.pool.workloads import WORKLOADS, make_trace
 
 MIB = 2**20
 TIGHT = PoolOptions(soft_limit=Fraction(1), page=4096)
@@ -53,19 +52,6 @@ def test_what_waits_in_caches_is_used() -> None:
     del larger
 
 
-def test_pages_taken_and_given_back_add_up() -> None:
-    for workload in WORKLOADS:
-        timeline = timeline_of(make_trace(workload, 3), PoolOptions(soft_limit=Fraction(21, 20)))
-        backed: set[int] = set()
-        for moment in timeline.moments:
-            for run in moment.runs:
-                pages = set(range(run.start, run.end, 65536))
-                assert not pages & backed if run.backed else pages <= backed
-                backed ^= pages
-            assert len(backed) * 65536 == moment.reserved
-        assert backed == {p for run in timeline.pages for p in range(run.start, run.end, 65536)}
-
-
 def test_times_calls_and_names() -> None:
     trace = Trace(
         name="t",
@@ -87,9 +73,8 @@ def test_what_does_not_fit_ends_it() -> None:
     assert timeline.failed is not None
     assert timeline.failed.startswith("event 2: 1048576 bytes do not fit")
     assert (len(timeline.moments), timeline.statistics.refused) == (2, 1)
-    assert timeline.pages == (PageRun(start=0, end=2 * MIB, backed=True),)
 
 
 def test_nothing_at_all() -> None:
     timeline = timeline_of(Trace(name="empty", events=()))
-    assert (timeline.moments, timeline.pages, timeline.statistics.live) == ((), (), 0)
+    assert (timeline.moments, timeline.statistics.live) == ((), 0)
