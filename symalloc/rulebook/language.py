@@ -1,11 +1,7 @@
-"""The constraint language of rules: the language of sizes over the quantities of a site, with units checked.
+"""The constraint language of rules: the language of sizes over the quantities of a site.
 
 A text is parsed once (`symalloc.size.parse`), with the site's quantities (`offset`, `storage.size`) as its
 symbols; at a site they are replaced by the site's expressions.
-
-Units: terms that are added, compared or put into min and max must count the same thing.  An integer takes
-the unit of what it stands beside.  A product of elements and bytes/element is in bytes; other products need
-a number.
 """
 
 from __future__ import annotations
@@ -14,9 +10,8 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from symalloc.errors import nearest
 from symalloc.size.condition import Condition
@@ -24,31 +19,21 @@ from symalloc.size.expr import Expr, symbol
 from symalloc.size.parse import SizeParser, parse_body
 
 Values: TypeAlias = Mapping[str, Expr]
-
-
-class Unit(StrEnum):
-    """The unit that a quantity counts."""
-
-    NUMBER = "number"
-    BYTES = "bytes"
-    ELEMENTS = "elements"
-    BYTES_PER_ELEMENT = "bytes/element"
+Unit: TypeAlias = Literal["number", "bytes", "elements", "bytes/element"]
+"""The unit that a quantity counts."""
+Units: TypeAlias = Mapping[str, Unit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A size over quantities of a site; `unit` is None for an integer, which takes any unit."""
+    """A size over quantities of a site; `in_bytes`: no product or quotient, and of bytes alone."""
 
-    text: str
-    unit: Unit | None
     expr: Expr
+    in_bytes: bool
 
     def at(self, values: Values) -> Expr:
         """The size where the quantities have `values`; raises KeyError where one has none."""
         return self.expr.substitute({name: values[name] for name in self.expr.symbols})
-
-    def __str__(self) -> str:
-        return f"`{self.text}` is in {self.unit}" if self.unit else f"`{self.text}` is an integer"
 
 
 _OPPOSITES: Mapping[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
@@ -109,7 +94,7 @@ class Constraint:
         sizes = self.sizes[left], self.sizes[right]
         a, b = (size.expr.evaluate(numbers) for size in sizes)
         holds, opposite = _OPPOSITES[type(kind)]
-        unit = " B" if any(size.unit is Unit.BYTES for size in sizes) else ""
+        unit = " B" if any(size.in_bytes for size in sizes) else ""
         return None if holds(a, b) else f"{a}{unit} {opposite} {b}{unit}"
 
     def _tests_zero(self, node: ast.expr) -> bool:
@@ -120,27 +105,23 @@ class Constraint:
         return False
 
 
-def compile_constraint(text: str, quantities: Mapping[str, Unit]) -> Constraint:
+def compile_constraint(text: str, quantities: Units) -> Constraint:
     """The condition that `text` writes over `quantities`; raises SizeSyntaxError."""
-    parser, body = _UnitParser(text, quantities), parse_body(text)
+    parser, body = _QuantityParser(text, quantities), parse_body(text)
     return Constraint(condition=parser.condition(body), body=body, sizes=parser.known)
 
 
-def compile_quantity(text: str, quantities: Mapping[str, Unit]) -> Quantity:
+def compile_quantity(text: str, quantities: Units) -> Quantity:
     """The size that `text` writes over `quantities`; raises SizeSyntaxError."""
-    parser, body = _UnitParser(text, quantities), parse_body(text)
+    parser, body = _QuantityParser(text, quantities), parse_body(text)
     parser.expr(body)
     return parser.known[body]
 
 
-_POWERS = {Unit.NUMBER: (0, 0), Unit.BYTES: (1, 0), Unit.ELEMENTS: (0, 1), Unit.BYTES_PER_ELEMENT: (1, -1)}
-"""The powers of bytes and of elements in each unit."""
+class _QuantityParser(SizeParser):
+    """The parser of sizes, with the quantities of a site as names."""
 
-
-class _UnitParser(SizeParser):
-    """The parser of sizes, with the quantities of a site as names, and units."""
-
-    def __init__(self, text: str, quantities: Mapping[str, Unit]) -> None:
+    def __init__(self, text: str, quantities: Units) -> None:
         super().__init__(text)
         self.quantities = quantities
         self.known: dict[ast.expr, Quantity] = {}
@@ -155,82 +136,7 @@ class _UnitParser(SizeParser):
 
     def expr(self, node: ast.expr) -> Expr:
         value = super().expr(node)
-        self.known[node] = Quantity(text=ast.unparse(node), unit=self._unit(node), expr=value)
+        units = {self.quantities[name] for name in value.symbols}
+        added = not any(sign in ast.unparse(node) for sign in ("*", "//", "ceildiv"))
+        self.known[node] = Quantity(expr=value, in_bytes=added and units == {"bytes"})
         return value
-
-    def compare(
-        self, operator: ast.cmpop, left: tuple[ast.expr, Expr], right: tuple[ast.expr, Expr]
-    ) -> Condition:
-        self._common("compare {left} with {right}", left[0], right[0])
-        return super().compare(operator, left, right)
-
-    def _unit(self, node: ast.expr) -> Unit | None:
-        """The unit of a size whose operands were parsed."""
-        match node:
-            case ast.Name() | ast.Attribute():
-                return self.quantities[ast.unparse(node)]
-            case ast.UnaryOp(operand=operand):
-                return self.known[operand].unit
-            case ast.IfExp(body=body, orelse=orelse):
-                return self._common("choose between {left} and {right}", body, orelse)
-            case ast.BinOp(left=left, op=operator, right=right):
-                return _UNITS[type(operator)](self, left, right)
-            case ast.Call(func=ast.Name(id="ceildiv"), args=[left, right]):
-                return self._quotient(left, right)
-            case ast.Call(func=ast.Name(id="round_up"), args=[value, _]):
-                return self.known[value].unit
-            case ast.Call(func=ast.Name(id=name), args=args):
-                first, *others = sorted(args, key=lambda a: self.known[a].unit is None)
-                for other in others:
-                    self._common(f"take the {name} of {{left}} and {{right}}", first, other)
-                return self.known[first].unit
-        return None
-
-    def _common(self, verb: str, left: ast.expr, right: ast.expr) -> Unit | None:
-        """The unit that both share; raises SizeSyntaxError naming both operands."""
-        a, b = self.known[left], self.known[right]
-        if a.unit is None or b.unit is None or a.unit is b.unit:
-            return a.unit or b.unit
-        hint = "; multiply by itemsize" if {a.unit, b.unit} == {Unit.BYTES, Unit.ELEMENTS} else ""
-        raise self._mixed(verb.format(left=a.unit, right=b.unit), left, right, hint)
-
-    def _mixed(self, what: str, left: ast.expr, right: ast.expr, hint: str = "") -> Exception:
-        return self.fail(left, f"cannot {what}: {self.known[left]}, {self.known[right]}{hint}")
-
-    def _product(self, left: ast.expr, right: ast.expr) -> Unit | None:
-        return self._combined("multiply", left, right, 1)
-
-    def _quotient(self, left: ast.expr, right: ast.expr) -> Unit | None:
-        return self._combined("divide", left, right, -1)
-
-    def _combined(self, verb: str, left: ast.expr, right: ast.expr, sign: int) -> Unit | None:
-        a, b = self.known[left].unit, self.known[right].unit
-        if a is None and b is None:
-            return None
-        powers = zip(_POWERS[a or Unit.NUMBER], _POWERS[b or Unit.NUMBER], strict=True)
-        wanted = tuple(one + sign * other for one, other in powers)
-        found = next((unit for unit, powers in _POWERS.items() if powers == wanted), None)
-        if found is None:
-            raise self._mixed(f"{verb} {a or 'an integer'} by {b}", left, right)
-        return found
-
-    def _remainder(self, left: ast.expr, right: ast.expr) -> Unit | None:
-        if self.known[right].unit is Unit.NUMBER:
-            return self.known[left].unit
-        return self._common("take {left} modulo {right}", left, right)
-
-    def _raised(self, left: ast.expr, _right: ast.expr) -> Unit | None:
-        unit = self.known[left].unit
-        if unit not in (None, Unit.NUMBER):
-            raise self.fail(left, f"cannot raise {unit} to a power: {self.known[left]}")
-        return unit
-
-
-_UNITS: dict[type[ast.operator], Callable[[_UnitParser, ast.expr, ast.expr], Unit | None]] = {
-    ast.Add: lambda parser, left, right: parser._common("add {right} to {left}", left, right),
-    ast.Sub: lambda parser, left, right: parser._common("subtract {right} from {left}", left, right),
-    ast.Mult: _UnitParser._product,
-    ast.FloorDiv: _UnitParser._quotient,
-    ast.Mod: _UnitParser._remainder,
-    ast.Pow: _UnitParser._raised,
-}

@@ -1,8 +1,8 @@
 """Rules: what is checked at every site of one kind, and what is said where it does not hold.
 
 `Rule` is the typed shape of rules/*.toml; `symalloc.rulebook.book` reads and checks one.  Its texts are
-templates, with `{tensor}`, `{nbytes}` or `{offset + nbytes}` in them.  A quantity is written with its unit
-where that is bytes (`4*m B`); `{nbytes:code}` writes it bare, as code.  `{{` and `}}` write braces.
+templates, with `{tensor}`, `{nbytes}` or `{offset + nbytes}` in them.  Bytes, and sums of them, are written
+with their unit (`4*m B`); `{nbytes:code}` writes them bare, as code.  `{{` and `}}` write braces.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from symalloc.errors import UsageError, nearest
-from symalloc.rulebook.language import Constraint, Quantity, Unit, compile_constraint, compile_quantity
+from symalloc.rulebook.language import Constraint, Quantity, compile_constraint, compile_quantity
 from symalloc.rulebook.sites import SITE_KINDS
 from symalloc.size.condition import Condition
 from symalloc.size.expr import Expr
@@ -37,8 +37,8 @@ class _Slot:
     """The part of a template between braces: a name, or an expression over quantities."""
 
     text: str
-    quantity: Quantity | None
-    bare: bool
+    quantity: Quantity | None = None
+    in_bytes: bool = False
 
     def write(self, values: Mapping[str, Value]) -> str | None:
         value = values.get(self.text)
@@ -46,9 +46,7 @@ class _Slot:
             sizes = {name: values.get(name) for name in self.quantity.expr.symbols}
             known = {name: as_expr(size) for name, size in sizes.items() if isinstance(size, Expr | int)}
             value = self.quantity.at(known) if len(known) == len(sizes) else None
-        if value is None:
-            return None
-        return _written(value, None if self.bare or self.quantity is None else self.quantity.unit)
+        return None if value is None else _written(value, in_bytes=self.in_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +83,21 @@ def _slot(text: str, style: str, site: str, extra: tuple[str, ...]) -> _Slot:
         problem = f"unknown style `{style}`; only `code` is known"
         raise SizeSyntaxError(f"{{{text}:{style}}}", len(text) + 2, problem, "code")
     kind = SITE_KINDS[site]
-    unit = kind.quantities.get(text)
-    if unit is None and text in (*kind.texts, *EVERYWHERE, *extra):
-        return _Slot(text, None, style == "code")
-    if text.replace(".", "").isidentifier() and unit is None:
-        known = [*kind.quantities, *kind.texts, *EVERYWHERE, *extra]
+    words = (*kind.texts, *EVERYWHERE, *extra)
+    if text in words and text not in kind.quantities:
+        return _Slot(text)
+    if text.replace(".", "").isidentifier() and text not in kind.quantities:
+        known = [*kind.quantities, *words]
         problem = f"unknown name `{text}`; a {site} site offers {', '.join(known)}"
         raise SizeSyntaxError(text, 0, problem, nearest(text, known))
-    return _Slot(text, compile_quantity(text, kind.quantities), style == "code")
+    quantity = compile_quantity(text, kind.quantities)
+    return _Slot(text, quantity, quantity.in_bytes and not style)
 
 
-def _written(value: Expr | Condition | Mapping[str, int] | str | int, unit: Unit | None) -> str:
+def _written(value: Expr | Condition | Mapping[str, int] | str | int, *, in_bytes: bool) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} = {number}" for name, number in value.items())
-    if unit is not Unit.BYTES or not isinstance(value, Expr | int):
+    if not in_bytes or not isinstance(value, Expr | int):
         return str(value)
     several = isinstance(value, Expr) and len(value.terms) > 1
     return f"({value}) B" if several else f"{value} B"

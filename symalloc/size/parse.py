@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Union
 
 from symalloc.arguments import shown
@@ -146,7 +146,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
 class SizeParser:
     """Builds expressions and conditions from a syntax tree.
 
-    A language with other names, or with units, overrides `name`, `expr` and `compare`.
+    A language with other names overrides `name`.
     """
 
     def __init__(self, text: str) -> None:
@@ -163,15 +163,6 @@ class SizeParser:
         if isinstance(node, ast.Attribute):
             raise self.fail(node, "not a size expression")
         return symbol(node.id)
-
-    def compare(
-        self, operator: ast.cmpop, left: tuple[ast.expr, Expr], right: tuple[ast.expr, Expr]
-    ) -> Condition:
-        """The comparison of two sides, each with the node that writes it."""
-        build = _COMPARISONS.get(type(operator))
-        if build is None:
-            raise self.fail(left[0], "only == != < <= > >= compare sizes")
-        return build(left[1], right[1])
 
     def expr(self, node: ast.expr) -> Expr:
         """The size that `node` writes."""
@@ -264,11 +255,13 @@ class SizeParser:
         return evaluating(joined, cond.And(tuple(before)) if every else cond.Or(tuple(before)))
 
     def _comparison(self, node: ast.Compare, *, negated: bool) -> Condition:
-        sides = [(side, self.expr(side)) for side in (node.left, *node.comparators)]
-        pairs = list(zip(node.ops, sides, sides[1:], strict=False))
-        compared = [self.compare(operator, a, b) for operator, a, b in pairs]
+        if any(type(operator) not in _COMPARISONS for operator in node.ops):
+            raise self.fail(node.left, "only == != < <= > >= compare sizes")
+        sides = [self.expr(side) for side in (node.left, *node.comparators)]
+        pairs = list(pairwise(sides))
+        compared = [_COMPARISONS[type(op)](*pair) for op, pair in zip(node.ops, pairs, strict=True)]
         owed: list[Condition] = []
-        for index, (_, (_, left), (_, right)) in enumerate(pairs):
+        for index, (left, right) in enumerate(pairs):
             if self._in_test:
                 compared[index] = owing_condition(compared[index], left, right)
             else:
