@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,10 +65,6 @@ class CellLine:
         last = len(self.starts) - 1
         return self.starts[index] if index <= last else self.width + index - last
 
-    def blank_before(self, column: int) -> bool:
-        """Return whether nothing but white space stands in front of `column`."""
-        return not "".join(self._pieces[: max(column - 1, 0)]).strip()
-
     def cut(self, window: Window) -> str:
         """The part of the line inside `window`, an ellipsis in place of what is cut off."""
         right = self.width if window.right is None else min(window.right, self.width)
@@ -94,7 +90,6 @@ def _shown(character: str) -> str:
 
 
 CONTEXT = 8  # cells kept to the left of the first mark where lines are cut
-HEAD, TAIL = 3, 2  # lines shown at either end of a mark over many lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +100,6 @@ class Underline:
     text: str
     style: str
     glyph: str
-
-    @property
-    def is_block(self) -> bool:
-        """True where it covers more than one line."""
-        return self.span.end_line > self.span.line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,87 +112,41 @@ class Row:
 
 
 def excerpt(text: str, marks: Sequence[Underline], width: int | None = None) -> list[Row]:
-    """The rows that show `marks` in `text`, cut to `width` cells; none where no mark lies in the text."""
+    """The rows that show `marks` in `text`, cut to `width` cells; none where no mark lies in the text.
+
+    A mark over several lines is shown on the first of them.
+    """
     lines = split_lines(text)
     inside = [m for m in marks if 1 <= m.span.line <= m.span.end_line <= len(lines)]
-    return list(_Excerpt(lines, inside, width).rows()) if inside else []
+    marked = {m.span.line for m in inside}
+    numbers = sorted(marked | {n + 1 for n in marked if n + 2 in marked})  # a gap of one line is filled
+    shown = {n: CellLine(lines[n - 1]) for n in numbers}
+    placed = {n: [_stretch(m, line) for m in inside if m.span.line == n] for n, line in shown.items()}
+    room = None if width is None else max(width, CONTEXT + 1)
+    window = _window(shown.values(), [one for row in placed.values() for one in row], room)
+    rows: list[Row] = []
+    for number, line in shown.items():
+        if rows and number - 1 not in shown:
+            rows.append(Row(number=None, text=Text(), gap=True))
+        rows.append(Row(number=number, text=Text(line.cut(window))))
+        underlined = [one.within(window) for one in placed[number]]
+        rows += (Row(number=None, text=row) for row in _underline_rows(underlined, room))
+    return rows
 
 
-class _Excerpt:
-    """Lays out one excerpt.  Invariant: `blocks[i]` owns column i of the margin."""
+def _stretch(mark: Underline, line: CellLine) -> _Stretch:
+    """The cells of the line that a mark begins on."""
+    end = line.cell(mark.span.end_column) if mark.span.end_line == mark.span.line else line.width
+    return _Stretch(line.cell(mark.span.column), end, mark.glyph, mark.style, visible(mark.text))
 
-    def __init__(self, lines: Sequence[str], marks: Sequence[Underline], width: int | None) -> None:
-        self.marks = marks
-        self.blocks = [m for m in marks if m.is_block]
-        self.shown = {n: CellLine(lines[n - 1]) for n in _shown_lines(marks)}
-        self.margin = len(self.blocks) + 1 if self.blocks else 0
-        self.room = None if width is None else max(width - self.margin, CONTEXT + 1)
-        self.window = self._window()
 
-    def rows(self) -> Iterator[Row]:
-        previous: int | None = None
-        for number, line in self.shown.items():
-            if previous is not None and number > previous + 1:
-                yield Row(number=None, text=self._margin(number, opening=False), gap=True)
-            previous = number
-            body = self._margin(number, opening=True)
-            body.append(line.cut(self.window))
-            yield Row(number=number, text=body)
-            for slot, block in enumerate(self.blocks):
-                if block.span.line == number and not self._opens_line(block):
-                    start = self.window.clip(line.cell(block.span.column))
-                    yield self._reach(slot, block, number, start, "")
-            yield from self._underlines(number, line)
-            for slot, block in enumerate(self.blocks):
-                if block.span.end_line == number:
-                    last = max(self.window.clip(line.cell(block.span.end_column)) - 1, 0)
-                    yield self._reach(slot, block, number, last, block.text)
-
-    def _window(self) -> Window:
-        if self.room is None or all(line.width <= self.room for line in self.shown.values()):
-            return Window()
-        cells = [self.shown[m.span.line].cell(m.span.column) for m in self.marks]
-        ends = [self.shown[m.span.end_line].cell(m.span.end_column) for m in self.marks]
-        first = min(cells)
-        left = 0 if max(ends) <= self.room or first <= self.room // 4 else first - CONTEXT
-        return Window(left=left, right=left + self.room)
-
-    def _margin(self, number: int, *, opening: bool) -> Text:
-        """The margin beside line `number`; `opening` draws the corner of blocks that start a line."""
-        margin = Text()
-        for block in self.blocks:
-            if block.span.line < number <= block.span.end_line:
-                margin.append("|", block.style)
-            elif opening and block.span.line == number and self._opens_line(block):
-                margin.append("/", block.style)
-            else:
-                margin.append(" ")
-        if self.blocks:
-            margin.append(" ")
-        return margin
-
-    def _opens_line(self, block: Underline) -> bool:
-        return self.shown[block.span.line].blank_before(block.span.column)
-
-    def _reach(self, slot: int, block: Underline, number: int, cell: int, label: str) -> Row:
-        """A row that joins the margin column `slot` to `cell` of the line."""
-        row = self._margin(number, opening=False)[: slot + 1]
-        row.append("_" * (self.margin - slot - 1 + cell) + block.glyph, block.style)
-        if label:
-            row.append(f" {visible(label)}", block.style)
-        return Row(number=None, text=row)
-
-    def _underlines(self, number: int, line: CellLine) -> Iterator[Row]:
-        placed = []
-        for mark in self.marks:
-            if not mark.is_block and mark.span.line == number:
-                start = self.window.clip(line.cell(mark.span.column))
-                end = max(self.window.clip(line.cell(mark.span.end_column)), start + 1)
-                placed.append(_Stretch(start, end, mark.glyph, mark.style, visible(mark.text)))
-        for row in _underline_rows(placed, self.room):
-            margin = self._margin(number + 1, opening=False)
-            margin.append_text(row)
-            yield Row(number=None, text=margin)
+def _window(lines: Iterable[CellLine], placed: Sequence[_Stretch], room: int | None) -> Window:
+    """The cells to show, so that the first mark is among them; all where there is room."""
+    if room is None or all(line.width <= room for line in lines):
+        return Window()
+    first, last = min(one.start for one in placed), max(one.end for one in placed)
+    left = 0 if last <= room or first <= room // 4 else first - CONTEXT
+    return Window(left=left, right=left + room)
 
 
 class _Stretch(NamedTuple):
@@ -214,16 +158,10 @@ class _Stretch(NamedTuple):
     style: str
     text: str
 
-
-def _shown_lines(marks: Sequence[Underline]) -> list[int]:
-    """The numbers of the lines to show, in order; a gap of a single line is filled."""
-    wanted: set[int] = set()
-    for mark in marks:
-        first, last = mark.span.line, mark.span.end_line
-        whole = range(first, last + 1)
-        wanted.update(whole if len(whole) <= HEAD + TAIL + 1 else (*whole[:HEAD], *whole[-TAIL:]))
-    wanted |= {n + 1 for n in wanted if n + 2 in wanted}
-    return sorted(wanted)
+    def within(self, window: Window) -> _Stretch:
+        """The same in a window, at least one cell."""
+        start = window.clip(self.start)
+        return self._replace(start=start, end=max(window.clip(self.end), start + 1))
 
 
 def _underline_rows(placed: Sequence[_Stretch], room: int | None) -> Iterator[Text]:
@@ -370,7 +308,7 @@ class _DiagnosticText:
         self.marks = [Underline(span=x.span, text=x.text, style=SECONDARY, glyph="-") for x in d.labels]
         if d.span:
             self.marks.append(Underline(span=d.span, text=d.label, style=self.style, glyph="^"))
-        self.gutter = max((len(str(m.span.end_line)) for m in self.marks), default=1)
+        self.gutter = max((len(str(m.span.line)) for m in self.marks), default=1)
 
     def render(self) -> Text:
         d = self.diagnostic
