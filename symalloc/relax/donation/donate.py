@@ -2,8 +2,8 @@
 
 Stands in front of the planner.  `alloc = R.builtin.alloc_tensor(shape, dtype)` becomes a view of the input,
 at byte 0, and what allocates nothing is not planned.  A kernel that reads the input while it writes the
-output is called in a form of its own, in which the two are one buffer: two parameters that share memory would
-break the promise that its pointers do not alias.  Where the output may be larger than the input a check at
+output is called in a form of its own, which does both through the output: two pointers to one memory would
+break the promise that they do not alias.  Where the output may be larger than the input a check at
 entry stops the function.
 """
 
@@ -18,15 +18,14 @@ from typing import TypeAlias
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Call, GlobalVar
-from tvm.tirx.buffer import BufferType
+from tvm.ir import GlobalVar
 
 from symalloc.analysis.argument_binding import kernel_facts
 from symalloc.analysis.conflicts import ReuseConflict
 from symalloc.analysis.donation import Donation, Leaf, function_meant, inputs_of, intermediates_of, outputs_of
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.kernels.overlap import KernelArgument, clashes, symbol_values
-from symalloc.analysis.regions import Pointees, Region, RegionKind
+from symalloc.analysis.regions import Pointees, PointsTo, Region, RegionKind
 from symalloc.analysis.sets import only_member, region_set
 from symalloc.planner.buffers.sizing import KnownSymbols, Sized, Sizes, known_symbols
 from symalloc.planner.check.validate import PlanRefusedError
@@ -48,11 +47,11 @@ from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
+    TypeNode,
     bound,
     elements,
     same_extent,
     typed_call,
-    visit,
     with_parameters,
     with_variables,
 )
@@ -66,7 +65,7 @@ from symalloc.relax.rewrite import (
     without,
 )
 from symalloc.size.condition import TRUE, Condition, conjunction, le, negate
-from symalloc.size.expr import ZERO
+from symalloc.size.expr import ZERO, Expr
 
 InPlace: TypeAlias = Callable[[ir.CallKernel, "Overlay", Domain], bool]
 """Return whether a call of a kernel is proved to be able to write an output over inputs, over a domain."""
@@ -89,14 +88,10 @@ class DonatedAlias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """A kernel call writes its argument at position `output` over those at `inputs`, which are left out.
-
-    `equal`: all of them have the same extents; otherwise the first one differs.
-    """
+    """A kernel call writes its argument at position `output` over those at `inputs`."""
 
     inputs: frozenset[int]
     output: int
-    equal: bool = True
 
 
 def donated_aliases(
@@ -274,8 +269,8 @@ class _Check:
             call = self.analysis.cfg.points[clash.writer].instruction
             if clash.writer != clash.reader or not isinstance(call, ir.CallKernel):
                 raise _RefusedError(self.overwritten(clash))
-            overlay = self.overlay(call, root, wanted)
-            if overlay is None:
+            overlay = overlay_of(self.analysis.points_to, call, wanted, root)
+            if overlay is None or not self.in_place(call, overlay, self.known.domain):
                 raise _RefusedError(
                     f"`{call.kernel}` reads {self.source} while it writes {self.output}, and it is not "
                     "proved that it has read each element before it overwrites it, as an elementwise "
@@ -295,27 +290,26 @@ class _Check:
             f"over it; use {self.source} before, or copy what is needed of it"
         )
 
-    def overlay(self, call: ir.CallKernel, root: int, wanted: int) -> Overlay | None:
-        """The way that `call` writes the output over the input; None where it is not proved that it may."""
-        places: dict[int, set[int]] = {wanted: set(), root: set()}
-        for position, argument in enumerate(call.arguments):
-            cell = self.analysis.points_to.value_of(argument)
-            if not isinstance(cell, Pointees):
+
+def overlay_of(points_to: PointsTo, call: ir.CallKernel, source: int, target: int) -> Overlay | None:
+    """The way that `call` would write the region `target` over the region `source`; None where an argument
+    may be part of either, or where their rows differ.
+    """
+    places: dict[int, set[int]] = {source: set(), target: set()}
+    rows = set[tuple[Expr, ...] | None]()
+    for position, argument in enumerate(call.arguments):
+        cell, kind = points_to.value_of(argument), tensor_type(argument)
+        if not isinstance(cell, Pointees):
+            return None
+        for region in places.keys() & points_to.roots(cell.must | cell.may):
+            if cell != Pointees(region_set((region,))):
                 return None
-            for region in places.keys() & self.of(cell):
-                if cell != Pointees(region_set((region,))):
-                    return None
-                places[region].add(position)
-        reading, writing = places[wanted], places[root]
-        if len(writing) != 1 or reading & writing:
-            return None
-        (target,) = writing
-        kinds = [tensor_type(call.arguments[position]) for position in (*reading, target)]
-        shapes = {kind.shape for kind in kinds if kind is not None and kind.shape is not None}
-        if any(k is None or k.shape is None for k in kinds) or len({shape[1:] for shape in shapes}) != 1:
-            return None
-        overlay = Overlay(inputs=frozenset(reading), output=target, equal=len(shapes) == 1)
-        return overlay if self.in_place(call, overlay, self.known.domain) else None
+            places[region].add(position)
+            rows.add(None if kind is None or kind.shape is None else kind.shape[1:])
+    reading, writing = places[source], places[target]
+    if len(writing) != 1 or reading & writing or len(rows) != 1 or None in rows:
+        return None
+    return Overlay(inputs=frozenset(reading), output=min(writing))
 
 
 def _named(name: str, leaves: Sequence[Leaf], what: str, others: Iterable[Leaf] = ()) -> Leaf:
@@ -338,67 +332,28 @@ def _doer(instruction: ir.Instruction | None) -> str:
     return f"`{callee_of(instruction) or instruction.var.name}`"
 
 
-# attributes that say nothing of single parameters by their positions
-_HARMLESS = frozenset({"global_symbol", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"})
-
-
 def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimFunc | None:
-    """`kernel` without its parameters at the inputs of `overlays`, which reads what they held from those at
-    the outputs.
+    """`kernel`, which reads what its parameters at the inputs of `overlays` held from those at the outputs.
 
-    None where an index into one means another place in the other.
+    None where an index into one means another place in the other.  Nothing touches an input any more: what
+    the caller gives for it only tells extents.
     """
     params = elements(kernel.params)
     over = {index: one.output for one in overlays for index in one.inputs}
-    takes = over.keys() | over.values()
-    if not takes <= accepts_offset(kernel) or not over.keys().isdisjoint(over.values()):
+    if not over.keys() | over.values() <= accepts_offset(kernel) or not over.keys().isdisjoint(over.values()):
         return None
-    if not _HARMLESS.issuperset((kernel.attrs or {}).keys()):
+    replaced = [(params[index], params[output]) for index, output in over.items()]
+    if not all(_same_places(source.ty, target.ty) for source, target in replaced):
         return None
-    kept = [param for index, param in enumerate(params) if index not in over]
-    for one in overlays:
-        pairs = ((params[index], params[one.output]) for index in one.inputs)
-        if not all(_same_places(source, target, kept, equal=one.equal) for source, target in pairs):
-            return None
-    body = with_variables(kernel.body, [(params[index], params[output]) for index, output in over.items()])
-    if not _is_closed(body, kept, [params[index] for index in over]):
-        return None
-    return with_parameters(kernel, kept, body)
+    return with_parameters(kernel, params, with_variables(kernel.body, replaced))
 
 
-def _same_places(source: Node, target: Node, kept: Collection[Node], *, equal: bool) -> bool:
-    """Return whether an index means the same place in both buffers.
-
-    Their first extents may differ, or tensors that are not `equal` be given for them, where nothing compares
-    that of `source` with another one.
-    """
-    one, other = source.ty, target.ty
+def _same_places(one: TypeNode, other: TypeNode) -> bool:
+    """Return whether an index means the same place in buffers of two types."""
     mine, theirs = list(one.shape), list(other.shape)
     if one.dtype != other.dtype or one.storage_scope != other.storage_scope or len(mine) != len(theirs):
         return False
-    alike = list(map(same_extent, mine, theirs))
-    if not all(alike[1:]):
-        return False
-    extents = [extent for param in kept for extent in _bare(param)]
-    return (equal and all(alike[:1])) or all(
-        type(first) is tvm.ir.Var and not any(first.same_as(extent) for extent in extents)
-        for first in mine[:1]
-    )
-
-
-def _is_closed(body: Node, params: Collection[Node], dropped: Collection[Node]) -> bool:
-    """Return whether no extent that only `dropped` parameters bound is still spoken of."""
-    kept = {p.__chandle__() for p in params} | {e.__chandle__() for p in params for e in _bare(p)}
-    lost = {e.__chandle__() for p in dropped for e in _bare(p)} - kept
-    spoken = set[int]()
-    for node in (body, *(e for p in params if type(p.ty) is BufferType for e in p.ty.shape)):
-        visit(node, (tvm.ir.Var, lambda one: spoken.add(one.__chandle__())))
-    return spoken.isdisjoint(lost)
-
-
-def _bare(param: Node) -> Iterator[Node]:
-    if type(param.ty) is BufferType:
-        yield from (extent for extent in param.ty.shape if type(extent) is tvm.ir.Var)
+    return all(map(same_extent, mine[1:], theirs[1:]))
 
 
 def donate(
@@ -584,7 +539,6 @@ class _DonatedFunction(BindingRewriter):
 
     def over(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
         value = binding.value
-        gone = frozenset().union(*(overlay.inputs for overlay in overlays))
-        arguments = [a for index, a in enumerate(elements(value.args)) if index not in gone]
-        call = Call(self.module.overlaid(kernel, overlays), arguments, value.attrs, value.ty_args, value.span)
-        return relax.VarBinding(binding.var, self.builder.normalize(call))
+        called = self.module.overlaid(kernel, overlays)
+        call = typed_call(called, elements(value.args), value.ty, value.ty_args, value.span, value.attrs)
+        return bound(binding.var, call)

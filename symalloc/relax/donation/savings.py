@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import permutations
 
 import msgspec
 import tvm
@@ -15,10 +16,9 @@ from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.memory_report.call_peak import CallPeak, Remedy
 from symalloc.program import ir
-from symalloc.program.operands import tensor_type
 from symalloc.program.types import TensorType
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.donate import Overlay, can_overlay, donate
+from symalloc.relax.donation.donate import can_overlay, donate, overlay_of
 from symalloc.relax.extract import extract
 from symalloc.size.evaluation import evaluated
 
@@ -70,18 +70,12 @@ def written_over(
     kernels = {variable.name_hint for variable in module.functions}
     for call in (call for _, call in analysis.cfg.of_type(ir.CallKernel) if call.kernel in kernels):
         regions = [points_to.only_region(points_to.value_of(one)) for one in call.arguments]
-        variables = [None if region is None else region.var for region in regions]
-        given = {i: placed[var] for i, var in enumerate(variables) if var is not None and var in placed}
-        for target, output in given.items():
-            sources = (one for one in given.values() if one.id not in found and _follows(one, output))
-            for source in dict.fromkeys(sources):
-                over = frozenset(i for i, one in given.items() if one is source)
-                kinds = [tensor_type(call.arguments[i]) for i in (*over, target)]
-                shapes = {None if kind is None else kind.shape for kind in kinds}
-                overlay, exact = Overlay(inputs=over, output=target), None not in shapes and len(shapes) == 1
-                if exact and can_overlay(module, program, prover, call, overlay, domain):
-                    found.add(source.id)
-                    break
+        given = {one.number: placed[one.var] for one in regions if one is not None and one.var in placed}
+        for (source, last), (target, output) in permutations(given.items(), 2):
+            ends = last.id not in found and _follows(last, output)
+            overlay = overlay_of(points_to, call, source, target) if ends else None
+            if overlay is not None and can_overlay(module, program, prover, call, overlay, domain):
+                found.add(last.id)
     return frozenset(found)
 
 
