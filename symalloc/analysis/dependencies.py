@@ -7,7 +7,7 @@ memories here: edges are what the program means.  The order that a plan needs be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, reduce
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from symalloc.analysis.interprocedural import FunctionAnalysis
+from symalloc.analysis.paths import EVERY_PATH, PathCondition, consistent
 from symalloc.analysis.regions import PointsTo, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
 from symalloc.program import ir
@@ -70,12 +71,18 @@ class Dispatch:
 
 
 class Touch(NamedTuple):
-    """A point of a dispatch that reads or writes a memory; the end of the function counts as one more."""
+    """A point of a dispatch that reads or writes a memory, or the part `region` of it, where `path` is taken.
+
+    The end of the function counts as one.  `certain` unless it may be another memory, or not written.
+    """
 
     point: int
     dispatch: int
     reads: bool
     writes: bool
+    region: int
+    path: PathCondition = EVERY_PATH
+    certain: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,8 @@ _WITH_EFFECTS = (
 
 class _GraphBuilder:
     """Walks through the outermost points; `makers` are the dispatches that a variable or a symbol comes from,
-    `writers` those that what a memory holds may come from, and `readers` those that have read it since.
+    `writers` those that what a memory holds may come from, and `readers` those that have read it since;
+    `filled` are the regions that something has written.
     """
 
     def __init__(self, analysis: FunctionAnalysis) -> None:
@@ -151,6 +159,7 @@ class _GraphBuilder:
         self.readers: defaultdict[int, list[int]] = defaultdict(list)
         self.touches: defaultdict[int, list[Touch]] = defaultdict(list)
         self.edges: defaultdict[tuple[int, int, EdgeKind], dict[str, None]] = defaultdict(dict)
+        self.filled: set[int] = set()
         self.checks: list[int] = []
         self.effects: list[int] = []
 
@@ -226,14 +235,13 @@ class _GraphBuilder:
         """Note what the points [first, last] read and write; return these memories."""
         number, read, written = len(self.nodes), dict[int, None](), dict[int, None]()
         for point in range(first, last + 1):
-            effect = self.analysis.effects[point]
-            objects = self.objects(point)
-            reads = self.memories(effect.reads | effect.may_reads | self.copied(point) | objects)
-            writes = self.memories(effect.written | objects)
-            for memory in dict.fromkeys((*reads, *writes)):
-                self.touches[memory].append(Touch(point, number, memory in reads, memory in writes))
+            reads, writes = dict[int, None](), dict[int, None]()
+            for one in self.accesses(point, number):
+                memory = memory_of(self.points_to, self.points_to.regions[one.region])
+                self.touches[memory].append(one)
+                (reads if one.reads else writes)[memory] = None
             if first == last:
-                self.forget(effect.must_defs & ~self.points_to.phis, reads)
+                self.forget(self.analysis.effects[point].must_defs & ~self.points_to.phis, reads)
             read |= reads
             written |= writes
         if first == self.cfg.exit:
@@ -250,6 +258,22 @@ class _GraphBuilder:
             self.readers[memory] = []
             self.writers[memory].append(number)
         return read, written
+
+    def accesses(self, point: int, number: int) -> Iterator[Touch]:
+        """The reads and writes of a point of dispatch `number`, those of constants that nothing writes left
+        out.
+        """
+        effect, objects = self.analysis.effects[point], self.objects(point)
+        read, written = effect.reads | self.copied(point), effect.writes | effect.defs
+        may_write = effect.may_writes | effect.may_defs
+        around = frozenset(self.cfg.sides[point])
+        for reads, must, may in ((True, read, effect.may_reads), (False, written, may_write)):
+            for region, path, certain in self.points_to.targets(must | objects, may):
+                fills = contains(effect.may_defs, region) and region not in self.filled
+                if not contains(self.constants, region) and consistent(path | around):
+                    sure = certain or fills  # nothing else gives it content
+                    yield Touch(point, number, reads, not reads, region, path | around, sure)
+                    self.filled |= set() if reads else {region}
 
     def forget(self, rewritten: RegionSet, read: Mapping[int, None]) -> None:
         """Forget who has written a memory that a dispatch writes all of, and of which it reads nothing."""
@@ -274,11 +298,6 @@ class _GraphBuilder:
         leaves = (leaf for operand in given for leaf in leaves_in(operand))
         found = (o for o in leaves if any(type(t) is OpaqueType for _, t in type_leaves(type_of(o))))
         return reduce(or_, map(self.points_to.regions_of, found), NO_REGIONS)
-
-    def memories(self, regions: RegionSet) -> dict[int, None]:
-        """The memories of regions, constants that nothing writes left out."""
-        found = self.points_to.resolve(regions) & ~self.constants
-        return {memory_of(self.points_to, self.points_to.regions[n]): None for n in members(found)}
 
     def name(self, memory: int) -> str:
         return self.points_to.regions[memory].name

@@ -14,6 +14,7 @@ from operator import and_, or_
 from typing import Literal, NamedTuple, TypeAlias
 
 from symalloc.analysis.dependencies import DependencyGraph, Edge, EdgeKind, Touch
+from symalloc.analysis.paths import PathCondition, consistent
 from symalloc.analysis.sets import RegionSet, members
 
 OrderName: TypeAlias = Literal["total", "lanes", "dag"]
@@ -26,22 +27,29 @@ class Collision(NamedTuple):
 
     lost: int
     written: int
-    maker: int
-    writer: int
-    reader: int
+    maker: Touch
+    writer: Touch
+    reader: Touch
 
     @property
     def in_order(self) -> bool:
         """True if the order of the program shows it, too."""
-        return self.maker <= self.writer <= self.reader
+        return self.maker.dispatch <= self.writer.dispatch <= self.reader.dispatch
 
     @property
     def at_once(self) -> bool:
         """True if it takes two dispatches that run at the same time: an If makes and reads what is lost."""
-        return self.maker == self.reader
+        return self.maker.dispatch == self.reader.dispatch
 
+    @property
+    def path(self) -> PathCondition:
+        """The branches that such a run takes."""
+        return self.maker.path | self.writer.path | self.reader.path
 
-_ENTRY = Touch(-1, -1, False, True)  # where the caller has written what nothing else has
+    @property
+    def certain(self) -> bool:
+        """True unless one of the three may be no access of these memories."""
+        return self.maker.certain and self.writer.certain and self.reader.certain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +107,22 @@ class HappensBefore:
 
     def collision(self, one: int, other: int) -> Collision | None:
         """A run in which one of two memories at the same bytes is lost before it is read, if there is one."""
-        if self.apart(one, other):
-            return None
-        found = (*self._losses(one, other), *self._losses(other, one))
-        return min(found, key=lambda loss: (loss.at_once, loss.in_order), default=None)
+        return next(iter(self.collisions(one, other)), None)
+
+    def collisions(self, one: int, other: int) -> Sequence[Collision]:
+        """All such runs; first those that take no two dispatches at the same time, and another order."""
+        found = [] if self.apart(one, other) else [*self._losses(one, other), *self._losses(other, one)]
+        return sorted(found, key=lambda loss: (loss.at_once, loss.in_order, not loss.certain))
 
     def _losses(self, lost: int, written: int) -> Iterator[Collision]:
         touches = self.graph.touches
         for reader in (t for t in touches[lost] if t.reads):
             made = [t for t in touches[lost] if t.writes and self._feeds(t, reader)]
             for writer in (t for t in touches[written] if t.writes and not self.is_ahead(reader, t)):
-                for maker in made or [_ENTRY]:
-                    if not self.is_ahead(writer, maker) and self._on_one_path(maker, writer, reader):
-                        yield Collision(lost, written, maker.dispatch, writer.dispatch, reader.dispatch)
+                for maker in made or [Touch(-1, -1, False, True, lost)]:  # the entry: its caller wrote it
+                    loss = Collision(lost, written, maker, writer, reader)
+                    if not self.is_ahead(writer, maker) and consistent(loss.path):
+                        yield loss
 
     def _feeds(self, maker: Touch, reader: Touch) -> bool:
         """True for a point that may have made what another reads."""
@@ -123,15 +134,11 @@ class HappensBefore:
     def _data(self) -> set[tuple[int, int]]:
         return {(e.source, e.target) for e in self.graph.edges if e.kind is EdgeKind.DATA}
 
-    def _on_one_path(self, *touches: Touch) -> bool:
-        sides = self.graph.points_to.cfg.sides
-        met = {side for touch in touches if touch.point >= 0 for side in sides[touch.point]}
-        return not any((branch, not then) in met for branch, then in met)
-
     def showing(self, found: Collision) -> tuple[int, ...]:
         """An order of the dispatches, which the executor may choose, that shows a collision."""
         order: dict[int, None] = {}
-        for n in (*(n for n in (found.maker, found.writer) if n >= 0), *range(len(self.graph.nodes))):
+        first = (n for n in (found.maker.dispatch, found.writer.dispatch) if n >= 0)
+        for n in (*first, *range(len(self.graph.nodes))):
             order.update(dict.fromkeys((*members(RegionSet(self.ahead[n])), n)))
         return tuple(order)
 

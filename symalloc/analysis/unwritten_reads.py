@@ -183,12 +183,27 @@ class UnwrittenReads:
         for read, (path, known) in product(self.conflicts.reads_from(first, point), before.items()):
             again = [write for write in own if point < write.point < read.point]
             around, sure = base | path | read.path, second.certain and known and read.certain
-            for free, decided, parts in self._around(again, first, around, read.point, _is_whole):
-                key = free, read.point
+            where = first, second.region, point, read.point
+            for one in self.lost(*where, around, again, certain=sure):
+                key = one.path, read.point
                 if key not in found or (sure and not found[key].certain):
-                    where = first, second.region, point, read.point, free
-                    found[key] = LostRead(*where, tuple(parts), certain=sure, decided=decided)
+                    found[key] = one
         yield from sorted(found.values(), key=lambda one: (not one.certain, one.reader))
+
+    def lost(
+        self,
+        first: int,
+        second: int,
+        writer: int,
+        reader: int,
+        path: PathCondition,
+        again: Sequence[_Write],
+        *,
+        certain: bool,
+    ) -> Iterator[LostRead]:
+        """The reads that are lost on a path, where the writes `again` come between `writer` and `reader`."""
+        for free, decided, parts in self._around(again, first, path, max(writer, reader), _is_whole):
+            yield LostRead(first, second, writer, reader, free, tuple(parts), certain, decided)
 
     # -- regions -------------------------------------------------------------------------------------------
 

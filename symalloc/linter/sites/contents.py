@@ -68,21 +68,25 @@ def _not_followed(pair: Site, unknown: Region) -> Site:
 
 def _resolved(context: FunctionContext, point: int, target: Target, index: int, pair: Site) -> Iterator[Site]:
     """The pair on each path on which content is lost, for each part of the two that kernels access."""
-    content = context.analysis.content
     for found in context.unwritten.overwritten(point, target, index):
-        site = _lost(context, found, pair)
-        read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
-        for wanted, part in product(read, written):
-            lost = part if part.type is not None else MemoryRange(part.region)  # what is unknown writes all
-            if found.again or _is_by_elements(wanted, lost):
-                yield from _rewritten(site, wanted, lost, found.again)
-                continue
-            sure, places = wanted.elements.exact and lost.elements.exact, _places(first=wanted, second=lost)
-            yield replace(
-                site,
-                quantities={**site.quantities, **places},
-                uncertainty=site.uncertainty or (None if sure else _another_part(site)),
-            )
+        yield from _in_parts(context, found, pair)
+
+
+def _in_parts(context: FunctionContext, found: LostRead, pair: Site) -> Iterator[Site]:
+    """The pair for each part of the two that kernels access."""
+    content, site = context.analysis.content, _lost(context, found, pair)
+    read, written = content.loads(found.reader, found.first), content.writes(found.writer, found.second)
+    for wanted, part in product(read, written):
+        lost = part if part.type is not None else MemoryRange(part.region)  # what is unknown writes all
+        if found.again or _is_by_elements(wanted, lost):
+            yield from _rewritten(site, wanted, lost, found.again)
+            continue
+        sure, places = wanted.elements.exact and lost.elements.exact, _places(first=wanted, second=lost)
+        yield replace(
+            site,
+            quantities={**site.quantities, **places},
+            uncertainty=site.uncertainty or (None if sure else _another_part(site)),
+        )
 
 
 def _is_by_elements(wanted: MemoryRange, lost: MemoryRange) -> bool:
@@ -135,6 +139,7 @@ def _lost(context: FunctionContext, found: LostRead, site: Site) -> Site:
     return replace(
         site,
         texts={
+            **site.texts,
             **alias_at(context, found.reader, first),
             "first": first.name,
             "second": second.name,
@@ -149,7 +154,7 @@ def _lost(context: FunctionContext, found: LostRead, site: Site) -> Site:
         ),
         uncertainty=_doubt(context, found),
         path=found.path,
-        until=found.reader,
+        until=max(found.writer, found.reader),
     )
 
 
@@ -182,32 +187,40 @@ def unordered_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
     graph = dependency_graph(context.analysis)
     relation = HappensBefore(graph=graph, order=context.shared.order)
     for pair in placed_together(graph):
-        found = relation.collision(*pair)
-        if found is not None and not found.in_order:
-            yield graph.nodes[found.writer].first, _unordered(context, relation, found)
+        found = relation.collisions(*pair)
+        if found and not found[0].in_order:
+            first, second = (context.points_to.regions[number] for number in found[0][:2])
+            site = Site(
+                kind="unordered-pair",
+                quantities={**places_in_memory(first, second), "lost": ONE},
+                unknown="it is not known where they lie",
+                dedup_key=frozenset(pair),
+                resolve=partial(_unordered, context, relation, found),
+            )
+            yield min(min(one.writer.point, one.reader.point) for one in found), site
 
 
-def _unordered(context: FunctionContext, relation: HappensBefore, found: Collision) -> Site:
-    first, second = (context.points_to.regions[number] for number in (found.lost, found.written))
-    places, nodes = places_in_memory(first, second), relation.graph.nodes
-    reader = nodes[found.reader].instruction if found.reader < len(nodes) else None
-    order = relation.showing(found)
-    shown = [caller_name(nodes[n].instruction) for n in order[: order.index(found.writer) + 1]]
-    return Site(
-        kind="unordered-pair",
-        quantities=places,
-        unknown=None if len(places) == 4 else "it is not known where they lie",
-        texts={
-            "first": first.name,
-            "second": second.name,
-            "storage": context.points_to.regions[first.root].name,
-            "writer": shown[-1],
-            "reader": caller_name(reader),
-            "shown": ", ".join(shown[-_SHOWN:]),
-        },
-        places=places_of(first=first.instruction, second=second.instruction, reader=reader),
-        dedup_key=frozenset((found.lost, found.written)),
-    )
+def _unordered(
+    context: FunctionContext, relation: HappensBefore, found: Sequence[Collision], pair: Site
+) -> Iterator[Site]:
+    """The pair in each run in which one of the two is lost, for each part of them that kernels access."""
+    nodes, regions = relation.graph.nodes, context.points_to.regions
+    for one in (one for one in found if not one.in_order):
+        order = relation.showing(one)
+        until = order.index(one.writer.dispatch) + 1
+        shown = [caller_name(nodes[n].instruction) for n in order[:until]]
+        late = {t.point for t in relation.graph.touches[one.lost] if t.dispatch not in order[:until]}
+        writes = context.unwritten.writes_to(one.reader.region)
+        again = [w for w in writes if w.point in late and w.point < one.reader.point]
+        where = one.reader.region, one.writer.region, one.writer.point, one.reader.point, one.path
+        site = replace(
+            pair,
+            instruction=context.instruction(one.writer.point),
+            quantities={**places_in_memory(*(regions[number] for number in where[:2])), "lost": ONE},
+            texts={"shown": ", ".join(shown[-_SHOWN:])},
+        )
+        for lost in context.unwritten.lost(*where, again, certain=one.certain):
+            yield from _in_parts(context, lost, site)
 
 
 @function_sites("read", expanded=True)
