@@ -37,7 +37,6 @@ class _Decoder:
     heads: int
     layers: int
     events: list[Event] = field(default_factory=list)
-    escape: list[int] = field(default_factory=list)
     blocks: int = 0
     call: int = 0  # 0: none so far
 
@@ -47,7 +46,7 @@ class _Decoder:
         return self.blocks
 
     def cache(self, tokens: int) -> int:
-        self.escape.append(self.alloc(tokens * self.width * FLOAT))
+        self.alloc(tokens * self.width * FLOAT)
         return self.blocks
 
     def free(self, *blocks: int) -> None:
@@ -106,6 +105,5 @@ def kv_concat_trace(
     return Trace(
         name="llm_kv_concat",
         events=tuple(decoder.events),
-        escape=frozenset(decoder.escape),
         meta={"seed": seed},
     )

@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import inf
 from operator import index
 from pathlib import Path
 
@@ -103,12 +104,13 @@ def require_binding(name: str, value: object) -> dict[str, int]:
     }
 
 
-def require_seconds(name: str, value: object) -> float:
-    """Return the duration that the argument `name` is; raise UsageError for what is no positive number."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not value > 0:  # type: ignore[operator]
-        raise UsageError(f"{name} is {shown(value)}; it must be a number of seconds, more than 0")
-    return float(value)  # type: ignore[arg-type]
+def require_seconds(name: str, value: object, *, least: float = 0.001, most: float = inf) -> float:
+    """Return the duration that the argument `name` is; raise UsageError for none, or one out of range."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise UsageError(f"{name} is {shown(value)}; it must be a number of seconds of at least {least}")
+    if value > most:
+        raise UsageError(f"{name} is {shown(value)}; it must be at most {most}")
+    return float(value)
 
 
 def require_text(name: str, value: object) -> str:

@@ -152,8 +152,8 @@ POOL_MAY_IMPORT: dict[str, set[str]] = {
     "reserved_buffer": {"block_handle", "native_pool", "pool_errors", "pool_options"},
     "trace": {"pool_errors"},
     "statistics_scope": {"native_pool", "pool_errors"},
-    "admission": {"native_pool", "pool_errors"},
-    "instrumented_pool": {"admission", "native_pool", "pool_errors", "pool_options", "trace"},
+    "sessions": {"native_pool", "pool_errors", "pool_options"},
+    "instrumented_pool": {"native_pool", "pool_errors", "pool_options", "sessions", "trace"},
     "peers": {"pool_options"},
     "replaying": {
         *("block_handle", "instrumented_pool", "native_pool", "peers", "pool_errors", "pool_options"),

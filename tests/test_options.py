@@ -128,7 +128,7 @@ def test_a_wrong_value_gets_one_message(
 
 
 def test_an_editor_gets_the_same() -> None:
-    said = "it must be a number of seconds, more than 0"
+    said = "it must be a number of seconds of at least 0.001"
     assert said in _refusal(lambda: read_options({"timeout": 0}))
     assert said in _refusal(lambda: symalloc.lint(Chain, timeout=0))
 

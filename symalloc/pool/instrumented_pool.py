@@ -14,12 +14,12 @@ from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
-from symalloc.arguments import shown
+from symalloc.arguments import require_bytes, require_whole, shown
 from symalloc.native.native_functions import pool_functions
-from symalloc.pool.admission import Admissions
 from symalloc.pool.native_pool import OOM, NativePool, PoolStatistics, carrying_interrupts
-from symalloc.pool.pool_errors import PoolUsageError
-from symalloc.pool.pool_options import MOST, read_bytes, read_seconds, require_name
+from symalloc.pool.pool_errors import PoolUsageError, checked
+from symalloc.pool.pool_options import MOST, read_seconds
+from symalloc.pool.sessions import Admissions, Holding, PoolSession, native_limit
 from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording
 from symalloc.shown import to_html
 
@@ -56,7 +56,7 @@ class InstrumentedPool(NativePool):
 
     @limit.setter
     def limit(self, limit: int | None) -> None:
-        pool_functions.set_limit(self.object, -1 if limit is None else read_bytes(limit, "limit"))
+        pool_functions.set_limit(self.object, native_limit(limit))
 
     def on_high(self, at: Level, callback: WatermarkCallback, *, rearm: int | None = None) -> Watermark:
         """Call `callback(bytes)` when the bytes in use rise to `at` or more, and again only after they have
@@ -92,8 +92,7 @@ class InstrumentedPool(NativePool):
         it; those of other pools call theirs.  An Exception of it ends the allocation with OutOfMemoryError,
         which says so; what is none, such as KeyboardInterrupt, comes out as it is.  Raises PoolUsageError.
         """
-        if checked_count("the number of retries", retries) < 0:
-            raise PoolUsageError(f"the number of retries must not be negative, as {retries} is")
+        retries = _whole("the number of retries", retries)
         if callback is None:
             self._callbacks.remove(OOM)
             pool_functions.clear_on_oom(self.object)
@@ -126,10 +125,10 @@ class InstrumentedPool(NativePool):
         for ever; claims count in whole pages.  Raises OutOfMemoryError where it never fits, or not within
         `timeout` seconds (None: any time), and PoolUsageError in a thread that is admitted already.
         """
-        seconds = inf if timeout is None else read_seconds(timeout, "timeout")
+        seconds = inf if timeout is None else read_seconds("timeout", timeout)
         with _ADMISSIONS:
             gate = self._admissions = getattr(self, "_admissions", None) or Admissions()
-        return gate.admit(self, self.session(name, read_bytes(nbytes, "nbytes")), seconds)
+        return gate.admit(self, self.session(name, checked(require_bytes, "nbytes", nbytes)), seconds)
 
     def holders(self) -> list[tuple[str, int]]:
         """Tag and bytes of every block that has a handle or a tag; "" and their sum of all other blocks.
@@ -165,12 +164,10 @@ class InstrumentedPool(NativePool):
         """Record allocations and frees of any thread from now on; forget earlier ones.
 
         The last `most` events are kept, in 40 bytes each; the recording says how many were dropped, and so
-        does `meta["dropped"]` of its trace.  Blocks that were live before are not in that; those that were
-        allocated in a `call` and outlive it escape.  Raises PoolUsageError.
+        does `meta["dropped"]` of its trace.  Blocks that were live before are not in that.  Raises
+        PoolUsageError.
         """
-        if not 1 <= checked_count("the number of events", most) <= ALL_EVENTS:
-            raise PoolUsageError(f"the number of events to keep is from 1 to 2^40, not {most}")
-        return Recording(self.object, most)
+        return Recording(self.object, _whole("the number of events", most, 1, ALL_EVENTS))
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -219,87 +216,6 @@ def _refuse(*_: object) -> NoReturn:
 Pool = InstrumentedPool  # its public name
 
 
-# -- budgets within a pool ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStatistics:
-    """A session at one moment; sizes are bytes asked for.
-
-    `live` bytes are charged to it now, `peak_live` were at most.  `allocs` and `frees` count the blocks that
-    are or were charged to it, `refused` the allocations that failed in it, for its limit or another.
-    """
-
-    live: int
-    peak_live: int
-    allocs: int
-    frees: int
-    refused: int
-
-
-class PoolSession:
-    """A budget within a pool, which `InstrumentedPool.session` makes.
-
-        with pool.session("request 17", limit="1GiB") as session:
-            machine["main"](x)
-        print(session.statistics())
-
-    What a thread allocates within the `with` is charged to the session until it is freed, by whatever thread,
-    within or later.  Any number of threads may be in it, and enter it again.  A session that is made within
-    another is a part of it: what is charged to the inner one is charged to the outer one, too, in every
-    thread.  A thread in several is charged to each of them once.
-    """
-
-    __slots__ = ("_object", "name")
-
-    def __init__(self, pool: PoolObject, name: str, limit: float | str | None) -> None:
-        self.name = require_name(name, "the name of a session")
-        if not name:
-            raise PoolUsageError("the name of a session is empty")
-        self._object = pool_functions.open_session(pool, name, _limit(limit))
-
-    @property
-    def limit(self) -> int | None:
-        """Bytes that are charged at most, None: only the pool's limit counts.  It may be changed at any time;
-        what is charged beyond a lower limit stays.
-        """
-        limit = int(pool_functions.read_session(self._object)[0])
-        return None if limit < 0 else limit
-
-    @limit.setter
-    def limit(self, limit: float | str | None) -> None:
-        pool_functions.set_session_limit(self._object, _limit(limit))
-
-    def statistics(self) -> SessionStatistics:
-        """The counters of the session, now; they may be read when nobody is in it, and when the pool is
-        closed.
-        """
-        _, live, peak_live, allocs, frees, refused = map(int, pool_functions.read_session(self._object))
-        return SessionStatistics(live=live, peak_live=peak_live, allocs=allocs, frees=frees, refused=refused)
-
-    def holdings(self) -> tuple[Holding, ...]:
-        """The live blocks that are charged to it by tag, the most bytes first."""
-        flat = list(pool_functions.session_holdings(self._object))
-        found = [
-            Holding(tag=str(tag), blocks=int(blocks), nbytes=int(nbytes))
-            for tag, blocks, nbytes in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-        ]
-        return tuple(sorted(found, key=lambda h: (-h.nbytes, h.tag)))
-
-    def __enter__(self) -> Self:
-        """Enter the session with this thread."""
-        pool_functions.enter_session(self._object)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Leave the session with this thread; raises PoolUsageError where it is not in it."""
-        pool_functions.leave_session(self._object)
-
-
-def _limit(limit: float | str | None) -> int:
-    return -1 if limit is None else read_bytes(limit, "limit")
-
-
 # -- watermarks of the bytes in use ------------------------------------------------------------------------
 
 
@@ -331,7 +247,7 @@ def watermark_bounds(high: bool, at: Level, rearm: int | None, limit: int | None
     if rearm is None:
         level = mark * 9 // 10 if high else mark + max(mark // 10, 1)
     else:
-        level = checked_count("the level that rearms a watermark", rearm)
+        level = _whole("the level that rearms a watermark", rearm)
     if not (0 <= level < mark if high else level > mark):
         kind, side = ("high", "below") if high else ("low", "above")
         raise PoolUsageError(f"a {kind} watermark of {mark} bytes rearms {side} itself, not at {level}")
@@ -357,30 +273,16 @@ def checked_callback(callback: object) -> None:
         raise PoolUsageError(f"a callback is a function, not {shown(callback)}")
 
 
-def checked_count(name: str, value: object) -> int:
-    """`value`, an integer below 2^62; raises PoolUsageError for what is none, calling it `name`."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise PoolUsageError(f"{name} is an integer, not {shown(value)}")
-    if abs(value) > MOST:
-        raise PoolUsageError(f"{name} is at most 2^62, not {shown(value)}")
-    return value
-
-
 def _bytes(at: Level, limit: int | None) -> int:
-    given: object = at
-    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
-        raise PoolUsageError(f"a watermark is bytes (an int) or a share of the limit, not {shown(given)}")
-    if isinstance(at, int):
-        if checked_count("a watermark", at) < 0:
-            raise PoolUsageError(f"a watermark must not be negative, as {at} is")
-        return at
-    if not 0 <= at <= 1:
-        raise PoolUsageError(
-            f"a watermark is bytes (an int) or a share of the limit from 0 to 1, not {shown(at)}"
-        )
+    if not isinstance(at, float | Fraction) or not 0 <= at <= 1:
+        return _whole("a watermark (bytes, or a share of the limit from 0 to 1)", at)
     if limit is None:
         raise PoolUsageError("a watermark that is a share of the limit needs a pool with a limit")
     return int(at * limit)
+
+
+def _whole(name: str, value: object, least: int = 0, most: int = MOST) -> int:
+    return checked(require_whole, name, value, least, most)
 
 
 # -- the holders of memory, by tag -------------------------------------------------------------------------
@@ -391,15 +293,6 @@ SHOWN = 5  # tags
 
 class LeakWarning(RuntimeWarning):
     """A pool is closed while blocks of it are live; the text says whose."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """The live blocks under one tag, "" for those without one; `nbytes` is what was asked for."""
-
-    tag: str
-    blocks: int
-    nbytes: int
 
 
 def holdings(known: Iterable[tuple[str, int]], now: PoolStatistics) -> tuple[Holding, ...]:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary, ref
 
 import tvm_ffi
 
-from symalloc.arguments import shown
+from symalloc.arguments import require_flag, shown
 from symalloc.errors import meant
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.block_handle import BlockHandle
@@ -27,8 +27,9 @@ from symalloc.pool.pool_errors import (
     OverrunError,
     PoolError,
     PoolUsageError,
+    checked,
 )
-from symalloc.pool.pool_options import ALIGNMENT, PoolOptions, read_flag, read_seconds, require_name
+from symalloc.pool.pool_options import ALIGNMENT, PoolOptions, read_seconds, require_name
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import NativeDtype, NativeTensor, PoolObject
@@ -114,8 +115,8 @@ class NativePool:
         _load()
         wanted = _with_fields(options, fields)
         for name, flag in (("huge", huge), ("guard", guard)):
-            read_flag(flag, name)
-        patience = int(read_seconds(wait, "wait") * 10**9)
+            checked(require_flag, name, flag)
+        patience = _nanoseconds("wait", wait)
         self.object = _create(wanted, huge, guard, patience)
         capacity, page, limit = pool_functions.granted(self.object)
         self.options = replace(wanted, capacity=capacity, page=page, limit=limit)
@@ -146,7 +147,7 @@ class NativePool:
         # keyword-only parameters would cost more than the allocation, and so would a look at each of them
         try:
             if timeout is not None:
-                ns = int(read_seconds(timeout, "timeout") * 10**9)
+                ns = _nanoseconds("timeout", timeout)
                 _require_tag(tag)
                 self._require_open()
                 number = pool_functions.alloc_waiting(self.object, ns, nbytes, align, tag)
@@ -204,7 +205,7 @@ class NativePool:
             _require_tag(tag)  # an integer would be an extent
             if timeout is None:
                 return self._empty(_DTYPES[dtype], *_extents(shape), tag)
-            ns = int(read_seconds(timeout, "timeout") * 10**9)
+            ns = _nanoseconds("timeout", timeout)
             self._require_open()
             return pool_functions.empty_waiting(self.object, ns, _DTYPES[dtype], *_extents(shape), tag)
         except (TypeError, ValueError) as error:
@@ -232,7 +233,7 @@ class NativePool:
         Other threads go on meanwhile: an allocation waits for a few mebibytes at most.  With `max_seconds` it
         stops once that time has passed; the highest pages go first, at least a few mebibytes of them.
         """
-        seconds = inf if max_seconds is None else read_seconds(max_seconds, "max_seconds")
+        seconds = inf if max_seconds is None else read_seconds("max_seconds", max_seconds)
         return pool_functions.trim(self.object, seconds)
 
     def statistics(self) -> PoolStatistics:
@@ -258,6 +259,10 @@ class NativePool:
 def living_pools() -> tuple[NativePool, ...]:
     """All native pools of this process that are referred to, in no order."""
     return tuple(pool for known in _living.valuerefs() if (pool := known()) is not None)
+
+
+def _nanoseconds(name: str, seconds: object) -> int:
+    return int(read_seconds(name, seconds) * 10**9)
 
 
 def _require_tag(tag: object) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from symalloc.errors import SymallocError, UsageError
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
 
 
 class PoolError(SymallocError):
@@ -11,6 +17,14 @@ class PoolError(SymallocError):
 
 class PoolUsageError(PoolError, UsageError):
     """An amount, an option or a trace makes no sense."""
+
+
+def checked(check: Callable[P, Answer], *args: P.args, **named: P.kwargs) -> Answer:
+    """The answer of a check of arguments; raises PoolUsageError where it raises UsageError."""
+    try:
+        return check(*args, **named)
+    except UsageError as error:
+        raise PoolUsageError(str(error)) from None
 
 
 class BadFreeError(PoolError, ValueError):

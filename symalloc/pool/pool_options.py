@@ -7,10 +7,9 @@ from fractions import Fraction
 from functools import partial
 from math import isfinite
 
-from symalloc.arguments import AMOUNT, MOST_BYTES, require_bytes, shown
-from symalloc.errors import UsageError
+from symalloc.arguments import AMOUNT, MOST_BYTES, require_bytes, require_seconds, shown
 from symalloc.options import Kind, option, read_fields
-from symalloc.pool.pool_errors import PoolUsageError
+from symalloc.pool.pool_errors import PoolUsageError, checked
 
 ALIGNMENT = 64  # generated code assumes it; sizes are multiples of it too
 KIB = 2**10
@@ -22,32 +21,25 @@ MOST_CACHED = 2**60
 MOST_BINNED = 64 * KIB
 MOST_CAPACITY = 2**46
 MOST_SECONDS = 10**9
-LEAST_DECAY = 0.001  # seconds
 
 
 def _soft_limit(name: str, value: object) -> Fraction | int | None:
-    soft = parse_soft_limit(value, name) if isinstance(value, str) else value
-    if isinstance(soft, float) and soft < RATIOS_BELOW and isfinite(soft):
-        soft = Fraction(str(soft))
-    if soft is None:
+    """A ratio (a number below 100 without a unit, or a Fraction), else bytes; None as `none`."""
+    text = value.strip() if isinstance(value, str) else ""
+    if value is None or text.lower() == "none":
         return None
-    if not isinstance(soft, Fraction):
-        return require_bytes(name, soft)
+    amount = AMOUNT.fullmatch(text)
+    plain = amount[1] if amount is not None and not amount[2] else None
+    if isinstance(value, float) and isfinite(value):
+        plain = str(value)
+    soft = value if isinstance(value, Fraction) else Fraction(plain) if plain is not None else None
+    if soft is None or (soft >= RATIOS_BELOW and soft is not value):
+        return require_bytes(name, value)
     if soft < 1:
         raise PoolUsageError(f"a soft limit of {float(soft)} times what is in use cannot be held")
     if max(soft.numerator, soft.denominator) > MOST:
         raise PoolUsageError(f"a soft limit of {soft} times what is in use is beyond 64 bits")
     return soft
-
-
-def parse_soft_limit(text: str, name: str = "soft_limit") -> Fraction | int | None:
-    """A ratio (a number below 100 without a unit), bytes, or None for `none`; raises PoolUsageError."""
-    if text.strip().lower() == "none":
-        return None
-    match = AMOUNT.fullmatch(text.strip())
-    if match is not None and not match[2] and Fraction(match[1]) < RATIOS_BELOW:
-        return Fraction(match[1])
-    return read_bytes(text, name)
 
 
 def _bytes(least: int, most: int) -> Kind:
@@ -84,15 +76,12 @@ class PoolOptions:
     capacity: int | None = option(None, _bytes(1, MOST_CAPACITY), "The address space; by default enough.")
     decay: float | None = option(
         None,
-        Kind(read=lambda name, value: read_seconds(value, name, least=LEAST_DECAY), metavar="SECONDS"),
+        Kind(read=partial(require_seconds, most=MOST_SECONDS), metavar="SECONDS"),
         "Free pages that nobody needed for so many seconds are given back; by default never.",
     )
 
     def __post_init__(self) -> None:
-        try:
-            read_fields(self)
-        except UsageError as error:
-            raise PoolUsageError(str(error)) from None
+        checked(read_fields, self)
         if self.page & (self.page - 1):
             raise PoolUsageError(f"the page size must be a power of two, not {self.page}")
         if self.capacity is not None and self.capacity % self.page:
@@ -106,10 +95,9 @@ def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def read_flag(value: object, name: str) -> None:
-    """Raise PoolUsageError where an option that is on or off is neither."""
-    if not isinstance(value, bool):
-        raise PoolUsageError(f"`{name}` is True or False, not {shown(value)}")
+def read_seconds(name: str, value: object) -> float:
+    """A duration that may be 0; raises PoolUsageError."""
+    return checked(require_seconds, name, value, least=0, most=MOST_SECONDS)
 
 
 def require_name(value: object, name: str) -> str:
@@ -121,21 +109,3 @@ def require_name(value: object, name: str) -> str:
     except UnicodeError:
         raise PoolUsageError(f"{name} is a text of Unicode's characters, not {shown(value)}") from None
     return value
-
-
-def read_bytes(value: object, name: str, *, least: int = 0, most: int = MOST) -> int:
-    """The bytes that an option is given as: an int, a whole float, or text.  Raises PoolUsageError."""
-    try:
-        return require_bytes(f"`{name}`", value, least=least, most=most)
-    except UsageError as error:
-        raise PoolUsageError(str(error)) from None
-
-
-def read_seconds(value: object, name: str, *, least: float = 0) -> float:
-    """A duration in seconds; raises PoolUsageError."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value <= MOST_SECONDS:  # type: ignore[operator]
-        raise PoolUsageError(
-            f"`{name}` is a number of seconds from {least} to {MOST_SECONDS}, not {shown(value)}"
-        )
-    return float(value)  # type: ignore[arg-type]

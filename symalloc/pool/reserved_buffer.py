@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tvm_ffi
 
-from symalloc.arguments import shown
+from symalloc.arguments import require_bytes, shown
 from symalloc.pool.block_handle import MemoryBytes
 from symalloc.pool.native_pool import NativePool
-from symalloc.pool.pool_errors import BoundsError, PoolUsageError
-from symalloc.pool.pool_options import read_bytes
+from symalloc.pool.pool_errors import BoundsError, PoolUsageError, checked
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import NativeTensor
@@ -31,7 +30,7 @@ class ReservedBuffer:
     """
 
     def __init__(self, most: float | str) -> None:
-        self.most = read_bytes(most, "most", least=1)
+        self.most = checked(require_bytes, "most", most, least=1)
         self.nbytes = 0
         room = -(-self.most // PAGE) * PAGE
         self._pool = NativePool(

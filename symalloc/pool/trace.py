@@ -1,10 +1,9 @@
 """The typed form of allocation traces, and reading and writing them.
 
-A trace file is one JSON object `{"name", "meta", "escape": [ids], "events": [...]}` with the events
+A trace file is one JSON object `{"name", "meta", "events": [...]}` with the events
 `[1, id, size, call]` (allocate `size` bytes), `[0, id, 0]` (free), `[2, call, 0]` and `[3, call, 0]` (a call
-begins, ends).  `escape` names the blocks that outlive the call they were allocated in; call 0 stands for
-no call.  Two fields may be left out: `"times": [ns, ...]`, one for each event, ascending, and
-`"tags": {"name": [ids], ...}`, what blocks are for.  A file may be compressed by gzip.
+begins, ends); call 0 stands for no call.  Two fields may be left out: `"times": [ns, ...]`, one for each
+event, ascending, and `"tags": {"name": [ids], ...}`, what blocks are for.  A file may be compressed by gzip.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import gzip
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 INT64_MAX = 2**63 - 1
 GZIP = b"\x1f\x8b"
-SHOWN = 60  # bytes of an event
 KINDS = "[1, id, size, call] allocates, [0, id, 0] frees, [2, call, 0] and [3, call, 0] begin and end a call"
 
 
@@ -83,24 +80,9 @@ class Trace:
 
     name: str
     events: tuple[Event, ...]
-    escape: frozenset[int] = frozenset()
     meta: dict[str, object] = field(default_factory=dict)
     times: tuple[int, ...] = ()
     tags: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def peak_live(self) -> int:
-        """The largest sum of bytes live at one moment."""
-        sizes: dict[int, int] = {}
-        live = peak = 0
-        for event in self.events:
-            if isinstance(event, Alloc):
-                sizes[event.block] = event.nbytes
-                live += event.nbytes
-                peak = max(peak, live)
-            elif isinstance(event, Free):
-                live -= sizes.pop(event.block)
-        return peak
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,13 +91,9 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     events: tuple[Event, ...]
     name: str = ""
     meta: dict[str, object] = {}
-    escape: list[int] = []
+    escape: list[int] = []  # of earlier recordings; the events tell it
     times: list[int] = []
     tags: dict[str, list[int]] = {}
-
-
-class _Rows(msgspec.Struct):
-    events: list[msgspec.Raw]
 
 
 def read_trace(path: Path) -> Trace:
@@ -125,7 +103,6 @@ def read_trace(path: Path) -> Trace:
     return Trace(
         name=written.name or path.stem,
         events=written.events,
-        escape=frozenset(written.escape),
         meta=written.meta,
         times=_checked_times(written, path),
         tags={block: tag for tag, blocks in written.tags.items() for block in blocks},
@@ -146,7 +123,6 @@ def trace_as_json(trace: Trace) -> bytes:
     document: dict[str, object] = {
         "name": trace.name,
         "meta": trace.meta,
-        "escape": sorted(trace.escape),
         "events": trace.events,
     }
     if trace.times:
@@ -175,22 +151,11 @@ def _decoded(text: bytes, path: Path) -> _File:
     try:
         return msgspec.json.decode(text, type=_File)
     except msgspec.ValidationError as error:
-        raise PoolUsageError(f"{path} is no trace: {_wrong_event(text) or error}") from None
+        raise PoolUsageError(f"{path} is no trace: {error}; {KINDS}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PoolUsageError(f"{path} is not JSON, or cut off: {error}") from None
     except RecursionError:
         raise PoolUsageError(f"{path} is no trace: nested too deeply") from None
-
-
-def _wrong_event(text: bytes) -> str | None:
-    """The first event that cannot be read, and why; None where all can."""
-    with suppress(msgspec.ValidationError):
-        for index, row in enumerate(msgspec.json.decode(text, type=_Rows).events):
-            try:
-                msgspec.json.decode(row, type=Event)
-            except msgspec.ValidationError as error:
-                return f"event {index} {bytes(row)[:SHOWN].decode()}: {error}; {KINDS}"
-    return None
 
 
 def _checked_times(written: _File, path: Path) -> tuple[int, ...]:
@@ -291,7 +256,6 @@ def recorded_trace(events: bytes | int | str, dropped: bytes | int | str, *tags:
         name="recorded",
         meta={"dropped": lost} if lost else {},
         events=msgspec.convert([row[: 4 if row[0] == 1 else 3] for row in kept], tuple[Event, ...]),
-        escape=frozenset(_escaping(kept)),
         times=tuple(row[4] for row in kept),
         tags={block: tag for block, tag in pairs if blocks is None or block in blocks},
     )
@@ -310,17 +274,3 @@ def _begun(rows: Sequence[_Row]) -> Iterator[_Row]:
             yield row
         elif number in (blocks if kind == 0 else calls):
             yield row
-
-
-def _escaping(rows: Sequence[_Row]) -> Iterator[int]:
-    """Blocks that are live when the call ends that allocated them."""
-    held: dict[int, set[int]] = {}  # by call
-    of: dict[int, int] = {}
-    for kind, number, _, call, _ in rows:
-        if kind == 1:
-            of[number] = call
-            held.setdefault(call, set()).add(number)
-        elif kind == 0:
-            held.get(of[number], set()).discard(number)
-        elif kind == 3:
-            yield from held.pop(number, ())

@@ -7,9 +7,10 @@ from itertools import groupby
 
 from symalloc.arguments import require_choice, shown
 from symalloc.errors import UsageError
-from symalloc.pool.instrumented_pool import Holding, InstrumentedPool
+from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.replaying import PolicySummary, Replayed, total
+from symalloc.pool.sessions import Holding
 from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope
 from symalloc.report.document import Document, as_json
 from symalloc.report.quantities import cut, human_bytes

@@ -13,6 +13,7 @@ from symalloc.pool.trace import Alloc, Free, Trace
 from symalloc.report.map.page import map_page, trace_data
 from symalloc.report.quantities import human_bytes
 from tests.browser.conftest import Open
+from tests.pool.steps import peak_live
 from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.browser
@@ -61,7 +62,7 @@ def test_a_moment_shows_what_is_live_and_who_holds_it(
         largest = dict(held.most_common(100))
         assert len(rows) == len(largest)
         assert [row[1] for row in rows] == [human_bytes(size) for size in largest.values()]
-    assert numbers["peak_live"] == timeline.trace.peak_live
+    assert numbers["peak_live"] == peak_live(timeline.trace)
     assert numbers["peak_reserved"] == timeline.statistics.peak_reserved
 
 

@@ -34,6 +34,20 @@ STEPS = st.lists(
 )
 
 
+def peak_live(trace: Trace) -> int:
+    """The largest sum of bytes live at one moment."""
+    sizes: dict[int, int] = {}
+    live = peak = 0
+    for event in trace.events:
+        if isinstance(event, Alloc):
+            sizes[event.block] = event.nbytes
+            live += event.nbytes
+            peak = max(peak, live)
+        elif isinstance(event, Free):
+            live -= sizes.pop(event.block)
+    return peak
+
+
 def as_trace(steps: list[Step]) -> Trace:
     """The program as a trace; alignment is lost."""
     events: list[Event] = []

@@ -17,7 +17,7 @@ from symalloc.pool.pool_errors import BoundsError, OutOfMemoryError, PoolUsageEr
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.trace import Alloc, Free
 from tests.pool.reference.reference_pool import ReferencePool
-from tests.pool.steps import STEPS, Step
+from tests.pool.steps import STEPS, Step, peak_live
 from tests.pool.test_reference_pool import OPTIONS
 from tests.pool.workloads import WORKLOADS, make_trace
 from tests.scale import tries
@@ -130,7 +130,7 @@ def test_tensors_that_make_no_sense(shape: Any, dtype: Any, error: type[Exceptio
 def test_whole_traces_are_placed_alike(workload: str, limited: bool) -> None:
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
-    limit = trace.peak_live * 9 // 10 if limited else None
+    limit = peak_live(trace) * 9 // 10 if limited else None
     both = _Both(PoolOptions(soft_limit=Fraction(21, 20), limit=limit))
     blocks: dict[int, tuple[int, int]] = {}
     refused = 0

@@ -10,7 +10,7 @@ from symalloc.arguments import require_bytes
 from symalloc.errors import UsageError
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import BadFreeError, PoolUsageError
-from symalloc.pool.pool_options import PoolOptions, parse_soft_limit
+from symalloc.pool.pool_options import PoolOptions
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
     ),
 )
 def test_soft_limits(text: str, limit: Fraction | int | None) -> None:
-    parsed = parse_soft_limit(text)
+    parsed = PoolOptions(soft_limit=text).soft_limit  # type: ignore[arg-type]
     assert parsed == limit
     assert type(parsed) is type(limit)
 
 
 def test_what_is_no_soft_limit_is_refused() -> None:
     with pytest.raises(PoolUsageError, match="no amount of memory"):
-        parse_soft_limit("little")
+        PoolOptions(soft_limit="little")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
