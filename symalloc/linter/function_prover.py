@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, islice, product
+from itertools import islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
@@ -332,8 +332,7 @@ class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
         found: tuple[IndexBound, ...] = ()
         if kernel is not None:
             self.data_dependent += unknown_indices(kernel)
-            accesses = chain(kernel.accesses, kernel.own_accesses)
-            found = tuple(self._unproved(kernel, list(index_bounds(kernel, accesses))))
+            found = tuple(self._unproved(kernel, list(index_bounds(kernel, kernel.accesses))))
         self[name] = found
         return found
 

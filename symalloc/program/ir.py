@@ -416,9 +416,9 @@ class Kernel:
     `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone
     as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
     are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
-    that are not known.  `own_accesses` are those of `own_buffers`, which the body allocates and which are
-    numbered behind the parameters.  `unread` are words for what of the body has no exact form although it
-    hangs on no data.  All four may be read from the body when they are first asked for.  `others` names the
+    that are not known.  `own_buffers` are those that the body allocates, numbered behind the parameters.
+    `unread` are words for what of the body has no exact form although it hangs on no data.  All three may be
+    read from the body when they are first asked for.  `others` names the
     functions that it calls and that are not seen.
     """
 
@@ -428,7 +428,6 @@ class Kernel:
     asserts: tuple[Condition, ...] = ()
     accesses: Sequence[KernelAccess] = ()
     own_buffers: Sequence[KernelBuffer] = ()
-    own_accesses: Sequence[KernelAccess] = ()
     unread: Sequence[str] = ()
     negates: tuple[int, int] | None = None  # it does nothing but store the negation of a flag in another
     others: tuple[str, ...] = ()
@@ -486,7 +485,7 @@ class KernelLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelAccess:
-    """A load or a store of the body of a PrimFunc, to its parameter number `parameter`.
+    """A load or a store of the body of a PrimFunc, to its parameter, or its own buffer, number `parameter`.
 
     `indices` are in elements, one for each dimension of the parameter, over the symbols of the kernel and of
     `loops`, the loops around it from the outside in; None stands for an index that depends on data or was not

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from itertools import chain
 from math import lcm
 from typing import NamedTuple, TypeAlias
 
@@ -253,11 +252,12 @@ def kernel_coverage(
     kernel = kernels.get(name)
     if kernel is None:
         return {}
-    known = any(access.kind == "store" for access in chain(kernel.accesses, kernel.own_accesses))
+    known = any(access.kind == "store" for access in kernel.accesses)
     scalars = scalars_of(kernel)
     own: defaultdict[int, list[KernelAccess]] = defaultdict(list)
-    for access in chain(kernel.accesses if known else (), kernel.own_accesses):
-        own[access.parameter].append(in_rows(access, scalars))
+    for access in kernel.accesses:
+        if known or access.parameter >= len(kernel.parameters):
+            own[access.parameter].append(in_rows(access, scalars))
     reached = cache(partial(accessed_elements, scalars=scalars))
     possible: Possible = partial(decide, kernel)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 from symalloc.analysis.facts import extent_facts
 from symalloc.program.ir import Kernel, KernelAccess, KernelBuffer, KernelScalar
@@ -82,8 +81,7 @@ def _over_loops(index: Expr, access: KernelAccess, scalars: frozenset[str]) -> E
 
 def unknown_indices(kernel: Kernel) -> int:
     """Count the indices that depend on data."""
-    accesses = chain(kernel.accesses, kernel.own_accesses)
-    return sum(index is None and not access.unread for access in accesses for index in access.indices)
+    return sum(index is None and not access.unread for access in kernel.accesses for index in access.indices)
 
 
 def _is_inside(access: KernelAccess, index: Expr, extent: Expr, scalars: frozenset[str]) -> bool:

@@ -173,9 +173,8 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
         parameters=parameters,
         undefined=frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED),
         asserts=asserts,
-        accesses=DeferredTuple(lambda: found().of_parameters),
-        own_buffers=DeferredTuple(lambda: found().own),
-        own_accesses=DeferredTuple(lambda: found().of_own),
+        accesses=DeferredTuple(lambda: found().accesses),
+        own_buffers=DeferredTuple(lambda: found().own_buffers),
         unread=DeferredTuple(lambda: found().unread),
         negates=_negates(body, params),
         others=tuple(accesses.others),
@@ -204,10 +203,9 @@ def _followed(
     if accesses.leaves_early:
         return (), {}
     found = kernel_accesses(body, params, symbols, accesses.is_private, integers)
-    every = (*found.of_parameters, *found.of_own)
     stored = ((number, integers.content(param)) for number, param in buffers.items() if number not in values)
     return (
-        tuple(one for access in every for one in integers.followed(access)),
+        tuple(one for access in found.accesses for one in integers.followed(access)),
         {number: content for number, content in stored if content is not None},
     )
 

@@ -65,15 +65,10 @@ def complains(node: Node) -> bool:
 
 
 class KernelAccesses(NamedTuple):
-    """The accesses of a kernel's parameters, those of the buffers that it allocates, and these buffers.
+    """See the fields of the same names of a Kernel."""
 
-    The buffers of its own are numbered behind the parameters.  `unread` are words for what was not understood
-    although it hangs on no data.
-    """
-
-    of_parameters: tuple[KernelAccess, ...]
-    of_own: tuple[KernelAccess, ...]
-    own: tuple[KernelBuffer, ...]
+    accesses: tuple[KernelAccess, ...]
+    own_buffers: tuple[KernelBuffer, ...]
     unread: tuple[str, ...]
 
 
@@ -95,11 +90,9 @@ def kernel_accesses(
     walk.statement(body, KernelScope())
     walk.integers.around = ()
     doubtful = [replace(access, exact=False) for access in walk.found[walk.certain :]]
-    found, places = walk.found[: walk.certain] + doubtful, walk.places
     return KernelAccesses(
-        of_parameters=tuple(access for access in found if not places.is_own(access.parameter)),
-        of_own=tuple(access for access in found if places.is_own(access.parameter)),
-        own=tuple(places.own),
+        accesses=(*walk.found[: walk.certain], *doubtful),
+        own_buffers=tuple(walk.places.own),
         unread=tuple(dict.fromkeys(walk.unread)),
     )
 
