@@ -175,12 +175,10 @@ def budget(
     largest values are wanted, `skip` functions that are never called, `extra` bytes that something else
     takes, `margin` bytes, or a share such as "5%", that stay free.  Raises SymallocError.
     """
-    from symalloc.relax.files.plan_file import deployment_in
-
     sizes: dict[str, Any] = {"state": state, "bind": bind, "free": free, "skip": skip}
     given: dict[str, Any] = {"device": device, "extra": extra, "margin": margin}
     wanted = BudgetOptions(**sizes, **given)
-    return device_budget(deployment_in(*_loaded(module, "plan", module_name, options)), wanted)
+    return device_budget(plan(module, module_name=module_name, **options).report.deployment, wanted)
 
 
 def diff(
@@ -197,7 +195,6 @@ def diff(
     planned with the other arguments.  `bind`: the sizes at which bytes are shown, by name or
     symbol of sympy.  Raises SymallocError.
     """
-    from symalloc.relax.files.plan_file import memory_reports
     from symalloc.relax.files.requests import PlanRequest
     from symalloc.relax.passes.pass_sequence import target_of
     from symalloc.relax.passes.plan_pass import PlannedModule
@@ -205,8 +202,7 @@ def diff(
 
     several = bind if isinstance(bind, list | tuple) else [bind]
     bindings = [require_binding("binding", each) for each in several]
-    lowering = made(ModuleOptions, options, PlanKeywords)
-    target_of(lowering.target)
+    target_of(made(ModuleOptions, options, PlanKeywords).target)
     chosen = made(PlanOptions, options, PlanKeywords, seed=seed)
 
     def plans(of: Model | PlannedModule) -> tuple[FunctionRecord, ...]:
@@ -214,7 +210,7 @@ def diff(
             path = require_path("the file", of)
             return plans_in(made(PlanRequest, options, PlanKeywords, path=path, plan=chosen))
         found = of if isinstance(of, PlannedModule) else plan(of, seed=seed, **options)
-        return records_of(memory_reports(found, found.module, lowering.target))
+        return records_of(found.report.reports)
 
     return diff_plans(plans(before), plans(after), bindings)
 

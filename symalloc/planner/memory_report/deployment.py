@@ -35,7 +35,7 @@ SUMS: Mapping[Sum, tuple[Part, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionMemory:
-    """The memory of one function that a server calls.
+    """The memory of one function, which a server calls unless it is `private`.
 
     `weights` are tensors that stay the same from call to call, and that it shares with others by their names;
     `inputs` are those that come anew with each call.
@@ -50,6 +50,7 @@ class FunctionMemory:
     """
 
     name: str
+    private: bool = False
     weights: Mapping[str, Expr] = field(default_factory=dict)
     inputs: Expr = ZERO
     arenas: tuple[Expr, ...] = ()
@@ -129,14 +130,9 @@ def deployment_of(
     inputs: Mapping[str, int],
     constants: int,
     device: DeviceKind,
-    private: bool = False,
 ) -> Deployment:
-    """The deployment of planned functions, `private` ones as well; `inputs` tells how many parameters of one
-    are no weights.
-    """
-    functions = [(program.functions[one.plan.function], one) for one in reports]
-    chosen = [(function, one) for function, one in functions if private or not function.private]
-    made = [function_memory(function, one, inputs, device) for function, one in chosen]
+    """The deployment of planned functions; `inputs` tells how many parameters of one are no weights."""
+    made = [function_memory(program.functions[one.plan.function], one, inputs, device) for one in reports]
     spread = len(program.devices) > 1
     if spread:
         made = [replace(function, doubt=True) for function in made]
@@ -189,6 +185,7 @@ def function_memory(
     unsure = _sum(sized[place] for place, sure in back.items() if not sure)
     return FunctionMemory(
         name=function.name,
+        private=function.private,
         weights=weights,
         inputs=_sum(sized.values()),
         arenas=(reserved.known.sums(report.signed) or (ZERO,)) if report.placements else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, zip_longest
 from typing import Literal, TypeAlias
@@ -109,6 +109,8 @@ class DeviceBudget(
 
 def device_budget(deployment: Deployment, options: BudgetOptions) -> DeviceBudget:
     """Prove whether a deployment fits a device, and find how much of what does.  Raises UsageError."""
+    called = tuple(one for one in deployment.functions if not one.private)
+    deployment = replace(deployment, functions=called)
     _check(deployment, options)
     return _Reckoning(deployment, options, Prover()).answer()
 

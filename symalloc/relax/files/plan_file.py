@@ -160,7 +160,7 @@ def plan_file(
         ),
         original=extract(loaded, name=name),
         reports=reports,
-        deployment=deployment(planned, lowered, target, reports, private=True),
+        deployment=deployment(planned, lowered, target, reports),
         certificate=certify(planned.plans, planned.analyses, prover, texts) if certified else None,
     )
 
@@ -191,14 +191,7 @@ def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
 
 def deployment_file(request: PlanRequest) -> Deployment:
     """The memory that the functions of a module take on a device once they are planned; raises RunError."""
-    return deployment_in(load_requested(request), request, request.plan)
-
-
-def deployment_in(module: tvm.IRModule, how: ModuleOptions, options: PlanOptions) -> Deployment:
-    """The same of a module."""
-    target, lowered = _lowered(module, how)
-    planned = _planned(lowered, target, options)
-    return deployment(planned, lowered, target, memory_reports(planned, lowered, target))
+    return plan_module(load_requested(request), request, request.plan).report.deployment
 
 
 def deployment(
@@ -206,17 +199,14 @@ def deployment(
     lowered: tvm.IRModule,
     target: str,
     reports: Sequence[FunctionReport],
-    *,
-    private: bool = False,
 ) -> Deployment:
-    """The same of a module that is planned, of its `private` functions as well."""
+    """The same of a module that is planned."""
     functions = {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
     attributes = {name: function.attrs or {} for name, function in functions.items()}
     inputs = {name: int(given["num_input"]) for name, given in attributes.items() if "num_input" in given}
     return deployment_of(
         planned.program,
         reports,
-        private=private,
         inputs=inputs,
         constants=_constant_bytes(functions.values()),
         device=device_kind(target),
@@ -260,7 +250,7 @@ def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) ->
     reports = memory_reports(planned, lowered, target)
     return ModuleReport(
         reports=reports,
-        deployment=deployment(planned, lowered, target, reports, private=True),
+        deployment=deployment(planned, lowered, target, reports),
         functions=planned.program.functions,
     )
 
