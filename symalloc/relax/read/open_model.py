@@ -6,14 +6,11 @@ TVM's nn.Module with a spec.  Their kind is told by their classes: neither onnx 
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import sys
-import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,12 +23,12 @@ from tvm.relax.frontend.nn.exporter import Exporter
 from tvm.relax.frontend.nn.spec import ModuleSpec
 
 from symalloc.program.reading import ImportRefusedError, ReadProblem, UnreadableError
-from symalloc.program.span import Source, Span
+from symalloc.program.span import Source
 from symalloc.relax.ir_types import Node
 from symalloc.relax.read.find_files import SUFFIXES, ModelFunction, kind_of, model_function
 from symalloc.relax.read.importing import SourcedBuilder, refusal
 from symalloc.relax.read.onnx_model import import_onnx, load_onnx
-from symalloc.relax.read.script import parse_module, trusted_names
+from symalloc.relax.read.script import EXECUTED, executed, parse_module, told_of, trusted_names
 from symalloc.relax.read.script_file import decode, parse_text, read_bytes
 from symalloc.relax.read.torch_program import import_torch, load_torch
 from symalloc.relax.source_spans import place_span
@@ -43,7 +40,6 @@ _CODE = frozenset({"ffi.Function", "ffi.Module", "runtime.Module", "runtime.Pack
 _INFERENCE_PREFIXES = ("relax.", "tvm.relax.")
 _MAX_BYTES = 4 << 30  # a bomb of a few kilobytes unpacks to any size
 _TVM = str(Path(tvm.__file__).parent)
-_MODULE = "__symalloc_model__"
 KINDS = (
     "an IRModule, an onnx.ModelProto, a torch.export.ExportedProgram, "
     "or a pair of a tvm.relax.frontend.nn.Module and its spec"
@@ -310,13 +306,13 @@ def load_function(function: ModelFunction, *, trust: bool) -> Node:
             f"{function.name} is a function, and calling it runs the code of {function.file}",
             hint="a file that you trust can be run with --trust",
         )
-    with _imported(function.file) as module:
+    with executed(function.file) as module:
         found = getattr(module, function.name, None)
         if found is None:
             own = [
                 name
                 for name, value in vars(module).items()
-                if not name.startswith("_") and getattr(value, "__module__", None) == _MODULE
+                if not name.startswith("_") and getattr(value, "__module__", None) == EXECUTED
             ]
             others = f"; it defines {', '.join(own[:12])}" if own else ""
             raise UnreadableError(f"{function.file} defines no `{function.name}`{others}")
@@ -341,45 +337,5 @@ def _called(function: ModelFunction, found: object) -> object:
             f"{function.name}() takes {', '.join(needed)}, and is called without arguments",
             hint="give them defaults, or name a function that calls it",
         )
-    with _said(function.file, f"{function.name}() failed"):
+    with told_of(function.file, f"{function.name}() failed"):
         return found()
-
-
-@contextmanager
-def _imported(file: Path) -> Iterator[object]:
-    """The file as a module that was imported; what lies beside it can be imported, and is forgotten again."""
-    path = file.resolve()
-    spec = importlib.util.spec_from_file_location(_MODULE, path)
-    if spec is None or spec.loader is None:
-        raise UnreadableError(f"{file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    before, folder = set(sys.modules), str(path.parent)
-    sys.modules[_MODULE] = module
-    sys.path.insert(0, folder)
-    try:
-        with _said(file, f"importing {file} failed"):
-            spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(folder)
-        for name in set(sys.modules) - before:
-            if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder + "/"):
-                del sys.modules[name]
-
-
-@contextmanager
-def _said(file: Path, what: str) -> Iterator[None]:
-    """Raise what the user's code raises as UnreadableError, with the last line of `file` that it was in."""
-    try:
-        yield
-    except SyntaxError as error:
-        raise UnreadableError(f"{what}: syntax error: {error.msg} (line {error.lineno})") from error
-    except (Exception, SystemExit) as error:
-        kind, text = type(error).__name__, error_text(error)
-        told = kind if text == kind else f"{kind}: {text}"
-        if isinstance(error, SystemExit):
-            told = f"it called sys.exit({error.code!r})"
-        path, frames = str(file.resolve()), traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == path and frame.lineno]
-        place = Span(str(file), lines[-1], 1, lines[-1], 2) if lines else None
-        raise UnreadableError(f"{what}: {told}", place) from error

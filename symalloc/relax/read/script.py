@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -366,26 +367,61 @@ def _unsaid(script: Script, span: Span) -> str:
     return f"`{declared[1]}` is declared but bound nowhere: it is used outside the block that binds it"
 
 
+# -- code of files that are trusted
+
+EXECUTED = "__symalloc_model__"
+"""The name of a file as a module."""
+
+
+@contextmanager
+def executed(file: Path, tree: ast.Module | None = None) -> Iterator[ModuleType]:
+    """The file as a module whose code has run: all of it, or `tree`.  Raises UnreadableError.
+
+    What lies beside it can be imported, and is forgotten again.  Its name is not "__main__".
+    """
+    path, module = file.resolve(), ModuleType(EXECUTED)
+    before, folder = set(sys.modules), str(path.parent)
+    module.__file__, sys.modules[EXECUTED] = str(path), module
+    sys.path.insert(0, folder)
+    try:
+        with told_of(file, f"importing {file} failed"):
+            exec(compile(tree or path.read_bytes(), path, "exec"), vars(module))
+        yield module
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - before:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder + "/"):
+                del sys.modules[name]
+
+
+@contextmanager
+def told_of(file: Path, what: str) -> Iterator[None]:
+    """Raise what the user's code raises as UnreadableError, with the last line of `file` that it was in."""
+    try:
+        yield
+    except SyntaxError as error:
+        raise UnreadableError(f"{what}: syntax error: {error.msg} (line {error.lineno})") from error
+    except (Exception, SystemExit) as error:
+        kind, text = type(error).__name__, error_text(error)
+        told = kind if text == kind else f"{kind}: {text}"
+        if isinstance(error, SystemExit):
+            told = f"it called sys.exit({error.code!r})"
+        path, frames = str(file.resolve()), traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path and frame.lineno]
+        place = Span(str(file), lines[-1], 1, lines[-1], 2) if lines else None
+        raise UnreadableError(f"{what}: {told}", place) from error
+
+
 def trusted_names(script: Script) -> dict[str, object]:
     """The module-level names of `script` after its code ran, as far as the guard does not know them.
 
-    The code runs with `__name__` set to the file's stem, so that `if __name__ == "__main__":` does not, and
-    with the file's folder on the import path.  Nothing runs where every name is a constant or an import of
-    the dialect.  Raises UnreadableError.
+    Nothing runs where every name is a constant or an import of the dialect.  Raises UnreadableError.
     """
     if not _needs_running(script):
         return {}
-    path = Path(script.file)
-    scope: dict[str, object] = {"__name__": path.stem, "__file__": str(path)}
-    tree = _Undecorated(script).visit(ast.parse(script.text))
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        exec(compile(ast.fix_missing_locations(tree), str(path), "exec"), scope)
-    except (Exception, SystemExit) as error:
-        raise UnreadableError(f"its module-level code raised {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    return {name: value for name, value in scope.items() if not name.startswith("__")}
+    tree = ast.fix_missing_locations(_Undecorated(script).visit(ast.parse(script.text)))
+    with executed(Path(script.file), tree) as module:
+        return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
 def _needs_running(script: Script) -> bool:

@@ -169,9 +169,17 @@ def test_trust_runs_nothing_that_is_not_needed(tmp_path: Path) -> None:
 def test_trusted_code_that_fails(tmp_path: Path) -> None:
     text = IMPORTS + "N = [][1]\n" + MODULE.replace("4), 'float32'", "N), 'float32'")
     [problem] = read(tmp_path / "m.py", text, trust=True).problems
-    assert (
-        problem.message == "cannot be read: its module-level code raised IndexError: list index out of range"
-    )
+    assert problem.message.endswith("m.py failed: IndexError: list index out of range")
+    assert problem.span is not None and problem.span.line == text.split("\n").index("N = [][1]") + 1
+
+
+def test_what_lies_beside_a_trusted_file_is_forgotten(tmp_path: Path) -> None:
+    text = "from sizes import WIDTH\n" + IMPORTS + MODULE.replace("4), 'float32'", "WIDTH), 'float32'")
+    for width in (8, 16):
+        (tmp_path / str(width)).mkdir()
+        (tmp_path / str(width) / "sizes.py").write_text(f"WIDTH = {width}\n")
+        found = read(tmp_path / str(width) / "m.py", text, trust=True, stage="as-is")
+        assert str(width) in str(found.programs[0].functions["main"].params[0].type)
 
 
 # -- what TVM prints and cannot read
