@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from symalloc.pipelines import register_pipelines
-from symalloc.shown import to_html, to_text
+from symalloc.shown import to_text
 
 # by public name: the module it comes from, and its name there
 _HOMES = {
@@ -49,24 +49,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-@to_html.register(object)
-def _html(value: object) -> str:
-    """Return `value` as HTML: renderers are imported when something is shown for the first time."""
-    return _registered(to_html, value)
-
-
 @to_text.register(object)
 def _text(value: object) -> str:
-    return _registered(to_text, value)
-
-
-def _registered(show: Any, value: object) -> str:
-    import_module("symalloc.report.notebook")
-    renderer = show.dispatch(type(value))
-    if renderer in (_html, _text):
+    """Return the text of `value`: renderers are imported when something is shown for the first time."""
+    import_module("symalloc.report.shown_texts")
+    renderer = to_text.dispatch(type(value))
+    if renderer is _text:
         raise TypeError(f"a {type(value).__name__} cannot be shown")
-    text: str = renderer(value)
-    return text
+    return renderer(value)
 
 
 register_pipelines()

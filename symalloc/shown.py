@@ -1,4 +1,4 @@
-"""Results shown in a notebook or as text: the renderers of `symalloc.report` register how each kind is shown.
+"""Results that print themselves: the renderers of `symalloc.report` register the text of each kind.
 
 Every room may import this module, as it may import `symalloc.errors`.
 """
@@ -6,19 +6,26 @@ Every room may import this module, as it may import `symalloc.errors`.
 from __future__ import annotations
 
 from functools import singledispatch
+from html import escape
 from importlib import metadata
-
-
-@singledispatch
-def to_html(value: object) -> str:
-    """Return a piece of HTML that shows `value` and loads nothing."""
-    raise TypeError(f"a {type(value).__name__} has no HTML")
 
 
 @singledispatch
 def to_text(value: object) -> str:
     """Return what the command line prints of `value`."""
     raise TypeError(f"a {type(value).__name__} has no text")
+
+
+class Shown:
+    """A result that is printed as the command line prints it, and shown so in a notebook."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def version_of(package: str, missing: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from symalloc.program.span import Source, Span, SyntaxNode, span_of, split_lines
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import counted, to_html, to_text
+from symalloc.shown import Shown, counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +267,7 @@ class LintSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Shown):
     """All findings of one run, worst first within a file; iterating yields the diagnostics.
 
     `skipped` counts files in directories that were passed over because they hold no Relax module.
@@ -286,13 +286,6 @@ class Report:
         counts = Counter(d.severity for d in self)
         found = ", ".join(counted(counts[s], s.value) for s in Severity if counts[s]) or "nothing found"
         return f"<Report: {found} in {counted(self.summary.functions, 'function')}>"
-
-    def __str__(self) -> str:
-        """The findings as `symalloc lint` prints them."""
-        return to_text(self)
-
-    def _repr_html_(self) -> str:
-        return to_html(self)
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)

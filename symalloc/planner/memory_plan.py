@@ -21,7 +21,7 @@ from symalloc.analysis.liveness import Intervals
 from symalloc.program.ir import Var
 from symalloc.program.record import record
 from symalloc.program.types import ALIGNMENT
-from symalloc.shown import counted, to_html
+from symalloc.shown import Shown, counted
 from symalloc.size.condition import Condition
 from symalloc.size.expr import ZERO, Expr
 
@@ -184,7 +184,7 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Shown):
     """The memory plan of one function.
 
     `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
@@ -209,9 +209,6 @@ class Plan:
         tensors = counted(sum(len(arena.placements) for arena in self.arenas), "tensor")
         left = f", {len(self.unplanned)} unplanned" if self.unplanned else ""
         return f"<Plan of {self.function}: {tensors} in {counted(len(self.arenas), 'arena')}{left}>"
-
-    def _repr_html_(self) -> str:
-        return to_html(self)
 
     def refusing(self, binding: Mapping[str, int]) -> list[Guard]:
         """The guards whose check fails at a binding, as far as it tells."""

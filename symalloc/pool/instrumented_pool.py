@@ -21,7 +21,7 @@ from symalloc.pool.pool_errors import PoolUsageError, checked
 from symalloc.pool.pool_options import MOST, read_seconds
 from symalloc.pool.sessions import Admissions, Holding, PoolSession, native_limit
 from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording
-from symalloc.shown import to_html
+from symalloc.shown import Shown
 
 if TYPE_CHECKING:
     from symalloc.native.native_functions import PoolObject
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ADMISSIONS = Lock()  # of making the gate of a pool
 
 
-class InstrumentedPool(NativePool):
+class InstrumentedPool(Shown, NativePool):
     """A pool of real memory on the CPU that can be watched; `NativePool` documents the arguments.
 
     Callbacks are called without any lock of the pool, by the thread whose allocation or free passes the mark,
@@ -43,9 +43,6 @@ class InstrumentedPool(NativePool):
     def __repr__(self) -> str:
         now, bound = self.statistics(), "no limit" if self.limit is None else f"limit {self.limit} B"
         return f"<Pool: {now.live} B live, {now.reserved} B reserved, {bound}>"
-
-    def _repr_html_(self) -> str:
-        return to_html(self)
 
     @property
     def limit(self) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from symalloc.prover.domain import Domain
-from symalloc.shown import to_html
+from symalloc.shown import Shown
 from symalloc.size.condition import Condition
 
 
@@ -26,7 +26,7 @@ def counterexample_title(smallest: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(Shown):
     """The answer to one question.
 
     `domain`: the bounds and assumptions that the verdict was reached under; None where it needs none.
@@ -52,9 +52,6 @@ class Proof:
     reason: str | None = None
     guarded: bool = False
     seconds: float = 0.0
-
-    def _repr_html_(self) -> str:
-        return to_html(self)
 
     def facts(self, claim: str = "") -> Iterator[tuple[str, str]]:
         """Yield what a proof of `claim` tells besides its verdict, and the names of that, for a person."""

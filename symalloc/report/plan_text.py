@@ -8,7 +8,7 @@ from typing import Any
 
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
-from symalloc.planner.memory_plan import Arena, Buffer, TooLarge
+from symalloc.planner.memory_plan import Arena, Buffer, Plan, TooLarge
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.deployment import Sum
 from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
@@ -148,9 +148,7 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
     if report.storages_before:
         kept = counted(report.storages_before, "storage")
         yield f"  planned before: {kept} of the module's own, counted in the whole call"
-    several = len(plan.arenas) > 1
-    arenas = [_arena(arena, number if several else None) for number, arena in enumerate(plan.arenas, 1)]
-    yield from (_broken(line, width) for line in capped(arenas, "arenas"))
+    yield from _arenas(plan, width)
     if planned:
         yield from (_broken(floor, width) for floor in _floor(report))
         yield f"  offsets that are evaluated at each call: {report.offsets}"
@@ -163,10 +161,7 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield _broken(f"  memory is {plan.picked}", width)
     if plan.order_cost is not None:
         yield f"  order: {plan.order}; safe under any order costs {plan.order_cost:+.1%} of a call"
-    for guard in plan.guards:
-        why = ", as the function declares" if guard.declared else ""
-        where = "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"
-        yield _broken(f"  checked {where}: {guard.condition}{why}", width)
+    yield from _guards(plan, width)
     yield from _samples(report, width)
     yield from (_broken(told, width) for told in _above_unplanned(report))
     yield from peak_lines(report)
@@ -184,6 +179,24 @@ def _broken(line: str, width: int) -> str:
 
 
 # -- the plan ----------------------------------------------------------------------------------------------
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the arenas of a plan with their formulas, and what is checked."""
+    return "\n".join((repr(plan), *_arenas(plan, WIDTH), *_guards(plan, WIDTH)))
+
+
+def _arenas(plan: Plan, width: int) -> Iterator[str]:
+    several = len(plan.arenas) > 1
+    arenas = [_arena(arena, number if several else None) for number, arena in enumerate(plan.arenas, 1)]
+    yield from (_broken(line, width) for line in capped(arenas, "arenas"))
+
+
+def _guards(plan: Plan, width: int) -> Iterator[str]:
+    for guard in plan.guards:
+        why = ", as the function declares" if guard.declared else ""
+        where = "at entry" if guard.defined_by is None else f"behind `{guard.defined_by.name}`"
+        yield _broken(f"  checked {where}: {guard.condition}{why}", width)
 
 
 def _arena(arena: Arena, number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Short representations, and HTML for notebooks: small, self-contained, and names stay names."""
+"""Short representations, and the same text in notebooks as is printed: names in it stay names."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def test_a_plan_shows_its_arenas() -> None:
     plan = plan_samples.everything().plan
     assert repr(plan) == "<Plan of main: 5 tensors in 3 arenas, 2 unplanned>"
     html = plan._repr_html_()
-    assert _tags(html) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert _tags(html) == {"all", "pre"}
     assert f"{plan.arenas[0].size} B" in html
+    assert str(plan).startswith(f"{plan!r}\n  arena 1 on device 0")
 
 
 def test_names_in_a_plan_stay_names() -> None:
     plan = replace(plan_samples.small().plan, function=HOSTILE)
-    assert _tags(plan._repr_html_()) <= {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert _tags(plan._repr_html_()) == {"all", "pre"}
 
 
 def _module(*reports: FunctionReport) -> ModuleReport:
@@ -61,22 +62,12 @@ def _module(*reports: FunctionReport) -> ModuleReport:
     return ModuleReport(reports=reports, deployment=Deployment(functions=()), functions=functions)
 
 
-def test_a_planned_module_shows_its_first_plans() -> None:
-    one = plan_samples.small()
-    named = [replace(one, plan=replace(one.plan, function=f"f{i}")) for i in range(6)]
-    html = _module(*named)._repr_html_()
-    assert html.count("At n = 128 a call holds at most 24.0 KiB; without a plan") == 4
-    assert [f"&lt;Plan of f{i}:" in html for i in range(6)] == [True] * 4 + [False] * 2
-    assert html.endswith("<div>and 2 more</div>")
-    assert _tags(html) == {"all", "b", "div", "table", "thead", "tbody", "tr", "th", "td"}
-
-
 @pytest.mark.parametrize("name", ["small", "everything", "large", "refused", "static"])
 def test_a_module_prints_its_report_and_its_samples_at_any_sizes(name: str) -> None:
     report = getattr(plan_samples, name)()
     module = _module(report)
     assert str(module) == plans_as_text([report]).rstrip("\n")
-    assert module._repr_html_()
+    assert _tags(module._repr_html_()) == {"all", "pre"}
     for sample in report.samples:
         found = module.at(sample.binding)
         assert changed(found, label=sample.label) == sample
@@ -105,14 +96,13 @@ def test_a_comparison_and_a_proof_show_themselves() -> None:
     records = read_plan("plan", plans_as_json([plan_samples.small()]))
     others = read_plan("plan", plans_as_json([plan_samples.everything()]))
     html = compare_plans(records, [*others, replace(others[0], name=HOSTILE)])._repr_html_()
-    assert _tags(html) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert _tags(html) == {"all", "pre"}
     assert "whole call" in html
-    assert "new</td>" in html
     for claim in ("4*m <= 16", "n >= 0", "n < 0", "n*n*m != 7*k*k*k + 11"):
         proof = symalloc.prove(claim)
         shown = proof._repr_html_()
-        assert _tags(shown) == {"all", "b", "div", "table", "thead", "tbody", "tr", "th", "td"}
-        assert f"<b>{proof.verdict.value}</b>" in shown
+        assert _tags(shown) == {"all", "pre"}
+        assert shown.startswith(f"<pre>{proof.verdict.value}\n")
         if proof.counterexample:
             assert binding_text(proof.counterexample) in shown
 
@@ -121,7 +111,7 @@ def test_a_report_is_printed_as_text() -> None:
     report = _report()
     assert repr(report) == "<Report: 1 error in 2 functions>"
     assert str(report) == render_text(report).rstrip("\n")
-    assert _tags(report._repr_html_()) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert _tags(report._repr_html_()) == {"all", "pre"}
     assert "n = 5" in report._repr_html_()
     empty = Report(diagnostics=(), summary=LintSummary(functions=1))
     assert repr(empty) == "<Report: nothing found in 1 function>"
@@ -139,6 +129,6 @@ def test_a_pool_shows_who_holds_it(pool: symalloc.Pool) -> None:
     block = pool.alloc(1000, tag=HOSTILE)
     assert "1000 B live" in repr(pool)
     html = pool._repr_html_()
-    assert _tags(html) == {"all", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert _tags(html) == {"all", "pre"}
     assert "1000 B" in html
     block.free()

@@ -27,7 +27,7 @@ from symalloc.planner.memory_report.function_report import require_symbols
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import to_text
+from symalloc.shown import Shown
 from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
@@ -66,7 +66,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class DeviceBudget(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
+    Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
 ):
     """The answer of `symalloc budget`, in bytes.
 
@@ -101,10 +101,6 @@ class DeviceBudget(
     def limit(self) -> int:
         """The bytes that there are."""
         return max(self.device - self.margin, 0)
-
-    def __str__(self) -> str:
-        """The budget as `symalloc budget` prints it."""
-        return to_text(self)
 
 
 def device_budget(deployment: Deployment, options: BudgetOptions) -> DeviceBudget:

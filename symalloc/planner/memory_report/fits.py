@@ -12,7 +12,7 @@ from symalloc.planner.memory_report.function_report import require_symbols
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import to_text
+from symalloc.shown import Shown
 from symalloc.size.condition import FALSE, Condition, conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, symbol
@@ -110,7 +110,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionFit:
+class FunctionFit(Shown):
     """The shapes at which what a function takes fits: arenas, where it has some, its whole call, a call
     beside the result of the one before, the same with workspace, and with weights, inputs and constants.
     """
@@ -128,10 +128,6 @@ class FunctionFit:
         """Those that there are, by name."""
         found: dict[Sum, Fit | None] = {what: getattr(self, what) for what in SUMS}
         return {what: fit for what, fit in found.items() if fit is not None}
-
-    def __str__(self) -> str:
-        """The answers as `symalloc plan --fits` prints them."""
-        return to_text(self)
 
     def __bool__(self) -> bool:
         raise TypeError("say what shall fit: .call.holds, or .arenas, .again, .workspace, .everything")

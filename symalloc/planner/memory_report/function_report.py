@@ -21,7 +21,7 @@ from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
 from symalloc.program.types import MODEL_SIZES
 from symalloc.prover.domain import INT64_MAX
-from symalloc.shown import to_text
+from symalloc.shown import Shown
 from symalloc.size.evaluation import combined, evaluated, highest, total
 from symalloc.size.expr import Expr
 from symalloc.size.sign import undominated
@@ -214,7 +214,7 @@ def check_wanted(
             raise SampleError(f"{text} gives no function all that it takes: {takes}")
 
 
-class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemorySample(Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bytes of one call at one binding; null where they are not known there.
 
     `arena`: what the arenas reserve, without those in the memory of results; `floor`: the least that any
@@ -265,10 +265,6 @@ class MemorySample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     peak: CallPeak | None = None
     refused: bool = False
     falls_back: bool = False
-
-    def __str__(self) -> str:
-        """The figures that are known, as `symalloc plan` names them."""
-        return to_text(self)
 
     @property
     def call_ratio(self) -> float | None:

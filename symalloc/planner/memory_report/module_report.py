@@ -22,27 +22,18 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.program.ir import Function
 from symalloc.prover.prover import Prover
-from symalloc.shown import to_html, to_text
+from symalloc.shown import Shown
 
 NO_SIZES: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleReport:
-    """The reports on the functions of a planned module, and the memory of each.
-
-    It is printed as `symalloc plan` prints it.
-    """
+class ModuleReport(Shown):
+    """The reports on the functions of a planned module, and the memory of each."""
 
     reports: tuple[FunctionReport, ...]
     deployment: Deployment
     functions: Mapping[str, Function]
-
-    def __str__(self) -> str:
-        return to_text(self)
-
-    def _repr_html_(self) -> str:
-        return to_html(self)
 
     def of(self, function: str | None) -> FunctionReport:
         """Return the report on `function`, by default on the only one, or on main; raises UsageError."""

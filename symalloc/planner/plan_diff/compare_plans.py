@@ -14,7 +14,7 @@ from symalloc.planner.memory_report.fits import MOST_SUMS
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
-from symalloc.shown import counted, to_html, to_text
+from symalloc.shown import Shown, counted
 from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
@@ -310,7 +310,7 @@ def _over(bytes_: int | None, base: int | None) -> float | None:
 
 
 class PlanDiff(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
+    Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=1
 ):
     """The difference between the plans of two modules; `new` and `gone` are functions of one of them only.
 
@@ -321,13 +321,6 @@ class PlanDiff(
     functions: tuple[FunctionDiff, ...]
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """The difference as `symalloc diff` prints it."""
-        return to_text(self)
-
-    def _repr_html_(self) -> str:
-        return to_html(self)
 
     def __repr__(self) -> str:
         grown = [one.function for one in self.functions if one.peak.grown is not None]
