@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
@@ -198,6 +198,16 @@ class _Span:
     path: PathCondition
 
 
+@dataclass(slots=True)
+class _Memory:
+    """Memory that a step takes, and when it is held."""
+
+    size: Expr | None
+    why: Why
+    step: Step
+    spans: list[_Span] = field(default_factory=list)
+
+
 class RegisterMachine:
     """Runs functions on sizes; all that paths take and let go is noted on one clock.
 
@@ -213,9 +223,8 @@ class RegisterMachine:
         self.spare = _MOST_PATHS - 1
         self.doubt: str | None = None
         self.unseen: dict[str, None] = {}
-        self.memory: list[Reservation] = []
-        self.steps: list[Step] = []
-        self.held: list[list[_Span]] = []  # of each memory
+        self.memory: list[_Memory] = []  # each step takes one piece
+        self._handed: set[str] = set()
         self.results: tuple[tuple[Reservation, ...], ...] = ()
         self._lifetimes: dict[int, RegisterLifetimes] = {}
 
@@ -224,14 +233,29 @@ class RegisterMachine:
         ends = self.call(function, Activation(name=function.name), (), _State())
         returned = dict.fromkeys(frozenset(_held_by(end.returned)) for end in ends)
         for number in frozenset().union(*returned):
-            self.memory[number] = replace(self.memory[number], why="result")
-        self.results = tuple(tuple(self.memory[number] for number in sorted(held)) for held in returned)
-        found = (
-            replace(one, begin=span.begin, end=span.end, path=span.path)
-            for one, spans in zip(self.memory, self.held, strict=True)
-            for span in spans
-        )
+            self.memory[number].why = "result"
+        found = [
+            Reservation(
+                size=one.size,
+                begin=span.begin,
+                end=span.end,
+                path=span.path,
+                why=one.why,
+                var=one.step.var,
+                frame=one.step.frame,
+                number=number,
+            )
+            for number, one in enumerate(self.memory)
+            for span in one.spans
+        ]
+        last = {one.number: one for one in found}
+        self.results = tuple(tuple(last[number] for number in sorted(held)) for held in returned)
         return tuple(sorted(found, key=lambda one: (one.begin, one.number)))
+
+    @property
+    def steps(self) -> list[Step]:
+        """The moments at which memory is taken, in order."""
+        return [one.step for one in self.memory]
 
     def call(
         self, function: ir.Function, frame: Activation, given: Sequence[_Value], state: _State
@@ -253,7 +277,9 @@ class RegisterMachine:
 
     def hand(self, *kernels: str) -> None:
         """Note what kernels that are called take by functions that they call."""
-        known = (self.program.kernels[name] for name in kernels if name in self.program.kernels)
+        fresh = [name for name in kernels if name not in self._handed]
+        self._handed.update(fresh)
+        known = (self.program.kernels[name] for name in fresh if name in self.program.kernels)
         self.unseen.update(dict.fromkeys(name for kernel in known for name in kernel.takers))
 
     # -- the clock -------------------------------------------------------------------------------------------
@@ -262,20 +288,16 @@ class RegisterMachine:
         self, state: _State, frame: Activation, var: ir.Var, size: Expr | None, why: Why
     ) -> frozenset[int]:
         """Take memory at a new step."""
-        number = len(self.steps)  # each step takes one piece of memory
+        number = len(self.memory)
         if number >= _MOST_STEPS:
             raise UnknownMemoryError("more functions are called than can be followed")
-        self.steps.append(Step(frame=frame, var=var, path=state.frames[-1].path))
         outer = size if size is None or not frame.values else size.substitute(frame.values)
+        step = Step(frame=frame, var=var, path=state.frames[-1].path)
+        self.memory.append(_Memory(outer, why, step))
         path = state.frames[0].path
-        made = Reservation(
-            number=number, size=outer, begin=number, end=number, path=path, why=why, var=var, frame=frame
-        )
-        self.memory.append(made)
-        self.held.append([])
         state.holders[number] = 0
         for other in state.holders:
-            spans = self.held[other]
+            spans = self.memory[other].spans
             if spans and spans[-1].end == number:
                 spans[-1].end = number + 1
                 spans[-1].path &= path
@@ -301,7 +323,7 @@ class RegisterMachine:
         return [first]
 
 
-def _key(memory: Sequence[Reservation], state: _State, known: Collection[object], mark: int) -> object:
+def _key(memory: Sequence[_Memory], state: _State, known: Collection[object], mark: int) -> object:
     """All that the future of a path depends on, memory from `mark` on known by its size.
 
     What registers hold that are not `known` is held until the function is over.
@@ -317,7 +339,7 @@ def _key(memory: Sequence[Reservation], state: _State, known: Collection[object]
     return tuple(seen), returned, old, frozenset(new.items()), frozenset(frame.decided.items())
 
 
-def _named(memory: Sequence[Reservation], mark: int, names: dict[int, object], value: _Value) -> object:
+def _named(memory: Sequence[_Memory], mark: int, names: dict[int, object], value: _Value) -> object:
     """A value with memory from `mark` on named by its size and by when it was first met."""
     if isinstance(value, tuple):
         return tuple(_named(memory, mark, names, one) for one in value)
@@ -357,7 +379,7 @@ class _Run:
             elif type(one) is ir.CallFunction:
                 states = self.call(one, state)
             else:
-                if isinstance(one, ir.CallKernel | ir.CallTIR):
+                if isinstance(one, (ir.CallKernel, ir.CallTIR)):
                     self.machine.hand(one.kernel)
                 if type(one) not in _HOLD_NOTHING and one.var not in self.lifetimes.names:
                     state.bind(one.var, self.made(one, state))
@@ -427,8 +449,7 @@ class _Run:
             (number,) = value
             made = self.machine.memory[number]
             if made.size is None and target.nbytes is not None:
-                size = target.nbytes.substitute(self.frame.values)
-                self.machine.memory[number] = replace(made, size=size)
+                made.size = target.nbytes.substitute(self.frame.values)
         return value
 
     def fresh(self, state: _State, var: ir.Var, kind: Type, *, opaque: bool = False) -> _Value:

@@ -33,11 +33,10 @@ class Buffer:
     Invariant:  `size` is a multiple of `alignment` (bytes) and >= 0 for every binding.  `nbytes` is what the
     tensor really holds.  `var` is the allocation in the program that it stands for, None for a buffer that
     comes from elsewhere.  `steps` are the first and the last step that touch it; None
-    where there is no program.  `grounded`: it must lie at the start of a storage.  Buffers of equal device,
-    scope and `arena` share an arena (see `Arena`), all of whose sizes are known behind `defined_by`.
-    `returned`: it is a result of the function, and the memory of the arena is its own: the others are dead
-    before it is made.  `made` is the program
-    point of its allocation, and `known` that behind which its size is known, -1 at entry.
+    where there is no program.  `grounded`: it must lie at the start of a storage.  `returned`: it is a result
+    of the function, and the memory of the arena is its own: the others are dead before it is made.  `made` is
+    the program point of its allocation, and `known` that behind which its size is known, where `defined_by`
+    is bound: -1 and None at entry.
     """
 
     id: int
@@ -52,7 +51,6 @@ class Buffer:
     defined_by: Var | None = None
     steps: tuple[int, int] | None = None
     grounded: bool = False
-    arena: int = 0
     returned: bool = False
     made: int = 0
     known: int = -1
@@ -102,9 +100,9 @@ class Arena:
         placed = tuple(placements)
         if not placed:
             return cls(size=size, placements=())
-        first = placed[0].buffer
+        last = max([p.buffer for p in placed], key=lambda buffer: buffer.known)
         return cls(
-            device=first.device, scope=first.scope, size=size, placements=placed, defined_by=first.defined_by
+            device=last.device, scope=last.scope, size=size, placements=placed, defined_by=last.defined_by
         )
 
     @classmethod

@@ -26,17 +26,14 @@ PLAIN = ("64*n", "128*n", "64*n", "128*n")
 CROSSED = (("128*n", 3, 5), ("64*n", 4, 7), ("64*n", 2, 4), ("64*n", 1, 3), ("4096", 0, 3), ("64*n", 0, 2))
 
 
-def buffer(index: int, size: Expr | str, begin: int, end: int, arena: int = 0) -> Buffer:
+def buffer(index: int, size: Expr | str, begin: int, end: int) -> Buffer:
     size = parse_expr(size) if isinstance(size, str) else size
-    return Buffer(id=index, name=f"b{index}", size=size, nbytes=size, live=((begin, end),), arena=arena)
+    return Buffer(id=index, name=f"b{index}", size=size, nbytes=size, live=((begin, end),))
 
 
-def found(buffers: Sequence[Buffer]) -> list[Layout]:
+def found(*arenas: Sequence[Buffer]) -> list[Layout]:
     search = LayoutSearch(function=EMPTY, domain=Domain(), prover=Prover(), options=PlanOptions())
-    arenas: dict[tuple[int, bool], list[Buffer]] = {}
-    for one in buffers:
-        arenas.setdefault((one.arena, one.grounded), []).append(one)
-    steps = list(search.layouts(list(arenas.values())))
+    steps = list(search.layouts(arenas))
     for step in steps:
         plan = Plan(function="main", arenas=step.arenas)
         assert validate(plan, Domain(), Prover(), machine=False) == ()
@@ -49,8 +46,8 @@ def test_what_is_at_the_floor_takes_no_rung() -> None:
 
 
 def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
-    apart = [replace(buffer(i, size, i, i + 2, i % 2), grounded=i < 2) for i, size in enumerate(PLAIN)]
-    for step in found(apart):
+    apart = [replace(buffer(i, size, i, i + 2), grounded=i < 2) for i, size in enumerate(PLAIN)]
+    for step in found(*([one] for one in apart)):
         started = [p for arena in step.arenas for p in arena.placements if p.buffer.grounded]
         assert len(started) == 2 and all(p.offset == 0 for p in started)
 
@@ -84,11 +81,9 @@ def test_many_symbols_give_sums_that_bound_others() -> None:
 
 
 def test_equal_groups_are_packed_once() -> None:
-    groups = [
-        [buffer(4 * k + i, s, 9 * k + i, 9 * k + i + 2, k) for i, s in enumerate(PLAIN)] for k in range(5)
-    ]
+    groups = [[buffer(4 * k + i, s, 9 * k + i, 9 * k + i + 2) for i, s in enumerate(PLAIN)] for k in range(5)]
     with patch.object(plan_functions, "search", wraps=plan_functions.search) as searched:
-        first, *_ = found([b for group in groups for b in group])
+        first, *_ = found(*groups)
     assert searched.call_count == 1
     assert [[p.buffer for p in arena.placements] for arena in first.arenas] == groups
     assert len({arena.size for arena in first.arenas}) == 1

@@ -17,10 +17,10 @@ choice goes on with those among the samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, count
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -167,9 +167,8 @@ class _Assigning:
         alone = [len(group) == 1 and self.keeps(buffers[group[0]]) for group, _ in groups]
         kept = [one for one, lone in zip(groups, alone, strict=True) if not lone]
         numbers = {group[0]: number for number, (group, _) in enumerate(kept)}
-        ids = count()
         return Assignment(
-            arenas=[_arena([buffers[i] for i in sorted(g)], n, ids) for n, (g, _) in enumerate(kept)],
+            arenas=[[buffers[i] for i in sorted(group)] for group, _ in kept],
             further=[why for _, why in kept],
             lone=[buffers[group[0]] for (group, _), lone in zip(groups, alone, strict=True) if lone],
             chosen=[
@@ -244,11 +243,6 @@ class _Assigning:
 
         most = max(MOST_CELLS // max(len(steps), 1), FEWEST_SHAPES)
         return worst_shapes(symbols_of(sizes), self.bounds, excesses, most)
-
-
-def _arena(members: Sequence[Buffer], number: int, ids: Iterator[int]) -> Sequence[Buffer]:
-    last = max(members, key=lambda b: b.known).defined_by
-    return [replace(b, id=next(ids), arena=number, defined_by=last) for b in members]
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _program(
     functions = {n: f for n, f in defined.items() if isinstance(f, relax.Function)}
     host = {n: f for n, f in defined.items() if isinstance(f, tirx.PrimFunc)}
     kernels = {n: extract_kernel(n, f) for n, f in host.items()}
-    in_place = _called_in_place(mod)
+    in_place = frozenset[str]() if stage in _LOWERED else _called_in_place(mod)
     module = ModuleFacts(
         kernels=kernels,
         functions=functions,
@@ -161,6 +161,8 @@ def _views_to_be(mod: tvm.IRModule, stage: str) -> Mapping[int, Node]:
 
 _PLANNED = frozenset({"StaticPlanBlockMemory", "KillAfterLastUse", "PlanMemory"})
 """The stages behind which operators are what code is generated for."""
+_LOWERED = _PLANNED | {"CallTIRRewrite"}
+"""The stages behind which no in-place call is left."""
 
 
 def _is_lowered(body: Node, kernels: Mapping[str, ir.Kernel]) -> bool:
@@ -281,7 +283,7 @@ class FunctionExtractor(Context):
         declared = self.declare(var, name, type_)
         head = self._head(declared, span, binding)
         made = self.integers.note(self._translate(head, value))
-        viewed = self.module.views.get(var.__chandle__())
+        viewed = self.module.views.get(var.__chandle__()) if self.module.views else None
         if viewed is not None and not isinstance(made, ir.View):
             shown = ir.Var(name, made.var.type)
             self.out.append(self.integers.note(replace(made, var=shown, handle=None)))

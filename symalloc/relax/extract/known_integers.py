@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from symalloc.program import ir
@@ -21,6 +21,7 @@ class KnownIntegers:
 
     def __init__(self, kernels: Mapping[str, ir.Kernel], host: Mapping[str, Node]) -> None:
         self._kernels, self._host = kernels, host
+        self._read: dict[str, Sequence[tuple[int, ir.KernelBuffer]]] = {}
         self.held: dict[ir.Operand, Integers] = {}
         self._first: dict[ir.Operand, ir.Operand] = {}
         self._fields: dict[ir.Operand, tuple[ir.Operand, ...]] = {}
@@ -53,32 +54,36 @@ class KnownIntegers:
     def _memory(self, operand: ir.Operand) -> ir.Operand:
         return self._first.get(operand, operand)
 
-    def _values(self, operand: ir.Operand) -> Integers | None:
-        memory = self._memory(operand)
+    def _values(self, memory: ir.Operand) -> Integers | None:
         return memory.values if isinstance(memory, ir.ConstantTensor) else self.held.get(memory)
 
     def _called(self, call: ir.CallKernel | ir.CallTIR) -> ir.Instruction:
         """Note what a kernel stores."""
-        kernel, arguments = self._kernels[call.kernel], self._arguments(call)
+        arguments = self._arguments(call)
         buffers = [
-            (number, parameter, operand)
-            for number, (parameter, operand) in enumerate(zip(kernel.parameters, arguments, strict=False))
-            if isinstance(parameter, ir.KernelBuffer)
+            (number, parameter, self._memory(arguments[number]))
+            for number, parameter in self._buffers(call.kernel)
+            if number < len(arguments)
         ]
-        written = {self._memory(operand) for _, parameter, operand in buffers if parameter.writes}
-        known = ((n, self._values(o)) for n, _, o in buffers if self._memory(o) not in written)
-        given = {number: values for number, values in known if values is not None}
-        fresh = not any(parameter.reads for _, parameter, _ in buffers)
+        written = {memory: number for number, parameter, memory in buffers if parameter.writes}
+        known = ((n, self._values(memory)) for n, _, memory in buffers if memory not in written)
+        given = [(number, values) for number, values in known if values is not None]
         followed: tuple[ir.KernelAccess, ...] = ()
         stored: Mapping[int, Integers] = {}
-        if given or fresh:
-            followed, stored = follow_kernel(self._host[call.kernel], tuple(given.items()))
-        for number, parameter, operand in buffers:
-            if parameter.writes:
-                self.held.pop(self._memory(operand), None)
-                if number in stored:
-                    self.held[self._memory(operand)] = stored[number]
+        if given or not any(parameter.reads for _, parameter, _ in buffers):
+            followed, stored = follow_kernel(self._host[call.kernel], tuple(given))
+        for memory, number in written.items():
+            self.held.pop(memory, None)
+            if number in stored:
+                self.held[memory] = stored[number]
         return replace(call, followed=followed) if followed else call
+
+    def _buffers(self, kernel: str) -> Sequence[tuple[int, ir.KernelBuffer]]:
+        """The parameters of a kernel that are buffers, each with its number."""
+        if kernel not in self._read:
+            every = enumerate(self._kernels[kernel].parameters)
+            self._read[kernel] = [(n, one) for n, one in every if isinstance(one, ir.KernelBuffer)]
+        return self._read[kernel]
 
     def _arguments(self, call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
         """The arguments as the PrimFunc sees them; results that are fresh by their variables."""

@@ -15,7 +15,6 @@ from symalloc.planner.buffers.call_bytes import CallBytes, CallSteps
 from symalloc.planner.buffers.candidates import find_candidates
 from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.grid import Grid, Values
-from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.planner.shapes import ExtentBounds, SizeTable, sample_table, worst_shapes
@@ -36,6 +35,7 @@ from symalloc.size.expr import Expr, constant, symbol
 from tests.planner.buffers.test_candidates import (
     FLOAT,
     VOID,
+    Found,
     N,
     X,
     alloc,
@@ -63,10 +63,10 @@ def chain(*names: str) -> tuple[list[AllocFresh], list[Instruction]]:
     return made, body
 
 
-def arenas(found: dict[str, Buffer]) -> dict[int, set[str]]:
+def arenas(found: Found) -> dict[int, set[str]]:
     groups: dict[int, set[str]] = {}
-    for name, buffer in found.items():
-        groups.setdefault(buffer.arena, set()).add(name)
+    for name, arena in found.arenas.items():
+        groups.setdefault(arena, set()).add(name)
     return groups
 
 
@@ -98,7 +98,7 @@ def test_no_branch_takes_the_memory_of_the_other() -> None:
     small, large, other = alloc("small", WIDE), alloc("large", 64 * WIDE), alloc("other", 64 * WIDE)
     then = (large, kernel(X, large.var), other, kernel(large.var, other.var))
     found, _ = split(branch(then, (small, kernel(X, small.var)), (X, X)))
-    assert found["small"].arena not in (found["large"].arena, found["other"].arena)
+    assert found.arenas["small"] not in (found.arenas["large"], found.arenas["other"])
 
 
 def test_what_no_path_needs_still_counts_in_an_arena() -> None:
@@ -110,7 +110,7 @@ def test_what_no_path_needs_still_counts_in_an_arena() -> None:
     outer = replace(outer, test=test, otherwise=Block(instructions=(inner,), result=X))
     body = (wide, kernel(X, wide.var), outer, small, kernel(wide.var, small.var))
     found, _ = split(*body)
-    assert found["large"].arena not in (found["wide"].arena, found["small"].arena)
+    assert found.arenas["large"] not in (found.arenas["wide"], found.arenas["small"])
 
 
 def test_an_arena_waits_for_what_no_path_needs() -> None:
@@ -176,7 +176,7 @@ def test_weights_that_each_call_moves_make_no_further_arenas(layers: int) -> Non
     head = made("head", constant(4 << 20), X)
     result = made("result", 4 * rows, normed, head)
     found, _ = split(*body, result=result)
-    assert len({b.arena for b in found.values() if not b.returned}) <= 3
+    assert len({found.arenas[name] for name, b in found.items() if not b.returned}) <= 3
 
 
 def test_both_sides_of_an_if_share_what_lies_beside_the_result() -> None:
@@ -208,7 +208,7 @@ def test_a_small_one_does_not_take_the_only_place_of_a_large_one() -> None:
     small, large, last = alloc("small", constant(16)), alloc("large", 64 * WIDE), alloc("last", 64 * WIDE)
     body = (small, kernel(X, small.var), large, kernel(small.var, large.var), last, kernel(X, last.var))
     found, _ = split(*body, options=STORAGES)
-    assert found["large"].arena == found["last"].arena
+    assert found.arenas["large"] == found.arenas["last"]
 
 
 def test_storages_that_take_more_than_the_floor_say_so() -> None:
