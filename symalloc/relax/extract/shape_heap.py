@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import tvm
 from tvm import relax, tirx
@@ -23,22 +22,16 @@ from symalloc.relax.extract.kernel_body import buffer_accesses
 from symalloc.relax.extract.tir_to_expr import NotASizeError, TirToExpr
 from symalloc.relax.ir_types import Node, PrimNode, bindings_in, constant_extent, elements, visit
 from symalloc.size.condition import ne
-from symalloc.size.expr import Expr
+from symalloc.size.expr import Expr, symbol
 
 CHECKS = frozenset({tirx.IfThenElse, tirx.AssertStmt})
 """The statements that a function of sizes may have besides: they end the call, or do nothing."""
 
 
-class Garbage(Enum):
-    """The content of a slot that nothing has written, or that was computed from such a slot."""
-
-    UNWRITTEN = "unwritten"
-
-
-UNWRITTEN: Final = Garbage.UNWRITTEN
+UNWRITTEN = symbol("unwritten'")
+"""The content of a slot that nothing has written; what is computed from such a slot has its symbol."""
 UNKNOWN_SLOT = "a slot of the shape heap of which nothing is known"
-Slot: TypeAlias = Expr | Garbage | None
-Slots: TypeAlias = list[Slot]
+Slots: TypeAlias = list[Expr | None]
 """What the slots of a shape heap hold; None for one of which nothing is known."""
 
 
@@ -86,8 +79,6 @@ def computes_slots(function: Node, count: int) -> bool:
     stores = [s for s in statements if type(s) not in CHECKS]
     if not all(_stores_slot(s, params[0], count) for s in stores):
         return False
-    if len(stores) == len(statements):
-        return True
     accesses, key = buffer_accesses(function.body), params[0].__chandle__()
     only_stores = accesses.only_accessed(key) and accesses.stores[key] == len(stores)
     return only_stores and not accesses.leaves_early
@@ -95,36 +86,24 @@ def computes_slots(function: Node, count: int) -> bool:
 
 def store_slots(function: Node, slots: Slots, nonnegative: Callable[[str], bool]) -> None:
     """Carry out the stores of a PrimFunc that `computes_slots`, in order."""
-    loaded = set[int]()
 
     def load(node: PrimNode) -> Expr:
         index = _slot_index(node)
-        value = _written(slots, index) if index is not None and 0 <= index < len(slots) else None
-        if index is None or value is None:
+        value = slots[index] if index is not None and 0 <= index < len(slots) else None
+        if value is None:
             raise NotASizeError(UNKNOWN_SLOT)
-        loaded.add(index)
         return value
 
-    form = TirToExpr(_among({}), nonnegative=nonnegative, load=load)
     for statement in _statements(function.body):
-        if type(statement) in CHECKS:
-            continue
-        index = _slot_index(statement) or 0
-        try:
-            slots[index] = form.expr(statement.value)
-        except UnwrittenSlotError:
-            slots[index] = UNWRITTEN
-        except NotASizeError:
-            slots[index] = None
-        if index in loaded:  # what was loaded before it is stored is read anew
-            loaded.clear()
+        if type(statement) not in CHECKS:
             form = TirToExpr(_among({}), nonnegative=nonnegative, load=load)
+            slots[_slot_index(statement) or 0] = form.expr_or_none(statement.value)
 
 
 def _written(slots: Slots, index: int) -> Expr | None:
     """The expression in a slot, None where it is not known; raises UnwrittenSlotError."""
     found = slots[index]
-    if isinstance(found, Garbage):
+    if found is not None and UNWRITTEN.symbols <= found.symbols:
         raise UnwrittenSlotError(index)
     return found
 
@@ -200,7 +179,7 @@ class ShapeHeaps:
         slots = self._with(heap, slot)
         return None if slots is None else _written(slots, slot)
 
-    def store(self, heap: ir.Operand, slot: int, value: Slot) -> None:
+    def store(self, heap: ir.Operand, slot: int, value: Expr | None) -> None:
         """Put an expression into a slot; raises WrongSlotError."""
         slots = self._with(heap, slot, stored=True)
         if slots is not None:
