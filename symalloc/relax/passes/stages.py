@@ -1,8 +1,8 @@
 """A module at the stages of TVM's own compilation pipeline.
 
-The passes are not listed here: TVM's pipeline runs as it is in relax.build, and an instrument keeps the
-module after each of its passes, names the pass that is running, and leaves out those that come after the
-last one that is wanted.  Another instrument has a module checked after every pass; what a check is comes from
+The passes are not listed here: TVM's pipeline runs as it is in relax.build, and who runs its passes keeps the
+module after each of them, names the one that is running, and leaves out those that come after the last one
+that is wanted.  An instrument has a module checked after every pass; what a check is comes from
 outside, for this room knows no rules.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import tvm
@@ -120,31 +120,18 @@ def lower(
     UnknownPassError where there is no such pass.
     """
     given = frozenset(v.name_hint for v in mod.get_global_vars())
-    keeper = _Keeper(wanted, keep, entering, skip=frozenset() if trust else _EXECUTES, given=given)
+    skip = frozenset[str]() if trust else _EXECUTES
+    stages = _Stages(wanted=wanted, keep=keep, entering=entering, given=given, skip=skip)
     try:
         chosen = tvm.target.Target(target)
         passes = tvm_pipeline(chosen, pipeline)
-        kept = instrument(
-            "Keeper",
-            should_run=keeper.should_run,
-            run_before_pass=keeper.run_before_pass,
-            run_after_pass=keeper.run_after_pass,
-        )
-        context = tvm.transform.PassContext(opt_level=2, instruments=[kept])
-        with chosen, context, passes_run_by(lambda one, module: _alike(one, module, given)):
+        context = tvm.transform.PassContext(opt_level=2, disabled_pass=[*skip])
+        with chosen, context, passes_run_by(stages):
             passes(mod)
     except Exception as error:  # a pass raises whatever it raises
-        raise PassFailedError(keeper.running, error_text(error)) from error
-    for name in set(wanted.names).difference(keeper.seen):
-        raise UnknownPassError(name, keeper.seen)
-
-
-def _alike(called: Pass, module: tvm.IRModule, given: Collection[str]) -> tvm.IRModule:
-    """`module` behind a pass or a sequence; where memory is planned, kernels get names free of chance."""
-    for one in opened(called):
-        module = canonical_kernels(module, given) if one.info.name == PLANNER else module
-        module = run_pass(Sequential([one]), module)
-    return module
+        raise PassFailedError(stages.running, error_text(error)) from error
+    for name in set(wanted.names).difference(stages.seen):
+        raise UnknownPassError(name, stages.seen)
 
 
 def instrument(name: str, **methods: Callable[..., object]) -> PassInstrument:
@@ -152,52 +139,51 @@ def instrument(name: str, **methods: Callable[..., object]) -> PassInstrument:
     return pass_instrument(type(name, (), {at: staticmethod(method) for at, method in methods.items()}))()
 
 
-class _Keeper:
-    """Hands on the module after the passes that are wanted; `seen` are the passes so far, in order."""
+@dataclass(slots=True, kw_only=True)
+class _Stages:
+    """Runs the passes that a pipeline calls, and hands on the module behind those that are wanted.
 
-    def __init__(
-        self,
-        wanted: WantedStages,
-        keep: Callable[[Lowered], object],
-        entering: Callable[[str], object],
-        skip: frozenset[str],
-        given: frozenset[str],
-    ) -> None:
-        self.running, self.seen = "", list[str]()
-        self._wanted, self._keep, self._entering, self._skip = wanted, keep, entering, skip
-        self._depth, self._given = 0, given
+    `seen` are the passes so far, in order; those in `skip` do nothing, wherever they are called.
+    In front of the planning of memory kernels get names free of chance, unless they were `given`.
+    """
 
-    def should_run(self, mod: tvm.IRModule, info: Node) -> bool:
-        """Leave out what executes code, and what comes behind the last pass that is wanted."""
-        name = str(info.name)
-        if self._wanted.names and set(self._wanted.names).issubset(self.seen):
-            return False
-        if name in self._skip and self._depth == 0:
-            self._reached(name, mod)  # selected, it stands for the place that it has in the pipeline
-        return name not in self._skip
+    wanted: WantedStages
+    keep: Callable[[Lowered], object]
+    entering: Callable[[str], object]
+    given: frozenset[str]
+    skip: frozenset[str]
+    running: str = ""
+    seen: list[str] = field(default_factory=list)
 
-    def run_before_pass(self, mod: tvm.IRModule, info: Node) -> None:
-        """Note which pass is running."""
-        if info.name not in _WRAPPERS:
-            self._depth += 1
-            self.running = str(info.name)
-            self._entering(self.running)
+    def __call__(self, called: Pass, module: tvm.IRModule) -> tvm.IRModule:
+        """`module` behind a pass or a sequence; what is called within a pass is part of it."""
+        for one in opened(called):
+            name = str(one.info.name)
+            if name in _WRAPPERS:
+                module = run_pass(one, module)
+            elif not self.wanted.names or not {*self.wanted.names} <= {*self.seen}:
+                module = self.behind(one, name, module)
+        return module
 
-    def run_after_pass(self, mod: tvm.IRModule, info: Node) -> None:
-        """Keep what the pass made."""
-        if info.name not in _WRAPPERS:
-            self._depth -= 1
-            if self._depth == 0:
-                self._reached(str(info.name), mod)
-
-    def _reached(self, name: str, mod: tvm.IRModule) -> None:
-        first = self._wanted.first
-        wanted = (bool(first) and first in (name, *self.seen)) or (
-            name in self._wanted.names and name not in self.seen
-        )
+    def behind(self, one: Pass, name: str, module: tvm.IRModule) -> tvm.IRModule:
+        """`module` behind one pass."""
+        if name not in self.skip:
+            self.running = name
+            self.entering(name)
+        with passes_run_by(self.inner):
+            module = run_pass(Sequential([one]), module)
+        if name == ALLOCATED:
+            module = canonical_kernels(module, self.given)
+        first, names = self.wanted.first, self.wanted.names
+        wanted = (name in names and name not in self.seen) or (bool(first) and first in (name, *self.seen))
         self.seen.append(name)
         if wanted:
-            self._keep(Lowered(name, canonical_kernels(mod, self._given) if name == ALLOCATED else mod))
+            self.keep(Lowered(name, module))
+        return module
+
+    def inner(self, called: Pass, module: tvm.IRModule) -> tvm.IRModule:
+        """`module` behind a pass that another one calls."""
+        return module if called.info.name in self.skip else run_pass(called, module)
 
 
 def has_memory_operations(mod: Node) -> bool:
