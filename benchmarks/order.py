@@ -41,7 +41,7 @@ from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import random_arguments
-from symalloc.relax.run.machine import call, machine, planned_by_tvm
+from symalloc.relax.run.machine import call, machines, planned_by_tvm
 from tests.relax.reordering import error, reordered, with_constant_weights
 
 Binding = Mapping[str, int]
@@ -166,11 +166,11 @@ def _replayed(
     """
     seen = extract(lowered, name="lowered").functions
     arguments = random_arguments(seen[function], at, 0, seen)
-    right = call(machine(lowered, "naive", target="llvm", pipeline="default"), function, arguments)
+    right = call(machines(lowered, "naive", target="llvm", pipeline="default")[0], function, arguments)
     for found in lost[:5]:
         order = relation.showing(found)
         other = reordered(planned, program, function, relation.graph, order)
-        got = call(machine(other, "naive", target="llvm", pipeline="default"), function, arguments)
+        got = call(machines(other, "naive", target="llvm", pipeline="default")[0], function, arguments)
         if (wrong := error(right.arrays(), got.arrays())) > 0:
             return wrong
     return 0.0

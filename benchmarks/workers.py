@@ -21,7 +21,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from statistics import median
 from threading import local
 from time import perf_counter
@@ -33,9 +32,9 @@ import tvm
 from tvm import relax, tirx
 
 import symalloc
-from benchmarks.dispatcher import on_threads
 from benchmarks.harness import in_turns, print_table, rounds_option
-from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.relax.run.runner import Runner
 
 COLUMNS = 192
 
@@ -86,49 +85,38 @@ def experts(count: int = 6) -> tvm.IRModule:
 
 def measured(name: str, module: tvm.IRModule, workers: int, rounds: int) -> dict[str, Any]:
     """One model on the machine and on threads, in turns."""
-    rows, pool = 128, symalloc.Pool()
-    threads, machine = on_threads(module, workers, pool=pool)
-    unplanned = relax.VirtualMachine(
-        relax.build(lower(module, "llvm"), "llvm", relax_pipeline=finishing_pipeline("llvm")), tvm.cpu()
-    )
-    source = np.random.default_rng(0)
-    shapes = [
-        [e if isinstance(e, int) else rows for e in map(_number, p.ty.shape)] for p in module["main"].params
-    ]
-    arguments = [tvm.runtime.tensor(source.random(shape, dtype="float32") / 50) for shape in shapes]
-    expected = unplanned["main"](*arguments).numpy().tobytes()
-    functions = {"machine": machine["main"], "threads": threads["main"]}
-    same, peak = Counter[str](), 0
+    binding, options, pool = {"n": 128}, PlanOptions(), symalloc.Pool()
+    ways = {"machine": 1, "threads": workers}
+    runners = {
+        way: Runner(module, options=options, workers=count, pool=pool if count > 1 else None)
+        for way, count in ways.items()
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    same = peak = 0
 
     def once(way: str) -> float:
-        nonlocal peak
-        with symalloc.pool.statistics(pool) as scope:
-            started = perf_counter()
-            result = functions[way](*arguments)
-            taken = perf_counter() - started
-        same[way] += np.from_dlpack(result).tobytes() == expected
-        if way == "threads":
-            peak = max(peak, scope.peak_live)
-        return taken
+        nonlocal same, peak
+        found = runners[way].run(binding, check=True, seed=len(seconds[way]))
+        same += found.difference is None
+        peak = max(peak, found.pool.peak_live if found.pool else 0)
+        seconds[way].append(found.seconds[0])
+        return found.seconds[0]
 
-    for way in functions:
+    for way in ways:
         once(way)
-    seconds = in_turns(rounds, {way: partial(once, way) for way in functions})
-    sizes = [arena.size.evaluate({"n": rows}) for arena in threads.plan.arenas]
-    held = sum(sizes) + rows * COLUMNS * 4
+    in_turns(rounds, {way: lambda way=way: once(way) for way in ways})
+    planned = runners["threads"].outcome
+    assert planned is not None
+    held = planned.reserved.peak(binding) + 128 * COLUMNS * 4
     return {
         "model": name,
-        "bits": f"{sum(same.values())}/{2 * (rounds + 1)}",
-        "machine, ms": 1e3 * median(seconds["machine"]),
-        "threads, ms": 1e3 * median(seconds["threads"]),
-        "time": median(b / a for a, b in zip(seconds["machine"], seconds["threads"], strict=True)),
+        "bits": f"{same}/{2 * (rounds + 1)}",
+        "machine, ms": 1e3 * median(seconds["machine"][1:]),
+        "threads, ms": 1e3 * median(seconds["threads"][1:]),
+        "time": median(b / a for a, b in zip(seconds["machine"][1:], seconds["threads"][1:], strict=True)),
         "peak": peak / held,
-        "ok": sum(same.values()) == 2 * (rounds + 1) and peak <= held,
+        "ok": same == 2 * (rounds + 1) and peak <= held,
     }
-
-
-def _number(extent: Any) -> Any:
-    return int(extent) if isinstance(extent, tvm.tirx.IntImm) else extent
 
 
 def _kernel_that_fails(x: Any, y: Any) -> None:

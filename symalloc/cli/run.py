@@ -45,7 +45,7 @@ read, planned, built or run.
     help="Run at each of these values: n=1..512, n=16..512:16, n=1,8,64..128; may be repeated, for all "
     "combinations.",
 )
-@from_table(RunOptions, "repeat", "plan", "check", "function", "seed")
+@from_table(RunOptions, "repeat", "plan", "check", "function", "seed", "workers")
 @given_as(
     "--compare",
     kind=choice(("tvm",)),

@@ -225,21 +225,22 @@ def run(
     repeat: int = 1,
     plan: PlanKind = "symalloc",
     pool: InstrumentedPool | None = None,
+    workers: int = 1,
     module_name: str | None = None,
     **options: Unpack[PlanKeywords],
 ) -> RunResult:
     """Run a function of `module`, planned, on random arguments at `binding`, in this process.
 
     `module` is a model as `plan` takes it.  `plan` says who plans, as `symalloc run --plan` does; what is
-    allocated comes from `pool`, where one is given.  `seed` is that of the arguments.  With `check` it is
-    compared bit for bit with the module in which
-    every tensor has memory of its own.  Raises SymallocError.
+    allocated comes from `pool`, where one is given.  `workers` threads run kernels, each once those are over
+    that it waits for.  `seed` is that of the arguments.  With `check` it is compared bit for bit with the
+    module in which every tensor has memory of its own.  Raises SymallocError.
     """
     from symalloc.pool.native_pool import NativePool
     from symalloc.relax.run.runner import Runner
 
     at = require_binding("binding", binding)
-    how = RunOptions(plan=plan, check=check, function=function, seed=seed, repeat=repeat)
+    how = RunOptions(plan=plan, check=check, function=function, seed=seed, repeat=repeat, workers=workers)
     if not isinstance(pool, NativePool | None):
         raise UsageError(f"pool is {shown(pool)}; it must be a symalloc.Pool")
     loaded, lowering, chosen = _loaded(module, "run", module_name, options)
@@ -251,6 +252,7 @@ def run(
         options=chosen,
         plan=how.plan,
         pool=pool,
+        workers=how.workers,
     )
     return runner.run(at, check=how.check, seed=how.seed, repeat=how.repeat)
 

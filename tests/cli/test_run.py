@@ -56,6 +56,20 @@ def test_a_run_says_what_came_out(run: Run) -> None:
     assert lines[4] == "the same as the unplanned module, bit for bit"
 
 
+@pytest.mark.parametrize("more", [("--order", "dag", "--guard"), ("--plan", "tvm"), ("--compare", "tvm")])
+def test_workers_run_kernels_side_by_side(run: Run, more: tuple[str, ...]) -> None:
+    status, out, err = run("run", "module.py", "--bind", "n=5", "--check", "--workers", "2", *more)
+    assert (status, err) == (0, "")
+    assert "the same as the unplanned module, bit for bit" in out
+
+
+def test_workers_that_make_no_sense_are_refused(run: Run) -> None:
+    for more in (("--workers", "0"), ("--workers", "two"), ("--workers", "2", "--profile", "times.json")):
+        status, out, err = run("run", "module.py", "--bind", "n=5", *more)
+        assert (status, out) == (2, "") and "workers" in err
+    assert not Path("times.json").exists()
+
+
 def test_a_dimension_of_zero_runs(run: Run) -> None:
     status, out, _ = run("run", "module.py", "--bind", "n=0", "--check")
     assert status == 0 and "float32[0, 16]" in out

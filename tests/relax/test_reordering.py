@@ -22,7 +22,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
-from symalloc.relax.run.machine import call, machine, planned_by_tvm
+from symalloc.relax.run.machine import call, machines, planned_by_tvm
 from tests.planner.test_orders import random_order
 from tests.relax import modules_with_effects as effects
 from tests.relax.reordering import error, reordered
@@ -66,7 +66,7 @@ def certificate(program: Program) -> tuple[HappensBefore, list[Collision]]:
 
 
 def run(module: tvm.IRModule) -> np.ndarray:
-    vm = machine(module, "naive", target="llvm", pipeline="default")
+    vm = machines(module, "naive", target="llvm", pipeline="default")[0]
     return call(vm, "main", [X]).outputs[0]
 
 
@@ -118,7 +118,7 @@ def test_every_order_of_what_changes_state_computes_the_same() -> None:
     graph = dependency_graph(analyse(program)["main"])
 
     def outputs(module: tvm.IRModule) -> list[bytes]:
-        vm = machine(module, "naive", target="llvm", pipeline="default")
+        vm = machines(module, "naive", target="llvm", pipeline="default")[0]
         return [one.tobytes() for one in call(vm, "main", ARRAYS).outputs]
 
     right = outputs(lowered)

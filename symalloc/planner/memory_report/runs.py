@@ -8,13 +8,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from symalloc.errors import UsageError
 from symalloc.options import FLAG, TEXT, choice, option, read_fields, whole
 from symalloc.planner.memory_report.deployment import Sum
 
 # who plans: PlanMemory, StaticPlanBlockMemory, or nobody, so that every tensor has a storage of its own
 PlanKind: TypeAlias = Literal["symalloc", "tvm", "none"]
 
-_MOST_REPEATS = 1_000_000  # calls at one binding
+_MOST_REPEATS, _MOST_WORKERS = 1_000_000, 256  # calls at one binding, threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +29,17 @@ class RunOptions:
     check: bool = option(False, FLAG, "Compare with the unplanned module, bit for bit.")
     function: str | None = option(None, TEXT, "The function to run, if there are several.")
     seed: int = option(0, whole(0), "The seed of the random arguments.")
+    workers: int = option(
+        1,
+        whole(1, _MOST_WORKERS),
+        "Run kernels on so many threads, each once those are over that it waits for.",
+    )
     profile: bool = False
 
     def __post_init__(self) -> None:
         read_fields(self)
+        if self.profile and self.workers > 1:
+            raise UsageError(f"workers={self.workers} runs kernels side by side, whose times say little")
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,10 +30,15 @@ from symalloc.relax.run.memory_cfg import memory_cfg
 from symalloc.relax.tvm_error import error_text, run_error
 
 
-def machine(
-    lowered: tvm.IRModule, memory: InstrumentedPool | str, *, target: str, pipeline: PipelineName
-) -> relax.VirtualMachine:
-    """A machine on `memory`, a pool or the name of an allocator of TVM's; raises RunError.
+def machines(
+    lowered: tvm.IRModule,
+    memory: InstrumentedPool | str,
+    *,
+    target: str,
+    pipeline: PipelineName,
+    count: int = 1,
+) -> list[relax.VirtualMachine]:
+    """So many machines on `memory`, a pool or the name of an allocator of TVM's; raises RunError.
 
     `lowered` is as CallTIRRewrite, or a planner, leaves it.  For a pool, what is allocated is named.
     """
@@ -42,7 +47,7 @@ def machine(
     logging.getLogger("symalloc").info("building")
     with run_error("TVM cannot build the module"):
         built = relax.build(lowered, target, relax_pipeline=finishing)
-        return relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given)
+        return [relax.VirtualMachine(built, tvm.cpu(), memory_cfg=given) for _ in range(count)]
 
 
 def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:

@@ -49,8 +49,9 @@ from symalloc.relax.files.plan_file import deployment, memory_reports, plan_outc
 from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.plan_pass import PlannedModule
+from symalloc.relax.run.dispatcher import Dispatcher
 from symalloc.relax.run.inputs import Argument, check_binding, random_arguments
-from symalloc.relax.run.machine import CallResult, call, changed, clocked, filled, machine, planned_by_tvm
+from symalloc.relax.run.machine import CallResult, call, changed, clocked, filled, machines, planned_by_tvm
 from symalloc.relax.run.memory_cfg import reserved_by_tvm
 from symalloc.relax.tvm_error import run_error
 from symalloc.size.evaluation import highest
@@ -72,20 +73,21 @@ class Runner:
         options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
         plan: PlanKind = "symalloc",
         pool: InstrumentedPool | None = None,
+        workers: int = 1,
     ) -> None:
         """`function` may be None where it is the only one, or called main.
 
         `plan` says who plans, `options` how PlanMemory does.  It runs on `pool`, else on TVM's pooled
-        allocator.  Raises RunError.
+        allocator, with several `workers` in the order of its dependencies.  Raises RunError.
         """
         _require_cpu(target)
         self.name, self._target = _chosen(module, function), target
-        self.pool, self.plan_kind = pool, plan
+        self.pool, self.plan_kind, self._workers = pool, plan, workers
         self._functions = extract(module, name="module").functions
         self._seen = self._functions[self.name]
         to_this = (d for d in options.alias if function_meant(d.function, _public_names(module)) == self.name)
         self._donated = donated(self._seen, to_this)
-        self._machine = partial(machine, target=target, pipeline=pipeline)
+        self._machines = partial(machines, target=target, pipeline=pipeline)
         self._lower = partial(lower_or_refuse, module, target, pipeline)
         self._plan = partial(plan_or_refuse, target=target, options=options)
 
@@ -200,25 +202,26 @@ class Runner:
         return [self.pool.empty(shape, dtype, "given by the caller") for shape, dtype in given]
 
     @cached_property
-    def planned(self) -> relax.VirtualMachine:
+    def planned(self) -> relax.VirtualMachine | Dispatcher:
         """The machine that is measured."""
-        if self.plan_kind == "tvm":
-            return self._machine(planned_by_tvm(self.lowered), self.pool or "pooled")
-        return self._machine(self.plans.module if self.plans else self.lowered, self.pool or "pooled")
+        theirs = self.plan_kind == "tvm"
+        module = planned_by_tvm(self.lowered) if theirs else self.plans.module if self.plans else self.lowered
+        build = partial(self._machines, memory=self.pool or "pooled", count=self._workers + 1)
+        return build(module, count=1)[0] if self._workers == 1 else Dispatcher(module, self.name, build)
 
     @cached_property
     def _unplanned(self) -> relax.VirtualMachine:
         # naive: what TVM's pooled allocator reserves is that of the calls that are measured
-        return self._machine(self.lowered, "naive")
+        return self._machines(self.lowered, "naive")[0]
 
     @cached_property
     def _filled(self) -> tuple[relax.VirtualMachine, ...]:
         """The unplanned module twice; new tensors hold other numbers in the two."""
-        return tuple(self._machine(filled(self.lowered, filling), "naive") for filling in (0, 1))
+        return tuple(self._machines(filled(self.lowered, filling), "naive")[0] for filling in (0, 1))
 
     def peer(self) -> relax.VirtualMachine:
         """A machine for the same module, planned by TVM, on TVM's pooled allocator; raises RunError."""
-        return self._machine(planned_by_tvm(self.lowered), "pooled")
+        return self._machines(planned_by_tvm(self.lowered), "pooled")[0]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -429,5 +432,6 @@ def run_file(
         options=request.plan,
         plan=how.plan,
         pool=None if pool is None else InstrumentedPool(limit=pool.limit, guard=pool.guard),
+        workers=how.workers,
     )
     return sweep(runner, bindings, how, compare=compare, asked=pool or PoolRequest())

@@ -1,7 +1,11 @@
-"""Plans run on several threads: the same bits, memory as planned, nothing left where a kernel fails."""
+"""Plans run on several threads: the same bits, memory as planned, nothing left where a call ends early."""
 
 from __future__ import annotations
 
+import signal
+import time
+from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,67 +14,173 @@ import tvm
 from tvm import relax
 
 import symalloc
-from benchmarks.dispatcher import on_threads
-from symalloc.relax.extract import extract
-from symalloc.relax.run.inputs import random_arguments
-from symalloc.relax.run.machine import _arrays, _Taking
+from symalloc import RunError, UsageError
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.packed_contracts import contracts
+from symalloc.relax.run.runner import Runner
 from tests.relax import modules_of_callers as modules
+from tests.relax import modules_with_effects as effects
 
 CASES = {"Branch": {"n": 9, "m": 4}, "Calls": {"n": 5}, "Late": {"n": 6, "m": 3}, "Constants": {"n": 4}}
+HOW: list[dict[str, Any]] = [
+    {"order": "dag"},
+    {"order": "lanes", "guards": "native"},
+    {"guards": "fallback"},
+    {"arena": "caller", "results": "caller"},
+    {"plan": "none"},
+]
 
 
+@pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("name", CASES)
-def test_threads_give_the_same_bits(name: str) -> None:
-    threads, machine = on_threads(getattr(modules, name), 3)
-    function = extract(getattr(modules, name), name="module").functions["main"]
+def test_threads_give_the_same_bits(name: str, how: dict[str, Any]) -> None:
+    pool = symalloc.Pool()
+    at = CASES[name]
+    found = symalloc.run(getattr(modules, name), at, function="main", check=True, workers=3, pool=pool, **how)
+    assert found.checked and found.difference is None
+    assert pool.statistics().live == 0
+
+
+def test_a_plan_of_tvm_is_right_with_fences_and_refused_where_its_storage_leaves_a_branch() -> None:
+    for name in ("Calls", "Late"):
+        found = symalloc.run(
+            getattr(modules, name), CASES[name], function="main", check=True, workers=2, plan="tvm"
+        )
+        assert found.difference is None
+    with pytest.raises(RunError, match="`storage` leaves the branch that makes it"):
+        symalloc.run(modules.Branch, CASES["Branch"], function="main", workers=2, plan="tvm")
+
+
+def test_state_is_changed_in_the_order_of_the_text() -> None:
+    runner = Runner(effects.Cache, workers=3, options=PlanOptions(order="dag"))
     for seed in range(3):
-        taking = _Taking(machine)
-        arguments = [taking(one) for one in random_arguments(function, CASES[name], seed)]
-        found, expected = _arrays(threads(*arguments)), _arrays(machine["main"](*arguments))
-        assert [a.tobytes() for a in found] == [a.tobytes() for a in expected]
+        assert runner.run({}, check=True, seed=seed).difference is None
 
 
-def wide() -> tvm.IRModule:
-    """Chains side by side, one of which has a kernel that fails where the first element is negative."""
+Kernel = Callable[[Any, Any], None]
+
+
+@pytest.fixture
+def kernel() -> Iterator[Callable[[Kernel], None]]:
+    """Says what the kernel of `wide` does."""
+
+    def register(does: Kernel) -> None:
+        tvm.register_global_func("tests.dispatcher.kernel", does, override=True)
+
+    with contracts({}):
+        symalloc.packed_function("tests.dispatcher.kernel", defines=[1], takes="nothing")
+        yield register
+    register(copy)
+
+
+def copy(x: Any, y: Any) -> None:
+    np.from_dlpack(y)[:] = np.from_dlpack(x)
+
+
+def wide(chains: int = 4, depth: int = 1) -> tvm.IRModule:
+    """Chains side by side, each with kernels in Python."""
     builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
     kind = relax.TensorType((n, 16), "float32")
     x = relax.Var("x", kind)
     with builder.function("main", [x]):
         with builder.dataflow():
             ends = []
-            for index in range(4):
-                one = builder.emit(relax.op.exp(x))
-                if index == 2:
-                    one = builder.emit(relax.op.call_dps_packed("tests.dispatcher.fails", (one,), kind))
-                ends.append(builder.emit(relax.op.nn.softmax(one)))
+            for index in range(chains):
+                one = builder.emit(relax.op.add(x, relax.const(float(index), "float32")))
+                for _ in range(depth):
+                    one = builder.emit(relax.op.call_dps_packed("tests.dispatcher.kernel", (one,), kind))
+                    one = builder.emit(relax.op.nn.softmax(one))
+                ends.append(one)
             total = ends[0]
             for end in ends[1:]:
-                total = builder.emit(relax.op.add(total, end))
+                total = builder.emit(relax.op.subtract(total, end))
             result = builder.emit_output(total)
         builder.emit_func_output(result)
     return builder.finalize()
 
 
-def test_a_kernel_that_fails_leaves_nothing() -> None:
+@pytest.mark.parametrize("order", ["total", "dag"])
+def test_kernels_that_take_their_time_give_the_same_bits(order: Any, kernel: Any) -> None:
+    random, at_once, most = Random(0), 0, 0
+
+    def slow(x: Any, y: Any) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(random.random() / 500)
+        copy(x, y)
+        at_once -= 1
+
+    kernel(slow)
+    pool = symalloc.Pool()
+    runner = Runner(wide(5, 2), workers=3, pool=pool, options=PlanOptions(order=order))
+    for seed in range(8):
+        found = runner.run({"n": 40}, check=seed in (0, 7), seed=seed)
+        assert found.difference is None and found.pool is not None and found.arena_bytes is not None
+        tables = 4 * 64  # of sizes, one a machine
+        assert found.pool.peak_live <= found.arena_bytes + found.output_bytes + tables
+        assert pool.statistics().live == 0
+    assert most > 1 or order == "total", "they overlap"
+
+
+def test_a_kernel_that_fails_leaves_nothing(kernel: Any) -> None:
     fails = [False]
 
-    def kernel(x: Any, y: Any) -> None:
+    def planted(x: Any, y: Any) -> None:
         if fails[0]:
             raise ValueError("planted")
-        np.from_dlpack(y)[:] = np.from_dlpack(x)
+        copy(x, y)
 
-    tvm.register_global_func("tests.dispatcher.fails", kernel, override=True)
-    pool, x = symalloc.Pool(), tvm.runtime.tensor(np.ones((50, 16), "float32"))
-    threads, machine = on_threads(wide(), 2, pool=pool)
-    for planted in (False, True, False):
-        fails[0] = planted
-        with symalloc.pool.statistics(pool) as scope:
-            if planted:
-                with pytest.raises(ValueError, match="planted"):
-                    threads(x)
-            else:
-                found = np.from_dlpack(threads(x)).tobytes()
-                assert found == machine["main"](x).numpy().tobytes()
-        arenas = sum(arena.size.evaluate({"n": 50}) for arena in threads.plan.arenas)
-        assert scope.peak_live <= arenas + 50 * 16 * 4
+    kernel(planted)
+    pool = symalloc.Pool()
+    runner = Runner(wide(), workers=2, pool=pool, options=PlanOptions(order="dag"))
+    for fails[0] in (False, True, True, False):
+        if not fails[0]:
+            assert runner.run({"n": 50}, check=True).difference is None
+        else:
+            with pytest.raises(RunError, match="planted") as error:
+                runner.run({"n": 50})
+            assert error.value  # which is held while the pool is asked
         assert pool.statistics().live == 0
+
+
+def test_what_the_pool_refuses_leaves_nothing(kernel: Any) -> None:
+    kernel(copy)
+    pool = symalloc.Pool(limit=1 << 20, page=4096)
+    runner = Runner(wide(), workers=2, pool=pool, options=PlanOptions(order="dag"))
+    for n in (50, 50_000, 60):
+        if n > 100:
+            with pytest.raises(symalloc.SymallocError, match="limit"):
+                runner.run({"n": n})
+        else:
+            assert runner.run({"n": n}, check=True).difference is None
+        assert pool.statistics().live == 0
+
+
+def test_a_call_that_is_interrupted_leaves_nothing(kernel: Any) -> None:
+    interrupts = set[bool]()
+
+    def interrupted(x: Any, y: Any) -> None:
+        if interrupts:
+            interrupts.clear()
+            signal.raise_signal(signal.SIGINT)  # Python tells the main thread, which waits for the kernels
+            time.sleep(0.02)
+        copy(x, y)
+
+    kernel(interrupted)
+    pool = symalloc.Pool()
+    runner = Runner(wide(), workers=2, pool=pool)
+    for ends in (False, True, False):
+        if ends:
+            interrupts.add(True)
+            with pytest.raises(KeyboardInterrupt):
+                runner.run({"n": 50})
+        else:
+            assert runner.run({"n": 50}, check=True).difference is None
+        assert pool.statistics().live == 0
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for workers in (0, -1, 1000, 1.5, "2"):
+        with pytest.raises(UsageError, match="workers"):
+            symalloc.run(modules.Static, {}, workers=workers)  # type: ignore[arg-type]

@@ -33,14 +33,14 @@ import gc, json, sys
 import numpy as np, tvm
 from symalloc.relax.files.plan_file import memory_reports, plan_module
 from symalloc.relax.passes.pipeline import lower
-from symalloc.relax.run.machine import machine
+from symalloc.relax.run.machine import machines
 from tvm.script import from_source
 
 IMAGE, KERNELS = (3, 192, 192), [(16, 3, 3, 3), (16, 16, 3, 3), (16, 16, 3, 3)]
 Convolutions = from_source(sys.argv[2])
 planned = plan_module(Convolutions)
 (report,) = memory_reports(planned, lower(Convolutions, "llvm"), "llvm", samples=[{"n": 2}])
-runs = machine(planned.module, "pooled", target="llvm", pipeline="default")
+runs = machines(planned.module, "pooled", target="llvm", pipeline="default")[0]
 weights = [tvm.runtime.tensor(np.ones(shape, "float32")) for shape in KERNELS]
 images = [tvm.runtime.tensor(np.ones((n, *IMAGE), "float32")) for n in (0, 2)]
 
