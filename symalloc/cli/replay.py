@@ -30,14 +30,6 @@ read.
 
 @click.command(epilog=EPILOG)
 @path_argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    metavar="NAME",
-    help="pool (symalloc's), exact-size (TVM's pooled allocator), or best-fit (like PyTorch's); may be "
-    "repeated. The default is all.",
-)
 @replay_options
 @click.option(
     "--export",
@@ -49,26 +41,27 @@ read.
 @format_option("the figures")
 def replay_command(
     traces: tuple[Path, ...],
-    policies: tuple[str, ...],
     exports: tuple[str, ...],
     form: str,
     **given: str | None,
 ) -> int:
-    """Replay allocation traces on several allocators, and compare the memory that they reserve."""
-    from symalloc.pool.replaying import checked_policies, replay, timeline_of
+    """Replay allocation traces on several allocators, and compare the memory that they reserve.
+
+    They are symalloc's pool, one that keeps exact sizes (TVM's pooled allocator), and best fit (PyTorch's).
+    """
+    from symalloc.pool.replaying import POLICIES, replay, timeline_of
     from symalloc.pool.trace import read_trace
     from symalloc.report.pool_use import replays_as_json, replays_as_text
 
     options = pool_options_of(given)
-    names = checked_policies(policies)
     files = [_parsed(export) for export in exports]
     if exports and len(traces) != 1:
         raise UsageError(f"--export takes one trace, not {len(traces)}")
     read = [read_trace(path) for path in traces]
     results: list[Replayed] = []
     with progress("replaying") as step:
-        for trace, name in product(read, names):
-            step(len(results), len(read) * len(names), name)
+        for trace, name in product(read, POLICIES):
+            step(len(results), len(read) * len(POLICIES), name)
             results.append(replay(trace, name, options))
     if files:
         timeline = timeline_of(read[0], options)

@@ -14,7 +14,7 @@ import msgspec
 
 from symalloc.pool.block_handle import BlockHandle
 from symalloc.pool.native_pool import NativePool, PoolStatistics
-from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
+from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import MOST, PoolOptions, round_up
 from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
 
@@ -149,14 +149,6 @@ class PolicySummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     policy: str
     mean: float = msgspec.field(name="geometric_mean")
     worst: float
-
-
-def checked_policies(names: Sequence[str]) -> list[str]:
-    """`names`, each once; all where there are none; raises PoolUsageError."""
-    for name in names:
-        if name not in POLICIES:
-            raise PoolUsageError(f"no policy is called `{name}`; there are {', '.join(POLICIES)}")
-    return list(dict.fromkeys(names)) or list(POLICIES)
 
 
 def replay(trace: Trace, policy: str, options: PoolOptions) -> Replayed:

@@ -277,7 +277,6 @@ WRONG = [
     ("report model.html -o model.html", "-o model.html: it would overwrite model.html"),
     ("report trace.json -o x.html --limit much", "much"),
     ("report faulty_trace.json -o x.html", "faulty_trace.json"),
-    ("replay trace.json --policy worst-fit", "no policy is called `worst-fit`"),
     ("replay trace.json --soft-limit 0.9", "a soft limit of 0.9"),
     ("replay trace.json --soft-limit lots", "`lots` is no amount of memory"),
     ("replay trace.json --limit -3", "`-3` is no amount of memory"),

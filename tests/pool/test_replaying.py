@@ -5,9 +5,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from symalloc.pool.pool_errors import PoolUsageError
 from symalloc.pool.pool_options import PoolOptions
-from symalloc.pool.replaying import POLICIES, checked_policies, replay, total
+from symalloc.pool.replaying import POLICIES, replay, total
 from symalloc.pool.trace import Alloc, Free, Trace
 from tests.pool.steps import STEPS, Step, as_trace, peak_live
 from tests.pool.workloads import WORKLOADS, make_trace
@@ -23,7 +22,7 @@ def test_every_policy_replays_every_trace(steps: list[Step]) -> None:
     for event in trace.events:
         if isinstance(event, Free):
             del left[event.block]
-    for policy in checked_policies([]):
+    for policy in POLICIES:
         result = replay(trace, policy, PoolOptions())
         assert result.peak_live == peak_live(trace)
         assert result.operations == len(trace.events)
@@ -42,7 +41,7 @@ def test_a_soft_limit_holds_on_traces_of_servers_and_training(limit: Fraction) -
 
 def test_the_pool_reserves_less_than_the_others() -> None:
     traces = [make_trace(w, 5) for w in ("decode", "images-batched", "llm-batched", "mixed")]
-    means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in checked_policies([])}
+    means = {p: total([replay(t, p, PoolOptions()) for t in traces]).mean for p in POLICIES}
     assert means.pop("pool") < min(means.values())
 
 
@@ -65,10 +64,3 @@ def test_the_mean_is_geometric() -> None:
     summary = total([replay(t, "exact-size", PoolOptions()) for t in (one, four)])
     assert summary.mean == pytest.approx(2)
     assert summary.worst == 4
-
-
-def test_policies_are_checked() -> None:
-    assert checked_policies(["best-fit", "pool", "best-fit"]) == ["best-fit", "pool"]
-    assert checked_policies([]) == list(POLICIES)
-    with pytest.raises(PoolUsageError, match="no policy is called `best`; there are pool, "):
-        checked_policies(["best"])
