@@ -141,8 +141,8 @@ def lint_command(paths: tuple[str, ...], **given: Any) -> int:
 
 
 def _lint(session: LintSession, found: FoundFiles, run: _LintRun) -> int:
-    with progress("linting") as step:
-        report = session.lint_files(found, step, fixes=run.needs_fixes)
+    with progress("linting"):
+        report = session.lint_files(found, fixes=run.needs_fixes)
     if run.diff:
         return _diff(session, report, run)
     if run.fix:

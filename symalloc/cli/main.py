@@ -150,6 +150,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
     """Verified memory planning for dynamic-shape models in Apache TVM's Relax."""
     logger, handler = logging.getLogger("symalloc"), LogLines()
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s" if debug else "%(message)s"))
+    handler.setLevel(logging.DEBUG if debug else logging.WARNING)
     ctx.call_on_close(partial(logger.setLevel, logger.level))
     ctx.call_on_close(partial(logger.removeHandler, handler))
     logger.addHandler(handler)

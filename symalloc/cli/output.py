@@ -19,7 +19,7 @@ from symalloc.errors import UsageError
 from symalloc.session.files import write_file
 
 if TYPE_CHECKING:
-    from symalloc.relax.workers.worker_pool import Watch
+    from rich.progress import Progress
 
 Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
 PATIENCE = 1.0  # seconds before a bar appears
@@ -131,15 +131,17 @@ def wrote(file: Path, what: str) -> None:
     remark(f"wrote {file}: {what}")
 
 
-@contextmanager
-def progress(title: str) -> Iterator[Watch]:
-    """A bar on a terminal, after a moment: `with progress("linting") as step: step(1, 3, "")`.
+def step(done: int, total: int, what: str) -> None:
+    """Say what is done now, after `done` of `total`."""
+    _LOGGER.info(what, extra={"done": done, "total": total})
 
-    What is logged within, here or by a child process, is a step, too.
-    """
+
+@contextmanager
+def progress(title: str) -> Iterator[None]:
+    """A bar on a terminal, after a moment; what is logged within, here or by a child process, is a step."""
     silent = is_quiet() or _LOGGER.isEnabledFor(logging.INFO)
     if silent or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, total, what: None
+        yield
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -148,18 +150,11 @@ def progress(title: str) -> Iterator[Watch]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), *told)
     console = Console(stderr=True, no_color=not colour_wanted(sys.stderr))
     bar = Progress(*columns, console=console, transient=True)
-    task, started = bar.add_task(title, total=None, count="", what=""), monotonic()
-
-    def step(done: int, total: int | None, what: str) -> None:
-        if monotonic() - started > PATIENCE:
-            bar.start()
-        bar.update(task, completed=done, total=total, count=f"{done}/{total}" if total else "", what=what)
-
-    handler, level = _Steps(step), _LOGGER.level
+    handler, level = _Steps(bar, title), _LOGGER.level
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(logging.INFO)
     try:
-        yield step
+        yield
     finally:
         _LOGGER.setLevel(level)
         _LOGGER.removeHandler(handler)
@@ -174,12 +169,18 @@ class LogLines(logging.Handler):
 
 
 class _Steps(logging.Handler):
-    """Hands what is logged to a function as a step, of so many where the record says that."""
+    """Shows what is logged as a step on a bar, of so many where the record says that."""
 
-    def __init__(self, step: Callable[[int, int | None, str], None]) -> None:
+    def __init__(self, bar: Progress, title: str) -> None:
         super().__init__()
-        self._step = step
+        self._bar, self._started = bar, monotonic()
+        self._task = bar.add_task(title, total=None, count="", what="")
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.WARNING:
-            self._step(getattr(record, "done", 0), getattr(record, "total", None), record.getMessage())
+        if record.levelno >= logging.WARNING:
+            return
+        if monotonic() - self._started > PATIENCE:
+            self._bar.start()
+        done, total = getattr(record, "done", 0), getattr(record, "total", None)
+        count, what = f"{done}/{total}" if total else "", record.getMessage()
+        self._bar.update(self._task, completed=done, total=total, count=count, what=what)

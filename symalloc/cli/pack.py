@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from symalloc.cli.click_options import from_table, given_as, path_argument
-from symalloc.cli.output import progress, show, wrote
+from symalloc.cli.output import progress, show, step, wrote
 from symalloc.errors import UsageError
 from symalloc.options import PATH, choice
 from symalloc.planner.planner_options import PackOptions
@@ -58,7 +58,7 @@ def pack_command(
     outputs = _outputs(files, problems, form, output)
     folders = [certificate / file.stem if certificate and len(files) > 1 else certificate for file in files]
     packings: list[Packing] = []
-    with progress("packing") as step:
+    with progress("packing"):
         for folder, problem in zip(folders, problems, strict=True):
             step(len(packings), len(problems), problem.source)
             packings.append(pack(problem, certificate=folder, **search))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from symalloc.cli.click_options import format_option, path_argument, pool_options_of, replay_options
-from symalloc.cli.output import progress, show
+from symalloc.cli.output import progress, show, step
 from symalloc.errors import UsageError
 from symalloc.session.files import write_file
 
@@ -59,7 +59,7 @@ def replay_command(
         raise UsageError(f"--export takes one trace, not {len(traces)}")
     read = [read_trace(path) for path in traces]
     results: list[Replayed] = []
-    with progress("replaying") as step:
+    with progress("replaying"):
         for trace, name in product(read, POLICIES):
             step(len(results), len(read) * len(POLICIES), name)
             results.append(replay(trace, name, options))

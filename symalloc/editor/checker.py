@@ -89,7 +89,7 @@ class TextChecker:
         """
         begun = monotonic()
 
-        def watch(*_: object) -> None:
+        def watch() -> None:
             if self.ending or (outdated() and monotonic() - begun > _PATIENCE):
                 raise OutdatedError
 

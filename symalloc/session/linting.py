@@ -6,9 +6,10 @@ common.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
 from symalloc.relax.read.find_files import STDIN, FoundFiles, kind_of, may_hold_modules
-from symalloc.relax.workers.worker_pool import Watch, WorkerPool
+from symalloc.relax.workers.worker_pool import WorkerPool
 from symalloc.rulebook.book import rule_files
 from symalloc.session.files import read_source, source_bytes
 from symalloc.session.lint_cache import LintCache, installed_versions, sendable
@@ -47,6 +48,7 @@ _DASK = "dask://"
 _SECONDS = 10  # for Dask's scheduler, and for a first worker
 _READ_WITH = {"onnx": "onnx", "pt2": "torch"}  # the package that decides what a kind of file holds
 _HERE = threading.local()
+_LOG = logging.getLogger("symalloc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +105,9 @@ class LintSession(AbstractContextManager["LintSession"]):
 
     # -- what to lint --------------------------------------------------------------------------------------
 
-    def lint_files(self, found: FoundFiles, progress: Watch | None = None, *, fixes: bool = True) -> Report:
-        """Lint the files `found`; `progress` is told, now and then, what is being done.
-
-        With `fixes` those that help are found, which means to read and lint the changed files again.
+    def lint_files(self, found: FoundFiles, *, fixes: bool = True) -> Report:
+        """Lint the files `found`; with `fixes` those that help are found, which means to read and lint the
+        changed files again.
         """
         started = perf_counter()
         files = list(dict.fromkeys(found.files))
@@ -114,7 +115,7 @@ class LintSession(AbstractContextManager["LintSession"]):
         if self._cache is not None:
             linted = {file: kept for file in files if (kept := self._cache.get(file)) is not None}
         missing = [file for file in files if file not in linted]
-        fresh = self._linted(missing, found.standard_input, progress, fixes=fixes)
+        fresh = self._linted(missing, found.standard_input, fixes=fixes)
         if self._cache is not None:
             self._cache.put(fresh)
         linted |= fresh
@@ -133,8 +134,9 @@ class LintSession(AbstractContextManager["LintSession"]):
         (linted,) = self._lint(self._pool.read([path], self.options, contents={path: data}), fixes)
         return linted
 
-    def lint_text(self, file: str, text: str, watch: Watch | None = None) -> LintedText:
-        """Lint `text`, taken as the contents of `file`, which need not exist; no fixes are tried.
+    def lint_text(self, file: str, text: str, watch: Callable[[], None] = lambda: None) -> LintedText:
+        """Lint `text`, taken as the contents of `file`, which need not exist; no fixes are tried.  `watch` is
+        called now and then.
 
         An assumption about a symbol that the text does not have is no error: it may be meant for other files.
         """
@@ -144,16 +146,13 @@ class LintSession(AbstractContextManager["LintSession"]):
         )
 
     def relint(
-        self,
-        changes: Sequence[tuple[str, str]],
-        watch: Watch | None = None,
-        unsettled: set[str] | None = None,
+        self, changes: Sequence[tuple[str, str]], unsettled: set[str] | None = None
     ) -> list[tuple[Diagnostic, ...]]:
         """Lint each changed text, taken as the contents of the file that it goes with.
 
         The files whose texts could not be read for want of time or memory are added to `unsettled`.
         """
-        readings = list(self._read_changed(changes, watch))
+        readings = list(self._read_changed(changes))
         if unsettled is not None:
             unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
         return [self.linter.lint(reading).report.diagnostics for reading in readings]
@@ -187,22 +186,22 @@ class LintSession(AbstractContextManager["LintSession"]):
     # -- the parts -----------------------------------------------------------------------------------------
 
     def _linted(
-        self, files: Sequence[Path], standard_input: bytes | None, watch: Watch | None, *, fixes: bool
+        self, files: Sequence[Path], standard_input: bytes | None, *, fixes: bool
     ) -> dict[Path, LintedFile]:
         """Lint files, each once: on the executor what can be sent there, here the others."""
         contents = {} if standard_input is None else {STDIN: standard_input}
         found: dict[Path, LintedFile] = {}
         if self._executor is not None:
             sent = {file: data for file in files for data in [sendable(file, contents)] if data is not None}
-            found = self._on_executor(self._executor, sent, watch, fixes=fixes)
+            found = self._on_executor(self._executor, sent, fixes=fixes)
         left = [file for file in files if file not in found]
         if left:
-            here = self._lint(self._pool.read(left, self.options, watch, contents), fixes, watch)
+            here = self._lint(self._pool.read(left, self.options, contents=contents), fixes)
             found |= zip(left, here, strict=True)
         return found
 
     def _on_executor(
-        self, executor: Executor, contents: Mapping[Path, bytes], watch: Watch | None, *, fixes: bool
+        self, executor: Executor, contents: Mapping[Path, bytes], *, fixes: bool
     ) -> dict[Path, LintedFile]:
         """Lint `contents`, each taken as that of a file; raises UsageError where versions differ."""
         setup = Setup.of(self.options, fixes=fixes)
@@ -214,8 +213,7 @@ class LintSession(AbstractContextManager["LintSession"]):
             for future in as_completed(futures):
                 file = futures[future]
                 found[file] = self._answer(file, future)
-                if watch is not None:
-                    watch(len(found), len(futures), f"linting {file.name}")
+                _LOG.info("linting %s", file.name, extra={"done": len(found), "total": len(futures)})
         finally:
             for future in futures:
                 future.cancel()
@@ -237,9 +235,7 @@ class LintSession(AbstractContextManager["LintSession"]):
             (linted,) = self._lint([FileResult(file=str(file), problems=(problem,))], fixes=False)
             return linted
 
-    def _lint(
-        self, results: Iterable[FileResult], fixes: bool, watch: Watch | None = None
-    ) -> list[LintedFile]:
+    def _lint(self, results: Iterable[FileResult], fixes: bool) -> list[LintedFile]:
         """Lint what was read, file by file; with `fixes` try those that there are."""
         linted: list[tuple[str, LintedFile]] = []
         fixable: list[tuple[Source, Sequence[Diagnostic]]] = []
@@ -249,7 +245,7 @@ class LintSession(AbstractContextManager["LintSession"]):
             linted.append((reading.file, one))
             if reading.source is not None and reading.file != str(STDIN):
                 fixable.append((reading.source, one.report.diagnostics))
-        relint = partial(self.relint, watch=watch, unsettled=unsettled)
+        relint = partial(self.relint, unsettled=unsettled)
         good = tried_fixes(fixable, relint) if fixes else {}
         return [one.finished(good, settled=file not in unsettled) for file, one in linted]
 
@@ -259,7 +255,7 @@ class LintSession(AbstractContextManager["LintSession"]):
         return linted.report.diagnostics
 
     def _read_changed(
-        self, changes: Sequence[tuple[str, str]], watch: Watch | None = None
+        self, changes: Sequence[tuple[str, str]], watch: Callable[[], None] = lambda: None
     ) -> Iterator[FileResult]:
         """Read each changed text, taken as the contents of a file of that name in a folder of its own."""
         contents = {

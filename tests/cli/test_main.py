@@ -133,6 +133,16 @@ def test_a_bar_shows_what_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (list(logger.handlers), logger.level) == before
 
 
+def test_steps_leave_no_lines_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    problem = tmp_path / "problem.csv"
+    problem.write_text("id,lower,upper,size\na,0,2,8\n")
+    for option, said in (((), False), (("--debug",), True)):
+        terminal = _Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        cli.main(args=[*option, "pack", str(problem)], standalone_mode=False)
+        assert (str(problem) in terminal.getvalue()) is said
+
+
 @pytest.mark.parametrize(
     ("words", "completed"),
     [

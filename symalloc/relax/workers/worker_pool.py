@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from symalloc.program.reading import (
     FileResult,
@@ -28,8 +28,6 @@ from symalloc.program.reading import (
 )
 from symalloc.relax.workers.child import ChildProcess, JobEnd, how_it_ended, last_lines
 from symalloc.shown import version_of
-
-Watch: TypeAlias = Callable[[int, int, str], None]  # files read, files in all, what is done now
 
 _LOG = logging.getLogger("symalloc")
 _READ_JOB = "symalloc.relax.workers.programs:read_path"
@@ -128,26 +126,28 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
         self,
         files: Sequence[Path],
         options: ReadOptions,
-        watch: Watch | None = None,
+        watch: Callable[[], None] = lambda: None,
         contents: Mapping[Path, bytes] = MappingProxyType({}),
     ) -> Iterator[FileResult]:
         """Read `files`, each once; results come in their order, each as soon as it can.
 
         When the iterator is closed or left by an exception, what is still being read is given up.  `watch`
-        is told how many of how many files are read and what is done now, at least twice a second.
-        `contents` are those of files that need not exist, such as STDIN.
+        is called at least twice a second.  What is done now is logged, with how many of how many files are
+        read.  `contents` are those of files that need not exist, such as STDIN.
         """
         readings = [_Reading(str(file), contents.get(file)) for file in dict.fromkeys(files)]
         self._options, self._waiting = options, deque(readings)
-        begun = time.monotonic()
+        begun, said = time.monotonic(), ("", 0)
         try:
             for reading in readings:
                 while not reading.done:
                     self._feed(begun)
                     self._listen()
-                    if watch is not None and self._busy:
-                        done = sum(reading.done for reading in readings)
-                        watch(done, len(readings), self._busy[0].doing)
+                    watch()
+                    doing, done = self._busy[0].doing if self._busy else "", sum(r.done for r in readings)
+                    if doing and (doing, done) != said:
+                        said = doing, done
+                        _LOG.info(doing, extra={"done": done, "total": len(readings)})
                 self._feed(begun)  # they read on while the caller works on this one
                 found = result_of(reading.file, reading.told)
                 counts = len(found.programs), len(found.problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -142,19 +143,22 @@ def running(pid: int) -> bool:
         return False
 
 
-def test_workers_stay_for_the_next_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_stay_for_the_next_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     write(tmp_path / "m.py", module("A"))
     endless = write(tmp_path / "endless.py", module("B"), module("C", ENDLESS))
     options = ReadOptions(stage="as-is")
-    told: list[tuple[int, int, str]] = []
+    caplog.set_level(logging.INFO, "symalloc")
     with WorkerPool() as pool:
         pool.start()
         [worker] = pool._workers
         monkeypatch.chdir(tmp_path)  # names are relative to where the reading is asked for
         for _ in range(2):
-            [result] = pool.read([Path("m.py")], options, lambda *now: told.append(now))
+            [result] = pool.read([Path("m.py")], options)
             assert found(result) == [("A", "as-is")]
             assert pool._workers == [worker]
+        told = [(vars(r).get("done"), vars(r).get("total"), r.getMessage()) for r in caplog.records]
         assert (0, 1, "reading m.py") in told
 
         worker.process.kill()  # while it is idle: no file is to blame
