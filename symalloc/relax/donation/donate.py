@@ -40,7 +40,7 @@ from symalloc.program.types import TensorType
 from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
-from symalloc.relax.emit.emit_module import VIEWED
+from symalloc.relax.emit.emit_module import bound_view
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.emit.prim_builder import PrimBuilder
@@ -524,18 +524,11 @@ class _DonatedFunction(BindingRewriter):
         instruction = self.instructions[binding.__chandle__()]
         var = instruction.var
         if var in self.sources:
-            return [self.view(binding, self.sources[var])]
+            return [bound_view(binding.var, self.sources[var], binding.value.args[0])]
         overlays = tuple(one.over[var] for one in self.donated if var in one.over)
         if overlays and isinstance(instruction, ir.CallKernel):
             return [self.over(binding, instruction.kernel, overlays)]
         return list(BindingRewriter.rewrite(self, binding))
-
-    def view(self, binding: BindingNode, source: Node) -> relax.VarBinding:
-        shape, dtype, *_ = elements(binding.value.args)
-        type_ = binding.var.ty
-        return bound(
-            binding.var, typed_call(VIEWED, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
-        )
 
     def over(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
         value = binding.value

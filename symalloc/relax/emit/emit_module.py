@@ -48,7 +48,7 @@ from symalloc.size.expr import Expr
 # what LowerRuntimeBuiltin makes of R.memory.view.  That operator's type inference compares the view with
 # the arena by TVM's analyser: up to 50 ms a tensor, and again in every pass that visits it
 VIEW = "runtime.TVMTensorCreateView"
-VIEWED = relax.ExternFunc(VIEW)
+_VIEWED = relax.ExternFunc(VIEW)
 
 BYTE = GenericConst(DataType("uint8"), relax.AnyType())
 
@@ -60,6 +60,12 @@ _ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
 BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _RESHAPED = relax.ExternFunc("vm.builtin.reshape")  # what LowerRuntimeBuiltin makes of R.reshape
 _LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
+
+
+def bound_view(var: VarNode, source: Node, shape: Node) -> relax.VarBinding:
+    """`var` as a view of `source`, from its first byte on."""
+    dtype = GenericConst(DataType(var.ty.dtype), relax.AnyType())
+    return bound(var, typed_call(_VIEWED, [source, shape, dtype, relax.prim_value(0)], var.ty, [var.ty]))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,14 +205,10 @@ class _FunctionWriter(BindingRewriter):
         It is the call that it becomes, but where CUDA graphs can capture what lies around it: they leave out
         what is called vm.builtin.
         """
-        source, shape = elements(binding.value.args)
-        type_ = binding.var.ty
+        var, (source, shape) = binding.var, elements(binding.value.args)
         if any(arena.size.as_constant is None for arena in self.plan.arenas):
-            call = typed_call(_RESHAPED, [source, shape], type_, [type_])
-        else:
-            dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
-            call = typed_call(VIEWED, [source, shape, dtype, relax.prim_value(0)], type_, [type_])
-        return bound(binding.var, call)
+            return bound(var, typed_call(_RESHAPED, [source, shape], var.ty, [var.ty]))
+        return bound_view(var, source, shape)
 
     def cast(self, cast: ir.MatchCast) -> Iterator[relax.VarBinding]:
         """Checks what a cast says of symbols that were known.
@@ -232,7 +234,7 @@ class _FunctionWriter(BindingRewriter):
         if arena.given and self.given is not None:
             source = self.given.places[arena.device, arena.scope].var
             given = [source, shape, dtype, self.prims(offset)]
-            placed = typed_call(VIEWED, given, value.ty, [value.ty], span=value.span)
+            placed = typed_call(_VIEWED, given, value.ty, [value.ty], span=value.span)
         elif index in self.arenas:
             given = [self.arenas[index], self.prims(offset), shape, dtype, device]
             placed = typed_call(_ALLOC_TENSOR, given, value.ty, span=value.span)
@@ -256,11 +258,9 @@ class _FunctionWriter(BindingRewriter):
         """
         extent = relax.ShapeExpr([self.prims(size)])
         kind = relax.TensorType(extent, "uint8")
-        memory, type_ = typed_var(f"{binding.var.name}_memory", kind), binding.var.ty
+        memory = typed_var(f"{binding.var.name}_memory", kind)
         made = typed_call(BUILTIN_ALLOC, [extent, BYTE, *where], kind, [kind])
-        dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
-        shown = typed_call(VIEWED, [memory, shape, dtype, relax.prim_value(0)], type_, [type_])
-        return [bound(memory, made), bound(binding.var, shown)]
+        return [bound(memory, made), bound_view(binding.var, memory, shape)]
 
 
 def _holds_result_only(arena: Arena) -> bool:
