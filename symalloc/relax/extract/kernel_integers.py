@@ -6,14 +6,14 @@ What is loaded of them is a symbol, for which the values are put in, pass by pas
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from symalloc.program.ir import KernelAccess, KernelLoop, Origin
 from symalloc.relax.extract.kernel_values import Indices, KernelScope
-from symalloc.relax.extract.tir_to_expr import Symbols
+from symalloc.relax.extract.tir_to_expr import Symbols, numbers_of
 from symalloc.relax.ir_types import Node, constant_extent, elements
 from symalloc.size.condition import FALSE, TRUE, Condition
 from symalloc.size.expr import Expr, constant, symbol
@@ -29,25 +29,23 @@ T = TypeVar("T")
 class _Lookup(NamedTuple):
     """The element of a tensor at `indices`."""
 
-    values: Integers
+    values: list[int | None]
     shape: tuple[int, ...]
     indices: tuple[Expr, ...]
-
-
-class _Store(NamedTuple):
-    indices: tuple[Expr, ...]
-    value: Expr
-    scope: KernelScope
 
 
 @dataclass(slots=True)
 class _Buffer:
-    """A buffer of integers: its elements, or the stores they come from; neither where not all is known."""
+    """A buffer of integers; nothing is known of it where `values` is None.
+
+    `stored` and `loaded` are the outermost loop around its last store and load; None where there is none yet.
+    """
 
     shape: tuple[int, ...]
     limits: range
-    values: Integers | None
-    stores: list[_Store] | None = field(default_factory=list)
+    values: list[int | None] | None
+    stored: tuple[KernelLoop, ...] = ()
+    loaded: tuple[KernelLoop, ...] | None = None
 
 
 class KernelIntegers:
@@ -65,11 +63,12 @@ class KernelIntegers:
 
     def declare(self, buffer: Node, values: Integers | None = None) -> None:
         """Note a buffer that holds `values` from here on, or nothing yet."""
-        limits = _limits(str(buffer.ty.dtype.dtype))
+        limits = numbers_of(buffer.ty.dtype.dtype)
         extents = [constant_extent(extent) for extent in elements(buffer.ty.shape)]
         shape = _known(extents)
         if self._following and limits and len(shape) == len(extents) and prod(shape) <= MOST_INTEGERS:
-            self._buffers[buffer.__chandle__()] = _Buffer(shape, limits, values)
+            held: list[int | None] = [*values] if values else [None] * prod(shape)
+            self._buffers[buffer.__chandle__()] = _Buffer(shape, limits, held)
 
     def holds(self, buffer: Node) -> bool:
         """Return whether a buffer was declared."""
@@ -77,53 +76,48 @@ class KernelIntegers:
 
     def load(self, buffer: Node, indices: Indices) -> Expr | None:
         """The symbol of the element at `indices`; None where that is not known."""
-        values, known, key = self.content(buffer), _known(indices), buffer.__chandle__()
-        if values is None or len(known) != len(self._buffers[key].shape):
+        found, known, key = self._here(buffer), _known(indices), buffer.__chandle__()
+        if found is None or found.values is None or len(known) != len(found.shape):
             return None
+        found.loaded = self.around[:1]
         if (key, known) not in self._names:
             name = self._symbols.new("element", Origin.SCALAR)
-            self._lookups[name] = _Lookup(values, self._buffers[key].shape, known)
+            self._lookups[name] = _Lookup(found.values, found.shape, known)
             self._names[key, known] = symbol(name)
         return self._names[key, known]
 
     def store(self, buffer: Node, indices: Indices, value: Expr | None, scope: KernelScope) -> None:
-        """Note a store."""
+        """Write what a store does in all its passes; a buffer that was loaded is not known behind it."""
         found, known = self._buffers.get(buffer.__chandle__()), _known(indices)
-        if found is None:
+        if found is None or found.values is None:
             return
+        if found.loaded == scope.loops[:1] != ():  # a later pass loads something else
+            found.values[:] = [None] * len(found.values)
         exact = value is not None and scope.exact and len(known) == len(found.shape)
-        if found.values is not None or found.stores is None or value is None or not exact:
-            found.values = found.stores = None
-        else:
-            found.stores.append(_Store(known, value, scope))
+        loops, parts = scope.loops, (*known, *scope.domain, *(() if value is None else (value,)))
+        names = {loop.symbol for loop in loops}.union(*(part.symbols for part in parts))
+        rows = self._rows(names, loops) if exact and found.loaded is None else None
+        found.stored, found.values = loops[:1], None if rows is None else found.values
+        for row in rows or ():
+            where = [_value(index, row) for index in known]
+            taken = [condition.substitute(_constants(row)).as_bool for condition in scope.domain]
+            if None in where or (None in taken and False not in taken):
+                found.values = None
+            place = _place(_known(where), found.shape) if None not in where else None
+            if found.values is not None and place is not None and all(taken) and value is not None:
+                number = _value(value, row)
+                found.values[place] = number if number in found.limits else None
 
     def content(self, buffer: Node) -> Integers | None:
-        """The elements of a buffer behind what was stored so far; None where that is not known."""
-        found = self._buffers.get(buffer.__chandle__())
-        if found is None or found.values is not None or not found.stores:
-            return None if found is None else found.values
-        if any(store.scope.loops[:1] == self.around[:1] != () for store in found.stores):
-            return None  # another pass of a loop around may store it
-        values: list[int | None] = [None] * prod(found.shape)
-        known = all(self._stored(store, found, values) for store in found.stores)
-        found.values, found.stores = tuple(values) if known else None, None
-        return found.values
+        """The elements of a buffer behind what was stored so far; None where none of them is known."""
+        found = self._here(buffer)
+        values = () if found is None or found.values is None else tuple(found.values)
+        return values if values.count(None) < len(values) else None
 
-    def _stored(self, store: _Store, buffer: _Buffer, values: list[int | None]) -> bool:
-        """Write to `values` what a store does in all its passes; False where that is not known."""
-        domain, loops = store.scope.domain, store.scope.loops
-        parts: tuple[Expr | Condition, ...] = (store.value, *store.indices, *domain)
-        rows = self._rows({loop.symbol for loop in loops}.union(*(p.symbols for p in parts)), loops)
-        for row in rows or ():
-            where = [_value(index, row) for index in store.indices]
-            taken = [condition.substitute(_constants(row)).as_bool for condition in domain]
-            if None in where or (None in taken and False not in taken):
-                return False
-            place = _place(_known(where), buffer.shape)
-            if place is not None and all(taken):
-                value = _value(store.value, row)
-                values[place] = value if value in buffer.limits else None
-        return rows is not None
+    def _here(self, buffer: Node) -> _Buffer | None:
+        """A buffer; None in a loop, another pass of which may store something else."""
+        found = self._buffers.get(buffer.__chandle__())
+        return None if found is not None and found.stored == self.around[:1] != () else found
 
     def followed(self, access: KernelAccess) -> Iterable[KernelAccess]:
         """The accesses at numbers that one at elements of known tensors is, each once; none for any other."""
@@ -196,17 +190,6 @@ def _place(indices: Sequence[int], shape: Sequence[int]) -> int | None:
             return None
         place = place * extent + index
     return place
-
-
-def _limits(dtype: str) -> range:
-    """The integers that a type holds; none for any other type."""
-    bits = dtype.removeprefix("u").removeprefix("int")
-    if dtype == "bool":
-        return range(2)
-    if not bits.isdigit() or not dtype.startswith(("int", "uint")):
-        return range(0)
-    half = 2 ** (int(bits) - 1)
-    return range(2 * half) if dtype.startswith("u") else range(-half, half)
 
 
 def _known(found: Sequence[T | None]) -> tuple[T, ...]:

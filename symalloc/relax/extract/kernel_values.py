@@ -274,8 +274,6 @@ class KernelValues:
         self._ranges = NumberRanges(symbols.is_size)
         self._by_data = {param.__chandle__() for param in params if type(param.ty) is BufferType}
         self._body = body  # as long as it is not known what in it hangs on data
-        self._values: dict[int, Expr | None] = {}
-        self._flags: dict[int, Condition | None] = {}
         self._scalars: dict[int, _Scalar] = {}
         self._held: dict[int, Expr] = {}
 
@@ -283,7 +281,7 @@ class KernelValues:
 
     def _form(self, load: Callable[[Node], Expr] | None) -> TirToExpr:
         """A form for what is known here: one that was kept would be garbage that only the collector finds."""
-        return TirToExpr(self._value, self._flag, self._symbols.is_size, load, self._ranges)
+        return TirToExpr(self._value, self._symbols.resolve_flag, self._symbols.is_size, load, self._ranges)
 
     def counts(self, counter: str, passes: Expr | None) -> None:
         """Note that a symbol counts passes from 0 on."""
@@ -358,14 +356,10 @@ class KernelValues:
         return (known if holds else negate(known),), True
 
     def _value(self, var: VarNode) -> Expr:
-        key = var.__chandle__()
-        value = self._values[key] if key in self._values else self._symbols.known(var)
+        value = self._symbols.known(var)
         if value is None:
             raise NotASizeError(f"the value of `{var.name}` depends on data")
         return value
-
-    def _flag(self, var: VarNode) -> Condition | None:
-        return self._flags.get(var.__chandle__())
 
     def _load(self, node: Node) -> Expr:
         value = self._held.get(node.source.__chandle__()) if _is_plain(node) else None
@@ -379,7 +373,7 @@ class KernelValues:
 
     def bind(self, var: VarNode, value: Expr | None, given: Node | None = None) -> None:
         """The variable `var` stands for `value` from here on; None for what is not known of `given`."""
-        self._values[var.__chandle__()] = value
+        self._symbols.bind(var, value)
         if value is None and given is not None and self.hangs_on_data(given):
             self._by_data.add(var.__chandle__())
 
@@ -387,7 +381,8 @@ class KernelValues:
         """The variable `var`, a number or a truth value, stands for the expression `value`."""
         if type(var.ty) is ir.PrimType and str(var.ty.dtype) == "bool":
             known, exact = self.guard(value, holds=True)
-            self._flags[var.__chandle__()] = known[0] if exact and len(known) == 1 else None
+            if exact and len(known) == 1:
+                self._symbols.bind_flag(var, known[0])
         else:
             self.bind(var, self.expr_or_none(value), value)
 

@@ -244,12 +244,12 @@ class TirToExpr:
 
     def wrapped(self, value: Expr, dtype: PrimNode) -> Expr:
         """The number that an integer of type `dtype` holds of a value."""
-        signed = not str(dtype).startswith("u")
-        low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if signed else (0, 1 << dtype.bits)
+        held = numbers_of(dtype)
         if self.ranges is None:
             raise NotASizeError(f"a cast to {dtype}, which may change the value")
         least, greatest = self.ranges.of(value)
-        return value if low <= least and greatest < high else mod(value - low, high - low) + low
+        fits = held.start <= least and greatest < held.stop
+        return value if fits else mod(value - held.start, held.stop - held.start) + held.start
 
     def by_amount(self, amount: Expr, most: int, of: Callable[[int], Expr]) -> Expr:
         """The expression that `of` gives for the value of `amount`, which is from 0 to `most`."""
@@ -307,6 +307,14 @@ def to_dtype(dtype: Node) -> DType | None:
 def _is_integer(dtype: PrimNode) -> bool:
     name = str(dtype)
     return name.startswith(("int", "uint")) and "x" not in name
+
+
+def numbers_of(dtype: PrimNode) -> range:
+    """The numbers that an integer type, or a truth value, holds; none for any other type."""
+    if str(dtype) == "bool" or not _is_integer(dtype):
+        return range(2 if str(dtype) == "bool" else 0)
+    half = 1 << dtype.bits - 1
+    return range(2 * half) if str(dtype).startswith("u") else range(-half, half)
 
 
 def _both(combine: Callable[[Expr, Expr], Made]) -> Callable[[TirToExpr, PrimNode], Made]:
@@ -452,8 +460,7 @@ def _whole(form: TirToExpr, node: PrimNode) -> Expr:
 def _keeps_value(form: TirToExpr, value: Expr, source: PrimNode, target: PrimNode) -> bool:
     unsigned, number = str(target).startswith("u"), value.as_constant
     if number is not None:
-        low, high = (0, 2**target.bits) if unsigned else (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1))
-        return low <= number < high
+        return number in numbers_of(target)
     if str(source).startswith("u") == unsigned:
         return bool(target.bits >= source.bits)
     return target.bits > source.bits and (not unsigned or form.is_nonnegative(value))

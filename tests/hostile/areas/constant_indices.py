@@ -67,6 +67,23 @@ _SHIFTED = """
             out[i] = T.float32(0)
         for i in range(2):
             out[rows[i] * rows[i]] = u[i]
+
+    @T.prim_func
+    def kept(a: T.Buffer((4,), "float32"), rows: T.Buffer((2,), "int64"), out: T.Buffer((2,), "float32")):
+        own = T.alloc_buffer((2,), "int64")
+        for i in range(2):
+            own[i] = rows[i]
+        for i in range(2):
+            out[i] = a[own[i]]
+
+    @T.prim_func
+    def renewed(a: T.Buffer((4,), "float32"), rows: T.Buffer((2,), "int64"), out: T.Buffer((2,), "float32")):
+        own = T.alloc_buffer((2,), "int64")
+        for i in range(2):
+            own[i] = rows[i]
+        for i in range(2):
+            out[i] = a[own[i]]
+            own[1] = T.int64(2)
 """
 
 
@@ -122,6 +139,14 @@ PROGRAMS: tuple[HostileProgram, ...] = (
         what="a kernel tests one column of a constant and adds the other",
         module=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [3, 1]], "(2,)"),
         twin=_by_hand(_PAIR, "pick", "x, {}", [[1, 0], [2, 1]], "(2,)"),
+        rule="SYM307",
+        shows=_reads,
+    ),
+    HostileProgram(
+        name="copied-into-a-kernel",
+        what="a kernel copies a constant, of which the twin's stores another element in each pass",
+        module=_by_hand(_PAIR, "kept", "x, {}", [1, 7], "(2,)"),
+        twin=_by_hand(_PAIR, "renewed", "x, {}", [1, 7], "(2,)"),
         rule="SYM307",
         shows=_reads,
     ),
