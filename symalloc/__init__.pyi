@@ -41,6 +41,7 @@ from symalloc.report.pool_use import pool_report as pool_report
 from symalloc.session.api import assert_memory_safe as assert_memory_safe
 from symalloc.session.api import budget as budget
 from symalloc.session.api import diff as diff
+from symalloc.session.api import graph as graph
 from symalloc.session.api import lint as lint
 from symalloc.session.api import plan as plan
 from symalloc.session.api import prove as prove

@@ -115,6 +115,11 @@ def models() -> Mapping[str, Case]:
         Case(symalloc.plan, {"module": Chain}, {**PLANNING, "module": model}),
         Case(symalloc.run, {"module": Chain, "binding": {"n": 1}}, {**PLANNING, "module": model, **running}),
         Case(symalloc.budget, {"module": Chain, "device": "1GiB"}, {**PLANNING, "module": model}),
+        Case(
+            symalloc.graph,
+            {"module": Chain},
+            {**PLANNING, "module": model, "times": OPTIONAL, "budget": OPTIONAL},
+        ),
         Case(symalloc.packed_function, {"name": "f"}, {"name": TEXT | {"half a character"}}),
         Case(symalloc.diff, compared, {**PLANNING, "before": model, "after": model}),
         Case(symalloc.prove, {"constraint": "n <= 4"}),

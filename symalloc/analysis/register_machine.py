@@ -100,6 +100,7 @@ class Reservation:
     var: ir.Var
     frame: Activation
     number: int
+    device: int = 0
 
     @property
     def padded(self) -> Expr | None:
@@ -205,6 +206,7 @@ class _Memory:
     size: Expr | None
     why: Why
     step: Step
+    device: int
     spans: list[_Span] = field(default_factory=list)
 
 
@@ -244,6 +246,7 @@ class RegisterMachine:
                 var=one.step.var,
                 frame=one.step.frame,
                 number=number,
+                device=one.device,
             )
             for number, one in enumerate(self.memory)
             for span in one.spans
@@ -285,15 +288,21 @@ class RegisterMachine:
     # -- the clock -------------------------------------------------------------------------------------------
 
     def take(
-        self, state: _State, frame: Activation, var: ir.Var, size: Expr | None, why: Why
+        self,
+        state: _State,
+        frame: Activation,
+        var: ir.Var,
+        size: Expr | None,
+        why: Why,
+        device: int = 0,
     ) -> frozenset[int]:
-        """Take memory at a new step."""
+        """Take memory of a device at a new step."""
         number = len(self.memory)
         if number >= _MOST_STEPS:
             raise UnknownMemoryError("more functions are called than can be followed")
         outer = size if size is None or not frame.values else size.substitute(frame.values)
         step = Step(frame=frame, var=var, path=state.frames[-1].path)
-        self.memory.append(_Memory(outer, why, step))
+        self.memory.append(_Memory(outer, why, step, device))
         path = state.frames[0].path
         state.holders[number] = 0
         for other in state.holders:
@@ -335,7 +344,7 @@ def _key(memory: Sequence[_Memory], state: _State, known: Collection[object], ma
     returned = named(state.returned)
     kept = {n for r, value in frame.registers.items() if r not in known for n in _held_by(value)}
     old = frozenset(names.get(n, n) for n in kept if n < mark or n in names)
-    new = Counter(memory[n].size for n in kept if n >= mark and n not in names)
+    new = Counter((memory[n].size, memory[n].device) for n in kept if n >= mark and n not in names)
     return tuple(seen), returned, old, frozenset(new.items()), frozenset(frame.decided.items())
 
 
@@ -344,7 +353,8 @@ def _named(memory: Sequence[_Memory], mark: int, names: dict[int, object], value
     if isinstance(value, tuple):
         return tuple(_named(memory, mark, names, one) for one in value)
     return frozenset(
-        n if n < mark else names.setdefault(n, (len(names), memory[n].size)) for n in sorted(value)
+        n if n < mark else names.setdefault(n, (len(names), memory[n].size, memory[n].device))
+        for n in sorted(value)
     )
 
 
@@ -422,10 +432,11 @@ class _Run:
     def made(self, one: ir.Instruction, state: _State) -> _Value:
         """The value that an instruction binds its variable to."""
         match one:
-            case ir.AllocStorage(size=size):
-                return self.machine.take(state, self.frame, one.var, size, "storage")
-            case ir.AllocFresh(shape=shape, dtype=dtype):
-                return self.machine.take(state, self.frame, one.var, byte_count(shape, dtype), "tensor")
+            case ir.AllocStorage(size=size, device=device):
+                return self.machine.take(state, self.frame, one.var, size, "storage", device)
+            case ir.AllocFresh(shape=shape, dtype=dtype, device=device):
+                size = byte_count(shape, dtype)
+                return self.machine.take(state, self.frame, one.var, size, "tensor", device)
             case ir.AllocTensor(storage=source) | ir.Alias(source=source) | ir.View(source=source):
                 return self.value(state, source)
             case ir.MatchCast(source=source, target=target, returns=True):
@@ -457,7 +468,7 @@ class _Run:
         if isinstance(kind, TupleType):
             return tuple(self.fresh(state, var, one, opaque=opaque) for one in kind.fields)
         if isinstance(kind, TensorType):
-            return self.machine.take(state, self.frame, var, kind.nbytes, "packed")
+            return self.machine.take(state, self.frame, var, kind.nbytes, "packed", kind.device)
         if isinstance(kind, OpaqueType | StorageType) and opaque:
             return self.machine.take(state, self.frame, var, None, "packed")
         return _NOTHING

@@ -30,12 +30,12 @@ def graph_command(
     """
     from symalloc.report.document import as_json
     from symalloc.report.plan_text import lane_lines
-    from symalloc.session.planning import graph_file
+    from symalloc.session.planning import graph_file, lanes_request
 
-    if times is None and (bind or budget is not None or form == "text"):
-        raise UsageError("--bind, --budget and --format text are for lanes; give the --times of kernels")
-    request = request_of(file, options)
+    if times is None and form == "text":
+        raise UsageError("--format text is for lanes; give the --times of kernels")
+    request, wanted = request_of(file, options), lanes_request(times, bind, budget)
     with progress("planning"):
-        found = graph_file(request, times, bind, budget)
+        found = graph_file(request, wanted)
     show(as_json(found) if form == "json" else "".join(lane_lines(found)), plain=form == "json")
-    return int(any(not one["lanes"][0].fits for one in found["functions"] if "lanes" in one))
+    return int(any(not one.lanes[0].fits for one in found.functions if one.lanes))

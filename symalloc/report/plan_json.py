@@ -16,6 +16,7 @@ from symalloc.planner import memory_plan
 from symalloc.planner.memory_plan import Fallback, FurtherArena, TooLarge
 from symalloc.planner.memory_report.deployment import Sum
 from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
+from symalloc.planner.memory_report.function_graph import FunctionGraph
 from symalloc.planner.memory_report.function_report import (
     FloorSums,
     FunctionReport,
@@ -123,7 +124,8 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     CPU; `fits`: only if that was asked, of arenas, where there are some, a whole call, a call beside the
     result of the one before (`again`), the same with workspace, and with weights, inputs and constants;
     `too_large`: tensors that exceed --max-buffer by themselves.  `order_cost`: what another `order` costs, as
-    a share of a call with a plan for the order of the text; null where nobody asked.
+    a share of a call with a plan for the order of the text; null where nobody asked.  `graph`:
+    what waits for what, with fences.
     """
 
     function: str
@@ -147,6 +149,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     samples: tuple[MemorySample, ...]
     order: OrderName = "total"
     order_cost: float | None = None
+    graph: FunctionGraph | None = None
     too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
     fits: dict[Sum, FitEntry] | msgspec.UnsetType = msgspec.UNSET
 

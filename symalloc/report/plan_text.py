@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
 
+from symalloc.analysis.dependencies import EdgeKind
 from symalloc.analysis.tensor_origin import TensorOrigin
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Plan, TooLarge
 from symalloc.planner.memory_report.call_peak import CallPeak, PeakTensor
 from symalloc.planner.memory_report.deployment import Sum
 from symalloc.planner.memory_report.fits import Fit, FunctionFit, LargestValue, Trade
+from symalloc.planner.memory_report.function_graph import FunctionGraph, GraphDocument
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     MemorySample,
@@ -47,6 +48,7 @@ WIDEST = 72  # characters of a formula that is no answer
 WIDEST_NAME, WIDEST_CELL = 40, 32
 NOTICED = 1.001  # of what a call holds without a plan
 WIDTH = 110  # of lines, where no terminal is narrower
+MOST_FENCES = 6
 LABEL, COLUMN = 23, 12  # cells of the table of bytes
 
 
@@ -161,6 +163,7 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield _broken(f"  memory is {plan.picked}", width)
     if plan.order_cost is not None:
         yield f"  order: {plan.order}; safe under any order costs {plan.order_cost:+.1%} of a call"
+    yield from _fences(report.graph)
     yield from _guards(plan, width)
     yield from _samples(report, width)
     yield from (_broken(told, width) for told in _above_unplanned(report))
@@ -171,6 +174,18 @@ def _function(report: FunctionReport, width: int) -> Iterator[str]:
         yield from (_broken(line, width) for line in target_lines(report.target))
     if report.comparison is not None:
         yield from _tvm(report.comparison)
+
+
+def _fences(graph: FunctionGraph | None) -> Iterator[str]:
+    """Yield what calls in another order than that of the text have to wait for."""
+    if graph is None:
+        return
+    fences = [edge for edge in graph.edges if edge.kind is EdgeKind.FENCE]
+    names = [f"call {node.number}, {node.operator}" for node in graph.nodes]
+    lines = [f"    {names[e.target]}, waits for {names[e.source]} ({e.names[0]})" for e in fences]
+    if lines:
+        yield f"  {counted(len(fences), 'fence')} for calls in another order than the function's:"
+        yield from capped(lines, "fences", MOST_FENCES)
 
 
 def _broken(line: str, width: int) -> str:
@@ -322,8 +337,20 @@ def _rows(report: FunctionReport) -> list[Row]:
         ),
         ("table of sizes", lambda s: human_bytes(s.table), bool(outside.table)),
         ("with pool and table", lambda s: _bounded(s.whole, least=least, exact=whole(s)), taken),
+        *_device_rows(report.graph),
         ("and the last result", lambda s: _bounded(s.further, least=least, exact=whole(s)), called),
     ]
+
+
+def _device_rows(graph: FunctionGraph | None) -> Iterator[Row]:
+    """Yield the rows of each of several devices."""
+
+    def row(name: str, sums: Sequence[Expr] | None) -> Row:
+        return name, lambda s: human_bytes(None if sums is None else highest(sums, s.binding)), True
+
+    for one in graph.devices if graph is not None and len(graph.devices) > 1 else ():
+        for name, sums in (("arenas", one.arenas), ("results", one.results), ("call", one.call)):
+            yield row(f"device {one.device}, {name}", sums)
 
 
 def gain_text(sample: MemorySample) -> str:
@@ -532,13 +559,14 @@ def _most(value: int | None, sign: str = "") -> str:
     return "none" if value is None else "any" if value == INT64_MAX else f"{sign}{value}"
 
 
-def lane_lines(graphs: Mapping[str, Any]) -> Iterator[str]:
+def lane_lines(graphs: GraphDocument) -> Iterator[str]:
     """Yield tables of the time and the memory of calls on several lanes."""
-    for one in graphs["functions"]:
+    for one in graphs.functions:
+        lanes, binding = one.lanes or (), one.binding or {}
         rows = [["  lanes", "seconds", "bytes alive", "seconds with fences", ""]]
-        for row in one["lanes"]:
+        for row in lanes:
             size, fits = human_bytes(row.nbytes), "fits" if row.fits else "too much"
             rows.append([f"  {row.lanes}", f"{row.seconds:.6f}", size, f"{row.fenced:.6f}", fits])
-        most = max((row.lanes for row in one["lanes"] if row.fits), default=0)
-        head = f"{one['function']}{at_binding(one['binding'])}: {counted(most, 'lane')} within the budget"
+        most = max((row.lanes for row in lanes if row.fits), default=0)
+        head = f"{one.function}{at_binding(binding)}: {counted(most, 'lane')} within the budget"
         yield from (f"{line}\n" for line in (head, *columns(rows)))

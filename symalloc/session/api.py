@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, Unpack
 
-from symalloc.arguments import require_binding, require_path, require_text, shown
+from symalloc.arguments import require_binding, require_bytes, require_path, require_text, shown
 from symalloc.errors import RunError, UsageError
 from symalloc.linter.diagnostic import Report
 from symalloc.linter.lint_options import LintKeywords, LintOptions, parse_assumptions, require_conditions
 from symalloc.options import made
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
+from symalloc.planner.memory_report.function_graph import GraphDocument
 from symalloc.planner.memory_report.runs import PlanKind, RunOptions, RunResult
 from symalloc.planner.planner_options import PlanChoices, PlanOptions
 from symalloc.program.reading import ModuleOptions, PipelineName, UnreadableError
@@ -179,6 +181,32 @@ def budget(
     given: dict[str, Any] = {"device": device, "extra": extra, "margin": margin}
     wanted = BudgetOptions(**sizes, **given)
     return device_budget(plan(module, module_name=module_name, **options).report.deployment, wanted)
+
+
+def graph(
+    module: Model,
+    *,
+    times: str | Path | Mapping[str, Any] | None = None,
+    bind: Binding = MappingProxyType({}),
+    budget: str | int | None = None,
+    module_name: str | None = None,
+    **options: Unpack[PlanKeywords],
+) -> GraphDocument:
+    """Return which calls of `module`, planned, wait for which: `.functions` has nodes and edges of each.
+
+    `module` is a model as `plan` takes it.  `times` are seconds of kernels, as `{"kernels": {"add": 0.01}}`,
+    or a file, as `symalloc run --profile` writes it: then `.lanes` are calls on 1, 2, … lanes at the sizes
+    `bind`, and say which of them fit `budget` bytes.  Raises SymallocError.
+    """
+    from symalloc.relax.files.plan_file import graph_in
+    from symalloc.session.planning import lanes_request
+
+    given = require_path("times", times) if isinstance(times, str) else times
+    if not isinstance(given, Path | Mapping | None):
+        raise UsageError(f"times is {shown(given)}; it must be a mapping or a path")
+    limit = None if budget is None else require_bytes("budget", budget)
+    wanted = lanes_request(given, require_binding("bind", bind), limit)
+    return graph_in(*_loaded(module, "plan", module_name, options), wanted)
 
 
 def diff(

@@ -19,6 +19,7 @@ from symalloc.linter.linter import Linter
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_report.budget_options import BudgetOptions
 from symalloc.planner.memory_report.device_budget import DeviceBudget, device_budget
+from symalloc.planner.memory_report.function_graph import GraphDocument
 from symalloc.planner.memory_report.function_report import check_wanted
 from symalloc.planner.memory_report.lanes import LanesRequest
 from symalloc.planner.memory_report.runs import RunReport
@@ -138,25 +139,31 @@ def budget_file(request: PlanRequest, budget: BudgetOptions) -> DeviceBudget:
     return device_budget(_in_child(DEPLOYMENT_JOB, request, "planning"), budget)
 
 
-def graph_file(
-    request: PlanRequest, times: Path | None, binding: Mapping[str, int], budget: int | None
-) -> dict[str, Any]:
-    """Return the dependency graphs of a module, which is planned in a child process, as JSON has them.
-
-    `times`: a file with the times of kernels, for calls on several lanes.  Raises UsageError and RunError.
+def graph_file(request: PlanRequest, wanted: LanesRequest | None) -> GraphDocument:
+    """Return the dependency graphs of a module, which is planned in a child process, and calls on the lanes
+    that are `wanted`.  Raises UsageError and RunError.
     """
-    _require_file(request)
-    wanted = None
-    if times is not None:
-        try:
-            wanted = msgspec.json.decode(read_text(times), type=LanesRequest)
-        except msgspec.DecodeError as error:
-            raise UsageError(f"{times}: no times of kernels, as `run --profile` has them: {error}") from None
-        at = dict(binding) or wanted.binding
-        wanted = msgspec.structs.replace(wanted, binding=at, budget=budget)
-    what = f"planning {request.path}"
-    found: dict[str, Any] = call_in_child(GRAPH_JOB, request, what=what, wanted=wanted)
+    found: GraphDocument = _in_child(GRAPH_JOB, request, "planning", wanted=wanted)
     return found
+
+
+def lanes_request(
+    times: str | Path | Mapping[str, Any] | None, binding: Mapping[str, int], budget: int | None
+) -> LanesRequest | None:
+    """Return the lanes that are asked for: `times` of kernels, or a file with them, calls at a `binding`, by
+    default that of the times, and the bytes that one may hold.  Raises UsageError.
+    """
+    if times is None:
+        if binding or budget is not None:
+            raise UsageError("sizes and a budget are for lanes: give the times of kernels, too (--times)")
+        return None
+    try:
+        given = times if isinstance(times, Mapping) else msgspec.json.decode(read_text(Path(times)))
+        found = msgspec.convert(given, LanesRequest)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        source = "times" if isinstance(times, Mapping) else times
+        raise UsageError(f"{source}: no times of kernels, as `run --profile` has them: {error}") from None
+    return msgspec.structs.replace(found, binding=dict(binding) or found.binding, budget=budget)
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:

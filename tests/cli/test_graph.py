@@ -7,7 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import tvm
+
+import symalloc
+from symalloc.errors import SymallocError
+from symalloc.report.document import as_json, schema_text
+from symalloc.report.plan_json import plans_as_json
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -32,6 +39,10 @@ class Module:
 """
 
 
+def module() -> tvm.IRModule:
+    return tvm.script.from_source(MODULE.split("\n\n\n")[1])
+
+
 @pytest.mark.parametrize("order", ["total", "dag"])
 def test_the_edges_of_two_branches(run: Run, tmp_path: Path, order: str) -> None:
     (tmp_path / "model.py").write_text(MODULE)
@@ -46,6 +57,15 @@ def test_the_edges_of_two_branches(run: Run, tmp_path: Path, order: str) -> None
     assert found["nodes"][0]["inputs"] == ["x"]
     assert found["topological"] == [0, 1, 2, 3, 4, 5]
     assert (found["order_cost"] is None) == (order == "total")
+    assert [node["live"] for node in found["nodes"]] == [[n, n + 1] for n in range(6)]
+    jsonschema.validate(json.loads(out), json.loads(schema_text("graph")))
+    document = symalloc.graph(module(), order=order)
+    assert json.loads(as_json(document)) == json.loads(out)
+    planned = symalloc.plan(module(), order=order)
+    (plan,) = json.loads(plans_as_json(planned.report.reports))["functions"]
+    assert plan["graph"] == found
+    told = [line for line in str(planned).splitlines() if "waits for call" in line]
+    assert len(told) == len(fences)
 
 
 def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
@@ -70,6 +90,8 @@ def test_lanes_take_less_time_and_more_memory(run: Run, tmp_path: Path) -> None:
     # 512 B a tensor: one lane holds three at its fullest moment, two lanes two of each branch
     assert (status, rows[:2]) == (0, [(1, 6.0, 1536, True), (2, 4.0, 2048, False)])
     assert found["lanes"][1]["fenced"] > 4.0
+    document = symalloc.graph(module(), times=measured, bind={"n": 16}, budget="1536B")
+    assert json.loads(as_json(document)) == json.loads(out)
     status, out, _ = run("graph", str(model), "--times", str(times), "--budget", "64", "--format", "text")
     assert status == 1 and "0 lanes within the budget" in out
 
@@ -85,5 +107,7 @@ def test_times_that_make_no_sense_are_told(run: Run, tmp_path: Path) -> None:
         times.write_text(text)
         status, out, err = run("graph", str(model), "--times", str(times))
         assert (status, out) == (2, "") and problem in err
+        with pytest.raises(SymallocError, match=problem):
+            symalloc.graph(str(model), times=str(times))
     status, _, err = run("graph", str(model), "--budget", "1MiB")
     assert status == 2 and "--times" in err

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symalloc.analysis.dependencies import Edge, EdgeKind
 from symalloc.analysis.paths import EVERY_PATH
 from symalloc.analysis.register_machine import Activation, Reservation, Step, Why
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
+from symalloc.planner.memory_report.function_graph import DeviceBytes, FunctionGraph, GraphNode
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,
@@ -186,7 +188,25 @@ def everything() -> FunctionReport:
         offset_kernels=4,
         grounded=1,
     )
-    return function_report(plan, function(n=64), around, outcome=outcome, comparison=compared, target=target)
+    about = {"inputs": (), "outputs": (), "source": None}
+    graph = FunctionGraph(
+        function="main",
+        order="total",
+        order_cost=None,
+        nodes=tuple(
+            GraphNode(number=i, operator=name, name=f"lv{i}", device=0, live=(i, i + 1), **about)  # type: ignore[arg-type]
+            for i, name in enumerate(("exp", "tanh", "sin"))
+        ),
+        edges=(Edge(0, 1, EdgeKind.DATA, ("lv0",)), Edge(1, 2, EdgeKind.FENCE, ("lv0 / lv2",))),
+        topological=(0, 1, 2),
+        devices=(
+            DeviceBytes(device=0, arenas=(512 * N, 64 * K), results=(4 * N * N,), call=(516 * N, 64 * K)),
+            DeviceBytes(device=1, arenas=(128 * N,), results=(), call=None),
+        ),
+    )
+    return function_report(
+        plan, function(n=64), around, outcome=outcome, comparison=compared, target=target, graph=graph
+    )
 
 
 def large() -> FunctionReport:

@@ -16,6 +16,7 @@ from symalloc.errors import UsageError, meant
 from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Buffer, Placement, Plan, Unplanned
 from symalloc.planner.memory_report.call_peak import CallPeak, Operators, call_peak
+from symalloc.planner.memory_report.function_graph import FunctionGraph
 from symalloc.planner.memory_report.non_arena import PAGE, NonArenaMemory, workspace_pool_bytes
 from symalloc.planner.planned_program import PlannedProgram
 from symalloc.program.ir import Function, Origin, Var
@@ -290,7 +291,7 @@ class FunctionReport:
     `upper` holds the bounds that the function declares, by symbol; `origins` tells what writes each tensor.
     `lower` holds lower bounds as `upper` does, and `signed` the symbols that may be negative.
     `asked`: the samples are those that somebody asked for.  `over`: the numbers of buffers that the kernel
-    that reads them last could write over, where that was tried.
+    that reads them last could write over, where that was tried; `graph`: its calls with edges, where asked.
     """
 
     plan: Plan
@@ -307,6 +308,7 @@ class FunctionReport:
     origins: Mapping[Var, TensorOrigin] = field(default_factory=dict)
     asked: bool = False
     over: frozenset[int] = frozenset()
+    graph: FunctionGraph | None = None
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -369,6 +371,7 @@ def function_report(
     origins: Mapping[Var, TensorOrigin] = {},
     wanted: Sequence[Mapping[str, int]] = (),
     over: frozenset[int] = frozenset(),
+    graph: FunctionGraph | None = None,
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
 
@@ -396,12 +399,18 @@ def function_report(
         else msgspec.structs.replace(target, kept=kept_bytes(outcome.reserved, shown)),
         upper=function.declared_upper,
         lower=function.declared_lower,
-        signed=frozenset(name for name, origin in function.symbols.items() if origin is Origin.SCALAR),
+        signed=signed_symbols(function),
         origins=origins,
         asked=bool(asked),
         over=over,
+        graph=graph,
     )
     return replace(report, samples=tuple(sample_at(report, at, bound_label(at, function)) for at in shown))
+
+
+def signed_symbols(function: Function) -> frozenset[str]:
+    """Return the symbols that may be negative."""
+    return frozenset(name for name, origin in function.symbols.items() if origin is Origin.SCALAR)
 
 
 def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:

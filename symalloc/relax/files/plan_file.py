@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias, TypeGuard
 
 import msgspec
 import tvm
@@ -21,13 +21,14 @@ from tvm.ir.transform import PassContext
 from tvm.relax import transform
 
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.tensor_origin import NO_ORIGIN, TensorOrigin, tensor_origins
+from symalloc.analysis.tensor_origin import TensorOrigin, tensor_origins
 from symalloc.analysis.timeline import Timeline, padded
 from symalloc.errors import RunError
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.planner.memory_report.call_peak import operators_of
 from symalloc.planner.memory_report.deployment import Deployment, deployment_of
+from symalloc.planner.memory_report.function_graph import FunctionGraph, GraphDocument, function_graph
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,
@@ -38,8 +39,9 @@ from symalloc.planner.memory_report.function_report import (
     needed_at_entry,
     own_arenas,
     plan_symbols,
+    signed_symbols,
 )
-from symalloc.planner.memory_report.lanes import LanesRequest, lane_rows
+from symalloc.planner.memory_report.lanes import LanesRequest
 from symalloc.planner.memory_report.module_report import ModuleReport
 from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, non_arena_memory
 from symalloc.planner.plan_functions import certify
@@ -47,6 +49,7 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Var
 from symalloc.program.reading import ModuleOptions
+from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.savings import with_alias, written_over
 from symalloc.relax.emit.emit_module import function_texts
@@ -78,7 +81,6 @@ from symalloc.size.expr import Expr
 ALLOC, FREE = "tirx.TVMBackendAllocWorkspace", "tirx.TVMBackendFreeWorkspace"
 BOUNDS = ("tir_var_upper_bound", "tir_var_lower_bound")
 STAGE = "PlanMemory"
-NODE = ("number", "operator", "name", "inputs", "outputs", "device")
 TABLE = "vm.builtin.alloc_shape_heap"
 _LOG = logging.getLogger("symalloc")
 _COMMENTED_IMPORT = re.compile(r"^# (?=(?:from|import) )", re.MULTILINE)
@@ -152,6 +154,7 @@ def plan_file(
         partial=partial,
         comparison=_compared(comparison, planned),
         prover=prover,
+        graphs=True,
     )
     return PlannedFile(
         text="" if form is None else written(planned.module, form),
@@ -165,23 +168,40 @@ def plan_file(
     )
 
 
-def graph_file(request: PlanRequest, *, wanted: LanesRequest | None) -> dict[str, Any]:
-    """The dependency graphs of a module, planned, with the fences of its plans, as JSON, and calls on several
-    lanes, where `wanted`; raises RunError.
+def graph_file(request: PlanRequest, *, wanted: LanesRequest | None) -> GraphDocument:
+    """The dependency graphs of the module in a file, see `graph_in`; raises RunError."""
+    return graph_in(load_requested(request), request, request.plan, wanted)
+
+
+def graph_in(
+    module: tvm.IRModule, how: ModuleOptions, options: PlanOptions, wanted: LanesRequest | None
+) -> GraphDocument:
+    """The dependency graphs of a module, planned, with the fences of its plans, and calls on several lanes,
+    where `wanted`; raises RunError.
     """
-    target, lowered = _lowered(load_requested(request), request)
-    prover, functions = Prover(), list[object]()
-    planned = _planned(lowered, target, request.plan, prover)
+    target, lowered = _lowered(module, how)
+    planned = _planned(lowered, target, options)
+    return GraphDocument(functions=tuple(_graphs(planned, plan_outcomes(planned), wanted).values()))
+
+
+def _graphs(
+    planned: PlannedModule, outcomes: Mapping[str, PlanOutcome], lanes: LanesRequest | None = None
+) -> dict[str, FunctionGraph]:
+    """The graphs of functions with their plans."""
+    found: dict[str, FunctionGraph] = {}
     for name, one in analyse(planned_program(planned.program, planned.plans).program).items():
-        graph, plan = fenced_graph(one, known_symbols(one.cfg).domain, prover), planned.plans[name]
-        origins, nodes = tensor_origins(one, sources_in(one)), list[object]()
-        for node in graph.nodes:
-            shown = {field: getattr(node, field) for field in NODE}
-            nodes.append(shown | {"source": origins.get(node.instruction.var, NO_ORIGIN).source or None})
-        about = {"function": name, "order": plan.order, "order_cost": plan.order_cost, "nodes": nodes}
-        lanes = {} if wanted is None else {"binding": wanted.binding, "lanes": lane_rows(graph, wanted)}
-        functions.append({**about, "edges": graph.edges, "topological": graph.order(), **lanes})
-    return {"version": 1, "functions": functions}
+        function = one.cfg.function
+        found[name] = function_graph(
+            fenced_graph(one, known_symbols(one.cfg).domain, Prover(Budget(z3_steps=0))),
+            planned.analyses[name],
+            planned.plans[name],
+            outcomes[name].planned,
+            outcomes[name].reserved,
+            origins=tensor_origins(one, sources_in(one)),
+            signed=signed_symbols(function),
+            lanes=lanes,
+        )
+    return found
 
 
 def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
@@ -247,7 +267,7 @@ def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModul
 
 def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) -> ModuleReport:
     """The memory of `planned`, which was `lowered` for `target`."""
-    reports = memory_reports(planned, lowered, target)
+    reports = memory_reports(planned, lowered, target, graphs=True)
     return ModuleReport(
         reports=reports,
         deployment=deployment(planned, lowered, target, reports),
@@ -264,8 +284,9 @@ def memory_reports(
     partial: bool = False,
     comparison: Mapping[str, TvmComparison] = {},
     prover: Prover | None = None,
+    graphs: bool = False,
 ) -> tuple[FunctionReport, ...]:
-    """A report on each plan of `planned`, which was `lowered` for `target`.
+    """A report on each plan of `planned`, which was `lowered` for `target`; `graphs`: with dependency graphs.
 
     With a `prover` it is tried what aliases and kernels in place would save.  Raises RunError for a sample
     that does not fit.
@@ -279,6 +300,7 @@ def memory_reports(
         for name in planned.plans
     }
     outcomes = plan_outcomes(planned)
+    graph_of = _graphs(planned, outcomes) if graphs else {}
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
     try:
@@ -293,6 +315,7 @@ def memory_reports(
                 comparison=comparison.get(name),
                 target=target_report(planned, name, target),
                 origins=_origins(planned, name),
+                graph=graph_of.get(name),
                 wanted=samples,
                 over=frozenset()
                 if prover is None

@@ -1,11 +1,11 @@
 // What both kinds of page share: picking a block by pointer, keyboard or search, its details, its tip, and the part of
 // the time that is shown.
 
-// `model` has: scene (see drawing.js), blocks (of the scene), paint(map, state), details(block) -> elements, redraw(),
+// `model` has: scene (see drawing.js), blocks (of the scene), paint(map, state), details(block, time) -> elements, redraw(),
 // and sharing(block) -> the blocks that lie in the same bytes at other times
 function explorer(model) {
   const map = at("map"), stage = at("stage"), tip = at("tip"), search = at("search"), found = at("found");
-  const state = { focus: null, hover: null, pinned: null, query: "", part: null, classes };
+  const state = { focus: null, hover: null, pinned: null, query: "", part: null, time: null, classes };
   let marked = new Set(), byKey = new Map(), plain = true;
 
   const blockOf = (key) => byKey.get(key) ?? null;
@@ -28,7 +28,7 @@ function explorer(model) {
       const of = classes(blockOf(element.dataset.key));
       for (const name of ["picked", "shares", "dim"]) element.classList.toggle(name, of.includes(name));
     }
-    at("details").replaceChildren(...(block ? model.details(block) : [html("p", { class: "muted" }, model.hint)]));
+    at("details").replaceChildren(...(block ? model.details(block, state.time ?? block.spans[0][0]) : [html("p", { class: "muted" }, model.hint)]));
   }
 
   function pick(key, { pin = false, focus = false } = {}) {
@@ -75,7 +75,9 @@ function explorer(model) {
   stage.addEventListener("pointermove", (event) => {
     const key = event.target.dataset?.key ?? null;
     if (key === null) return leave();
-    if (key !== state.hover) pick(key);
+    const before = state.time;
+    state.time = Math.floor(timeAt(event.clientX));
+    if (key !== state.hover || state.time !== before) pick(key);
     showTip(blockOf(key), event.clientX, event.clientY);
   });
   const leave = () => {
@@ -89,7 +91,9 @@ function explorer(model) {
   });
   map.addEventListener("focusin", (event) => {
     const key = event.target.dataset?.key;
-    if (key !== undefined && key !== state.hover) pick(key, { focus: true });
+    if (key === undefined || key === state.hover) return;
+    state.time = null;
+    pick(key, { focus: true });
   });
   map.addEventListener("keydown", (event) => {
     const block = blockOf(event.target.dataset?.key);

@@ -155,7 +155,7 @@ function planPage(data) {
 
   // -- details --
 
-  function details(block) {
+  function details(block, time) {
     const share = model.sharing(block);
     const rows = [["operator", block.operator], ["from", block.source], ["bytes", exactBytes(block.size)], ["formula", `${block.sizeText} B`, true]];
     if (block.offset !== null) rows.push(["offset", exactBytes(block.offset)], ["formula", block.offsetText, true]);
@@ -163,7 +163,19 @@ function planPage(data) {
     const parts = [html("h2", {}, block.name), facts(rows.filter(([, said]) => said))];
     for (const fault of block.faults) parts.push(html("p", { class: "notice" }, `${fault.rule}: ${fault.message}`));
     if (share.length) parts.push(html("p", { class: "muted" }, `shares bytes with ${share.length}, at other times:`), blockLinks(share, explore.pick));
+    const step = view === "ours" ? fn.graph?.nodes.find(({ live: [begin, end] }) => begin <= time && time < end) : undefined;
+    if (step) parts.push(...edgesOf(step, time));
     return parts;
+  }
+
+  // what a step waits for, and what waits for it
+  function edgesOf(step, time) {
+    const side = (title, from, to) => {
+      const found = fn.graph.edges.filter((edge) => edge[from] === step.number);
+      const items = found.map((edge) => html("li", { class: `edge-${edge.kind}` }, `${fn.graph.nodes[edge[to]].operator} (call ${edge[to]}): ${edge.kind}${edge.names.length ? `, ${edge.names.join(", ")}` : ""}`));
+      return found.length ? [html("p", { class: "muted" }, title), html("ul", {}, ...items)] : [];
+    };
+    return [html("h3", { id: "step" }, `step ${time}: ${step.operator} (call ${step.number})`), ...side("waits for", "target", "source"), ...side("is waited for by", "source", "target")];
   }
 
   // -- controls --
