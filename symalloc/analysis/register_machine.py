@@ -352,10 +352,8 @@ def _named(memory: Sequence[_Memory], mark: int, names: dict[int, object], value
     """A value with memory from `mark` on named by its size and by when it was first met."""
     if isinstance(value, tuple):
         return tuple(_named(memory, mark, names, one) for one in value)
-    return frozenset(
-        n if n < mark else names.setdefault(n, (len(names), memory[n].size, memory[n].device))
-        for n in sorted(value)
-    )
+    kinds = {n: (memory[n].size, memory[n].device) for n in value}
+    return frozenset(n if n < mark else names.setdefault(n, (len(names), kinds[n])) for n in sorted(value))
 
 
 _HOLD_NOTHING = frozenset({ir.CallKernel, ir.Assert})

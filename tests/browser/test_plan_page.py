@@ -225,6 +225,35 @@ def test_the_keyboard_reaches_every_tensor(model: Model, open_page: Open) -> Non
     assert page.locator("#details h2").count() == 0
 
 
+def test_the_step_under_the_pointer_has_its_edges(model: Model, open_page: Open) -> None:
+    page, graph = open_page(model.page).page, model.report.graph
+    assert graph is not None
+    blocks, seen = page.locator("#map .block[tabindex]"), set[str]()
+    for i in range(0, blocks.count(), 7):
+        block = blocks.nth(i)
+        block.scroll_into_view_if_needed()
+        box = block.bounding_box()
+        assert box is not None
+        for share in (0.1, 0.9):
+            page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+            if not page.locator("#step").count():
+                continue
+            title = page.locator("#step").inner_text()
+            step, number = map(int, re.findall(r"step (\d+):.*call (\d+)", title)[0])
+            begin, end = graph.nodes[number].live
+            assert begin <= step < end and graph.nodes[number].operator in title
+            told = page.locator("#details li[class^=edge]").all_inner_texts()
+            edges = [e for e in graph.edges if e.target == number] + [
+                e for e in graph.edges if e.source == number
+            ]
+            assert len(told) == len(edges)
+            for text, edge in zip(told, edges, strict=True):
+                other = edge.source if edge.target == number else edge.target
+                assert f"(call {other}): {edge.kind}" in text
+            seen.add(title)
+    assert len(seen) > 5
+
+
 def test_other_plans_are_shown_beside_ours(model: Model, open_page: Open) -> None:
     opened = open_page(model.page)
     page = opened.page
