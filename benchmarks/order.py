@@ -190,7 +190,7 @@ def _floors(planned: PlannedModule, function: str, at: Binding) -> tuple[int, in
 def _fences(planned: PlannedModule, function: str) -> int:
     written = planned_program(planned.program, planned.plans).program
     analysis = analyse(written)[function]
-    graph: DependencyGraph = fenced_graph(analysis, known_symbols(analysis.cfg).domain, Prover())
+    graph: DependencyGraph = fenced_graph(analysis, known_symbols(analysis.cfg).domain)
     return len(graph.edges) - len(graph.unfenced.edges)
 
 

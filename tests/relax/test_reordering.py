@@ -93,7 +93,7 @@ def test_a_plan_for_any_order_computes_the_same_in_random_orders() -> None:
 
 def fences_suffice(module: tvm.IRModule, program: Program, right: np.ndarray) -> int:
     """The number of fences with which a module computes what is right in random orders."""
-    graph = fenced_graph(analyse(program)["main"], Domain(), Prover())
+    graph = fenced_graph(analyse(program)["main"], Domain())
     for seed in range(3):
         order = random_order(graph, Random(seed))
         assert (run(reordered(module, program, "main", graph, order)) == right).all()

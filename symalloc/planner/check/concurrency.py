@@ -9,17 +9,20 @@ from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.happens_before import HappensBefore, fences, placed_together
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.prover.domain import Domain
+from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import disjunction, eq, le
 from symalloc.size.expr import ZERO, Expr
 
 
-def fenced_graph(analysis: FunctionAnalysis, domain: Domain, prover: Prover) -> DependencyGraph:
+def fenced_graph(analysis: FunctionAnalysis, domain: Domain) -> DependencyGraph:
     """Return the graph of a function with the fences of the plan that is written into it: an executor that
     keeps all edges computes what the order of the text does, at every shape of `domain`.
+
+    z3 is not asked: what is not proved to lie apart costs a fence at most.
     """
     graph = dependency_graph(analysis)
-    return graph.with_edges(fences(graph, sharing(graph, domain, prover)))
+    return graph.with_edges(fences(graph, sharing(graph, domain, Prover(Budget(z3_steps=0)))))
 
 
 def sharing(graph: DependencyGraph, domain: Domain, prover: Prover) -> Iterator[tuple[int, int]]:

@@ -49,7 +49,6 @@ from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Var
 from symalloc.program.reading import ModuleOptions
-from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.relax.donation.savings import with_alias, written_over
 from symalloc.relax.emit.emit_module import function_texts
@@ -192,7 +191,7 @@ def _graphs(
     for name, one in analyse(planned_program(planned.program, planned.plans).program).items():
         function = one.cfg.function
         found[name] = function_graph(
-            fenced_graph(one, known_symbols(one.cfg).domain, Prover(Budget(z3_steps=0))),
+            fenced_graph(one, known_symbols(one.cfg).domain),
             planned.analyses[name],
             planned.plans[name],
             outcomes[name].planned,

@@ -20,7 +20,6 @@ from symalloc.analysis.interprocedural import analyse
 from symalloc.errors import RunError
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.concurrency import fenced_graph
-from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements
 from symalloc.relax.rewrite import ModuleDraft, copied
@@ -43,7 +42,7 @@ class Dispatcher:
             # a call whose result becomes a view has no binding but that of the view
             binding = bindings[id(one)] = one.handle or binding
         analysis, cutter = analyse(program)[name], _Cutter(module, name)
-        graph = fenced_graph(analysis, known_symbols(analysis.cfg).domain, Prover())
+        graph = fenced_graph(analysis, known_symbols(analysis.cfg).domain)
         self.name, self._waits = name, dict(enumerate(graph.predecessors))
         self._dispatches = [bindings[id(node.instruction)].var.__chandle__() for node in graph.nodes]
         self._steps, self._params = cutter.steps, cutter.params
