@@ -2,15 +2,15 @@
 
 Nothing is searched, so a module's thousands of questions cost microseconds each.  Where terms alone do not
 show it, quotients are replaced by the bounds that rounding leaves them; a difference of sizes is a multiple
-of what divides all its coefficients, so that more than that below zero is below zero.  In one symbol it
-is evaluated up to where its growth decides.  What cannot be seen goes to the prover.
+of what divides all its coefficients, so that more than that below zero is below zero.  What cannot be seen
+goes to the prover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import comb, gcd, inf, lcm
+from math import gcd, inf, lcm
 
 from symalloc.prover.domain import Domain
 from symalloc.size.choice import Max
@@ -19,7 +19,6 @@ from symalloc.size.sign import Signs
 
 MOST_ALTERNATIVES = 256
 MOST_NESTED = 3  # quotients within each other that are replaced by their bounds
-STARTS = (1, 2, 4, 8, 16, 32, 64)  # from where on a polynomial may be seen to stay positive
 
 
 class SyntacticOrder:
@@ -75,23 +74,7 @@ class SyntacticOrder:
         difference = high - low
         grain = gcd(*difference.terms.values()) or 1
         least, scale = _without_quotients(difference)
-        least = least + (scale * grain - 1)
-        return self.adds_up(least) or self._grows(difference, least)
-
-    def _grows(self, difference: Expr, least: Expr) -> bool:
-        """Return whether `difference`, in one symbol, is >= 0: at small values, and beyond as `least` is."""
-        if not least.is_polynomial or difference.symbols != least.symbols:
-            return False
-        if len(least.symbols) != 1:
-            return False
-        (name,) = least.symbols
-        low = self._domain.lower_of(name)
-        powers = {m[0][1] if m else 0: c for m, c in least.terms.items()}
-        coefficients = [powers.get(power, 0) for power in range(max(powers) + 1)]
-        if coefficients[-1] < 0:
-            return False
-        start = next((n for n in STARTS if all(c >= 0 for c in _shifted(coefficients, low + n))), None)
-        return start is not None and all(difference.evaluate({name: low + n}) >= 0 for n in range(start))
+        return self.adds_up(least + (scale * grain - 1))
 
     def never_negative(self, monomial: Monomial) -> bool:
         """Return whether a product of atoms is seen to be >= 0 at every point."""
@@ -137,14 +120,6 @@ def _quotient(monomial: Monomial) -> tuple[Expr, int] | None:
         return None
     divisor = monomial[0][0].denominator.as_constant or 0
     return (monomial[0][0].numerator, divisor) if divisor > 0 else None
-
-
-def _shifted(coefficients: Sequence[int], offset: int) -> list[int]:
-    """The coefficients, by power, of a polynomial in x + `offset`."""
-    return [
-        sum(c * comb(power, k) * offset ** (power - k) for power, c in enumerate(coefficients) if power >= k)
-        for k in range(len(coefficients))
-    ]
 
 
 @lru_cache(maxsize=8192)

@@ -87,15 +87,6 @@ def test_rounding_is_seen() -> None:
     assert sight.at_most(round_up(4 * N, 64) + 64 * M, maximum(4 * N + 63, 5) + 64 * M)
 
 
-def test_growth_is_seen() -> None:
-    sight, later = SyntacticOrder(Domain()), SyntacticOrder(Domain(lower={"n": 4}))
-    assert sight.at_most(round_up(20 * N, 64), 64 * N)
-    assert sight.at_most(6 * N, N * N + 9)
-    assert not sight.at_most(6 * N, N * N + 8)
-    assert not sight.at_most(round_up(4 * N, 64) + 64, 128 * N)  # nothing at 0
-    assert later.at_most(round_up(4 * N, 64) + 128, 64 * N)
-
-
 def test_a_symbol_that_may_be_negative_is_not_taken_for_a_size() -> None:
     assert not SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N)
     assert SyntacticOrder(Domain(lower={"n": -1})).at_most(constant(0), 64 * N * N)
