@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from graphlib import TopologicalSorter
+from queue import SimpleQueue
 from traceback import clear_frames
 from typing import Any
 
@@ -79,6 +80,7 @@ class Dispatcher:
         order.prepare()
         ready, idle = list[int](), self._machines[1:]
         running: dict[Future[Any], tuple[int, relax.VirtualMachine]] = {}
+        over = SimpleQueue[Future[Any]]()
         with ThreadPoolExecutor(len(idle)) as threads:
             while order.is_active():
                 ready += order.get_ready()
@@ -86,16 +88,18 @@ class Dispatcher:
                     number, machine = ready.pop(0), idle.pop()
                     function, takes = self._steps[self._dispatches[number]]
                     taken = (self._value(one, values) for one in takes)
-                    running[threads.submit(machine[function], *taken)] = number, machine
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    number, machine = running.pop(future)
-                    values[self._dispatches[number]] = future.result()
-                    uses.subtract(self._uses[number])
-                    for address in self._uses[number]:
-                        if not uses[address]:
-                            values.pop(address, None)
-                    idle.append(machine)
-                    order.done(number)
+                    future = threads.submit(machine[function], *taken)
+                    running[future] = number, machine
+                    future.add_done_callback(over.put)
+                future = over.get()
+                number, machine = running.pop(future)
+                values[self._dispatches[number]] = future.result()
+                uses.subtract(self._uses[number])
+                for address in self._uses[number]:
+                    if not uses[address]:
+                        values.pop(address, None)
+                idle.append(machine)
+                order.done(number)
 
     def _value(self, address: int, values: dict[int, Any]) -> Any:
         """A value that is there, or that no dispatch makes."""
