@@ -72,7 +72,6 @@ def run_command(file: Path, bind: dict[str, int], sweep: tuple[str, ...], **opti
     FILE is TVMScript (.py), JSON of TVM (.json, .json.gz), an ONNX model (.onnx), a program of torch.export
     (.pt2), FILE.py:FUNCTION (with --trust), or - for standard input.
     """
-    from symalloc.relax.files.requests import PoolRequest
     from symalloc.report.document import as_json
     from symalloc.report.run_text import run_as_json, run_as_text
     from symalloc.session.planning import run_file
@@ -85,16 +84,13 @@ def run_command(file: Path, bind: dict[str, int], sweep: tuple[str, ...], **opti
     keep_apart("--profile", profile, [file])
     if profile is not None and len(at) > 1:
         raise UsageError("--profile is for the kernels of one call; give one --bind")
-    pooled, limit, guard = (options.pop(name) for name in ("pool", "limit", "guard"))
-    wanted = pooled or guard or trace is not None or limit is not None
-    pool = PoolRequest(limit=limit, guard=guard, trace=trace is not None) if wanted else None
-    how = RunOptions(
-        **{name: options.pop(name) for name in options_of(RunOptions)}, profile=profile is not None
-    )
-    compare = options.pop("compare") is not None
+    given = {name: options.pop(name) for name in (*options_of(RunOptions), "pool", "limit", "guard")}
+    given["pool"] |= given["guard"] or trace is not None or given["limit"] is not None
+    compare, record = options.pop("compare") is not None, trace is not None
+    how = RunOptions(compare=compare, record=record, profile=profile is not None, **given)
     request = request_of(file, options)
     with progress("running"):
-        report = run_file(request, at, how=how, pool=pool, compare=compare)
+        report = run_file(request, at, how)
     if trace is not None and report.trace is not None:
         show(report.trace.decode(), trace)
     if profile is not None and not report.refused:

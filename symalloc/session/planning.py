@@ -22,7 +22,7 @@ from symalloc.planner.memory_report.device_budget import DeviceBudget, device_bu
 from symalloc.planner.memory_report.function_graph import GraphDocument
 from symalloc.planner.memory_report.function_report import check_wanted
 from symalloc.planner.memory_report.lanes import LanesRequest
-from symalloc.planner.memory_report.runs import RunReport
+from symalloc.planner.memory_report.runs import RunOptions, RunReport
 from symalloc.planner.packing.packing_problem import (
     Packing,
     PackingProblem,
@@ -166,13 +166,13 @@ def lanes_request(
     return msgspec.structs.replace(found, binding=dict(binding) or found.binding, budget=budget)
 
 
-def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], **wanted: Any) -> RunReport:
-    """Run a module in a file at each of `bindings`, in a child process, which is given `wanted`.
+def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], how: RunOptions) -> RunReport:
+    """Run a module in a file at each of `bindings`, in a child process.
 
     A crash that a pool in guard mode has seen coming is what it refused.  Raises UsageError and RunError.
     """
     try:
-        found: RunReport = _in_child(RUN_JOB, request, "running", bindings=bindings, **wanted)
+        found: RunReport = _in_child(RUN_JOB, request, "running", bindings=bindings, how=how)
     except CrashError as error:
         seen = [line.removeprefix(SAID) for line in error.said.splitlines() if line.startswith(SAID)]
         if len(seen) < 2:  # no more than where it ran

@@ -20,7 +20,11 @@ _MOST_REPEATS, _MOST_WORKERS = 1_000_000, 256  # calls at one binding, threads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of a run.  Raises UsageError for values that make no sense."""
+    """The options of a run.  Raises UsageError for values that make no sense.
+
+    `pool`: all memory comes from one, which has at most `limit` bytes, is in guard mode, or is recorded.
+    `compare`: each call is also made with TVM's plan.  `profile`: the kernels of the first calls are timed.
+    """
 
     repeat: int = option(1, whole(1, _MOST_REPEATS), "Go through all values so many times.")
     plan: PlanKind = option(
@@ -34,6 +38,11 @@ class RunOptions:
         whole(1, _MOST_WORKERS),
         "Run kernels on so many threads, each once those are over that it waits for.",
     )
+    compare: bool = False
+    pool: bool = False
+    limit: int | None = None
+    guard: bool = False
+    record: bool = False
     profile: bool = False
 
     def __post_init__(self) -> None:

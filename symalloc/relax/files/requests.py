@@ -1,4 +1,4 @@
-"""Requests and results of planning and running files.  Imports no TVM: they cross from process to process."""
+"""Requests and results of planning files.  Imports no TVM: they cross from process to process."""
 
 from __future__ import annotations
 
@@ -30,15 +30,6 @@ class PlanRequest(ModuleOptions):
 
 class RefusedError(RunError):
     """A pool refused what a program did: no memory, a tensor outside of its storage, an overrun."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRequest:
-    """The pool that is asked for: at most `limit` bytes, in guard mode, its calls recorded."""
-
-    limit: int | None = None
-    guard: bool = False
-    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ from symalloc.program.types import extents_of
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
 from symalloc.relax.files.plan_file import deployment, memory_reports, plan_outcomes
-from symalloc.relax.files.requests import PlanRequest, PoolRequest, RefusedError
+from symalloc.relax.files.requests import PlanRequest, RefusedError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.dispatcher import Dispatcher
@@ -345,27 +345,24 @@ def sweep(
     runner: Runner,
     bindings: Sequence[Mapping[str, int]],
     how: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    *,
-    compare: bool = False,
-    asked: PoolRequest = PoolRequest(),  # noqa: B008 - frozen
 ) -> RunReport:
     """Calls the function once at each of `bindings`, in their order, again and again.
 
-    `asked` is what the runner's pool was made from.  With `how.check` the last time over is compared with the
-    unplanned module.  With `compare` each call is made on TVM's plan and pooled allocator, too, in front of
-    ours and behind it by turns.  What the pool refuses ends the run, and is in the report.  Raises RunError.
+    With `how.check` the last time over is compared with the unplanned module.  With `how.compare` each call
+    is made on TVM's plan and pooled allocator, too, in front of ours and behind it by turns.  What the pool
+    refuses ends the run, and is in the report.  Raises RunError.
     """
     pool = runner.pool
     all_calls = [runner.calls(at) for at in bindings]
     all_calls[0].kernels = {} if how.profile else None
-    peer = _Peer(runner) if compare else None
+    peer = _Peer(runner) if how.compare else None
     refused, at = None, None
-    recording = pool.record(ALL_EVENTS) if pool is not None and asked.trace else None
+    recording = pool.record(ALL_EVENTS) if pool is not None and how.record else None
     try:
         for done, (turn, calls) in enumerate(product(range(how.repeat), all_calls)):
             at, total = calls.binding, how.repeat * len(all_calls)
             _LOG.info("running at %s", _text(at), extra={"done": done, "total": total})
-            if asked.guard:
+            if how.guard:
                 print(AT + _text(at), file=sys.stderr, flush=True)
             arguments = runner.arguments(at, how.seed)
             if peer is not None and turn % 2:
@@ -377,7 +374,7 @@ def sweep(
         refused = str(error)
     used = sum((calls.use for calls in all_calls), PoolUse())
     limited = [calls.binding for calls in all_calls] if refused is None or at is None else [at]
-    taken = [] if asked.limit is None else [runner.taken(binding, asked.limit) for binding in limited]
+    taken = [] if how.limit is None else [runner.taken(binding, how.limit) for binding in limited]
     known = [one for one in taken if one is not None]
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
@@ -415,14 +412,7 @@ class _Peer:
         )
 
 
-def run_file(
-    request: PlanRequest,
-    bindings: Sequence[Mapping[str, int]],
-    *,
-    how: RunOptions,
-    pool: PoolRequest | None,
-    compare: bool,
-) -> RunReport:
+def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], how: RunOptions) -> RunReport:
     """Loads the module and runs it; raises RunError and PoolError."""
     runner = Runner(
         load_requested(request),
@@ -431,7 +421,7 @@ def run_file(
         pipeline=request.pipeline,
         options=request.plan,
         plan=how.plan,
-        pool=None if pool is None else InstrumentedPool(limit=pool.limit, guard=pool.guard),
+        pool=InstrumentedPool(limit=how.limit, guard=how.guard) if how.pool else None,
         workers=how.workers,
     )
-    return sweep(runner, bindings, how, compare=compare, asked=pool or PoolRequest())
+    return sweep(runner, bindings, how)

@@ -268,7 +268,7 @@ def test_a_sweep_goes_through_all_bindings_in_turns() -> None:
     need_native()
     bindings = [{"n": n} for n in (81_003, 1, 81_007)]  # extents that TVM has kept no memory for
     runner = Runner(load_one(SCRIPT, module="Chain"), pool=InstrumentedPool())
-    report = sweep(runner, bindings, RunOptions(repeat=2, check=True), compare=True)
+    report = sweep(runner, bindings, RunOptions(repeat=2, check=True, compare=True))
     assert report.ok and [r.binding for r in report.results] == bindings
     assert all(len(r.seconds) == 2 and r.checked for r in report.results)
     assert report.pool is not None and report.pool.calls == 6
