@@ -177,10 +177,12 @@ def budget(
     largest values are wanted, `skip` functions that are never called, `extra` bytes that something else
     takes, `margin` bytes, or a share such as "5%", that stay free.  Raises SymallocError.
     """
+    from symalloc.relax.files.plan_file import deployment_in
+
     sizes: dict[str, Any] = {"state": state, "bind": bind, "free": free, "skip": skip}
     given: dict[str, Any] = {"device": device, "extra": extra, "margin": margin}
     wanted = BudgetOptions(**sizes, **given)
-    return device_budget(plan(module, module_name=module_name, **options).report.deployment, wanted)
+    return device_budget(deployment_in(*_loaded(module, "plan", module_name, options)), wanted)
 
 
 def graph(

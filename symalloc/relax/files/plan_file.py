@@ -145,7 +145,7 @@ def plan_file(
     certified = request.plan.certificate is not None
     texts = function_texts(planned.module, planned.plans) if certified else {}
     name = request.module or request.path.stem
-    reports = memory_reports(
+    report = module_report(
         planned,
         lowered,
         target,
@@ -161,8 +161,8 @@ def plan_file(
             planned.module, name=name, stage=STAGE, file=str(request.path), pickles=True
         ),
         original=extract(loaded, name=name),
-        reports=reports,
-        deployment=deployment(planned, lowered, target, reports),
+        reports=report.reports,
+        deployment=report.deployment,
         certificate=certify(planned.plans, planned.analyses, prover, texts) if certified else None,
     )
 
@@ -210,26 +210,13 @@ def compare_file(request: PlanRequest) -> dict[str, TvmComparison]:
 
 def deployment_file(request: PlanRequest) -> Deployment:
     """The memory that the functions of a module take on a device once they are planned; raises RunError."""
-    return plan_module(load_requested(request), request, request.plan).report.deployment
+    return deployment_in(load_requested(request), request, request.plan)
 
 
-def deployment(
-    planned: PlannedModule,
-    lowered: tvm.IRModule,
-    target: str,
-    reports: Sequence[FunctionReport],
-) -> Deployment:
-    """The same of a module that is planned."""
-    functions = {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
-    attributes = {name: function.attrs or {} for name, function in functions.items()}
-    inputs = {name: int(given["num_input"]) for name, given in attributes.items() if "num_input" in given}
-    return deployment_of(
-        planned.program,
-        reports,
-        inputs=inputs,
-        constants=_constant_bytes(functions.values()),
-        device=device_kind(target),
-    )
+def deployment_in(module: tvm.IRModule, how: ModuleOptions, options: PlanOptions) -> Deployment:
+    """The same of a module."""
+    target, lowered = _lowered(module, how)
+    return module_report(_planned(lowered, target, options), lowered, target).deployment
 
 
 def _constant_bytes(functions: Iterable[Node]) -> int:
@@ -255,7 +242,7 @@ def plan_module(
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
     target, lowered = _lowered(module, how)
     planned = _planned(lowered, target, options)
-    return replace(planned, reporter=cache(partial(module_report, planned, lowered, target)))
+    return replace(planned, reporter=cache(partial(module_report, planned, lowered, target, graphs=True)))
 
 
 def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModule]:
@@ -264,14 +251,19 @@ def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModul
     return target, lower_or_refuse(module, target, how.pipeline)
 
 
-def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str) -> ModuleReport:
-    """The memory of `planned`, which was `lowered` for `target`."""
-    reports = memory_reports(planned, lowered, target, graphs=True)
-    return ModuleReport(
-        reports=reports,
-        deployment=deployment(planned, lowered, target, reports),
-        functions=planned.program.functions,
+def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str, **shown: Any) -> ModuleReport:
+    """The memory of `planned`, which was `lowered` for `target`; `shown` is that of `memory_reports`."""
+    reports = memory_reports(planned, lowered, target, **shown)
+    functions = {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
+    attributes = {name: function.attrs or {} for name, function in functions.items()}
+    found = deployment_of(
+        planned.program,
+        reports,
+        inputs={name: int(of["num_input"]) for name, of in attributes.items() if "num_input" in of},
+        constants=_constant_bytes(functions.values()),
+        device=device_kind(target),
     )
+    return ModuleReport(reports=reports, deployment=found, functions=planned.program.functions)
 
 
 def memory_reports(

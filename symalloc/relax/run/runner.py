@@ -45,7 +45,7 @@ from symalloc.program.reading import PipelineName
 from symalloc.program.types import extents_of
 from symalloc.relax.extract import extract
 from symalloc.relax.files.load import load_requested, lower_or_refuse, plan_or_refuse, why_not_run
-from symalloc.relax.files.plan_file import deployment, memory_reports, plan_outcomes
+from symalloc.relax.files.plan_file import module_report, plan_outcomes
 from symalloc.relax.files.requests import PlanRequest, RefusedError
 from symalloc.relax.ir_types import bindings_in
 from symalloc.relax.passes.plan_pass import PlannedModule
@@ -179,8 +179,7 @@ class Runner:
     @cached_property
     def _memory(self) -> tuple[FunctionMemory, int]:
         assert self.plans is not None
-        reports = memory_reports(self.plans, self.lowered, self._target)
-        found = deployment(self.plans, self.lowered, self._target, reports)
+        found = module_report(self.plans, self.lowered, self._target).deployment
         return next(one for one in found.functions if one.name == self.name), found.constants
 
     def memory(self, binding: Mapping[str, int]) -> list[object]:
