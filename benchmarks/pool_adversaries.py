@@ -17,8 +17,8 @@ from mmap import PAGESIZE
 
 import click
 
-from symalloc.pool.block_handle import BlockHandle
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.native_pool import BlockHandle
 from symalloc.pool.pool_errors import OutOfMemoryError
 
 KIB, MIB = 2**10, 2**20

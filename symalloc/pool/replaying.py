@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from symalloc.pool.block_handle import BlockHandle
-from symalloc.pool.native_pool import NativePool, PoolStatistics
+from symalloc.pool.native_pool import BlockHandle, NativePool, PoolStatistics
 from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import MOST, PoolOptions, round_up
 from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace

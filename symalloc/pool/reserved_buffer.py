@@ -8,8 +8,7 @@ import numpy as np
 import tvm_ffi
 
 from symalloc.arguments import require_bytes, shown
-from symalloc.pool.block_handle import MemoryBytes
-from symalloc.pool.native_pool import NativePool
+from symalloc.pool.native_pool import MemoryBytes, NativePool
 from symalloc.pool.pool_errors import BoundsError, PoolUsageError, checked
 
 if TYPE_CHECKING:

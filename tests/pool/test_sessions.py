@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from symalloc.pool.block_handle import BlockHandle
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.native_pool import BlockHandle
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
 from symalloc.pool.sessions import Holding
 from tests.pool.processes import at_once, survives
