@@ -148,15 +148,14 @@ class BindingRewriter:
         return [self.branches(binding) if type(binding.value) is relax.If else binding]
 
     def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
-        """`seq` rebuilt, behind the bindings `entry`."""
+        """`seq` rebuilt, behind the bindings `entry`, in normal form as these are."""
         given, result = elements(seq.blocks), seq.body
         blocks, value = list(map(self.block, given)), self.value(result)
         if not entry and value is result and all(map(is_, blocks, given)):
             return seq
         if entry:
             blocks.insert(0, relax.BindingBlock(list(entry)))
-        made = relax.SeqExpr(blocks, value, seq.span)
-        return self.builder.normalize(made) if entry else of_type(made, seq.ty)
+        return of_type(relax.SeqExpr(blocks, value, seq.span), seq.ty)
 
     def value(self, value: Node) -> Node:
         """The value that stands for a condition, or for what a sequence yields."""

@@ -37,7 +37,6 @@ from symalloc.relax.ir_types import (
     VarNode,
     bound,
     elements,
-    of_type,
     typed_call,
     typed_var,
 )
@@ -155,15 +154,11 @@ class _FunctionWriter(BindingRewriter):
 
     # -- the body ------------------------------------------------------------------------------------------
 
-    def sequence(self, seq: relax.SeqExpr, entry: Sequence[relax.Binding] = ()) -> relax.SeqExpr:
-        """`seq` rebuilt, behind the bindings `entry`."""
-        blocks = elements(seq.blocks)
-        if any(isinstance(block, relax.DataflowBlock) for block in blocks):
+    def block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        """A block rebuilt."""
+        if isinstance(block, relax.DataflowBlock):
             raise EmissionError("a dataflow block where memory is planned; run ToNonDataflow first")
-        bindings = (binding for block in blocks for binding in elements(block.bindings))
-        written = [*entry, *(new for binding in bindings for new in self.rewrite(binding))]
-        rebuilt = [relax.BindingBlock(written)] if written else []
-        return of_type(relax.SeqExpr(rebuilt, seq.body, seq.span), seq.ty)  # all in it is in normal form
+        return BindingRewriter.block(self, block)
 
     def rewrite(self, binding: BindingNode) -> Iterable[relax.Binding]:
         """`binding` and what stands around it."""

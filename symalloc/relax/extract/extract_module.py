@@ -13,7 +13,7 @@ from symalloc.program import ir
 from symalloc.program.operands import type_of
 from symalloc.program.source_map import NO_SPANS, NumberedSpans, PrintedScript, SourceMap, script_maps
 from symalloc.program.span import Source, Span
-from symalloc.program.types import OpaqueType, StorageType, TupleType, filled_in, is_open
+from symalloc.program.types import OpaqueType, StorageType, TupleType, filled_in
 from symalloc.relax.extract.calls import MAKE_PRIM_VALUE, MEMORY_OPERATORS, made_number, translate_call
 from symalloc.relax.extract.context import CommonFields, Context, ModuleFacts
 from symalloc.relax.extract.kernel_body import extract_kernel
@@ -386,9 +386,7 @@ class FunctionExtractor(Context):
         source = self.operand(value)
         if isinstance(source, ir.Var) and isinstance(source.type, StorageType):
             head = self.storage_head(head)
-        if is_open(head["var"].type):
-            head = self.known_head(head, type_of(source))
-        return ir.Alias(**head, source=source)
+        return ir.Alias(**self.known_head(head, type_of(source)), source=source)
 
     def _tuple(self, head: CommonFields, value: Node) -> ir.Instruction:
         fields = self.operands(elements(value.fields))
