@@ -11,11 +11,11 @@ from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.native_pool import PoolStatistics
 from symalloc.pool.replaying import PolicySummary, Replayed, total
 from symalloc.pool.sessions import Holding
-from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope
+from symalloc.pool.statistics_scope import ScopeStatistics, StatisticsScope, TagCount
 from symalloc.report.document import Document, as_json
-from symalloc.report.quantities import cut, human_bytes
+from symalloc.report.quantities import capped, columns, cut, human_bytes
 
-NAME = 14  # columns
+HEADS = ("  policy", "reserved", "ratio", "given back", "commits", "decommits", "seconds", "ops/s")
 
 
 def replays_as_text(results: Sequence[Replayed]) -> str:
@@ -49,32 +49,22 @@ def _totals(results: Sequence[Replayed]) -> list[PolicySummary]:
 def _trace(name: str, results: Sequence[Replayed]) -> Iterator[str]:
     live = human_bytes(max(r.peak_live for r in results))
     yield f"{name}: {max(r.operations for r in results)} operations, at most {live} live"
-    yield _row("policy", "reserved", "ratio", "given back", "commits", "decommits", "seconds", "ops/s")
-    for r in results:
-        yield _row(
-            r.policy,
-            human_bytes(r.peak_reserved),
-            f"{r.ratio:.3f}",
-            human_bytes(r.bytes_given_back) if r.commits else "-",
-            str(r.commits) if r.commits else "-",
-            str(r.decommits) if r.commits else "-",
-            f"{r.seconds:.3f}",
-            str(r.operations_per_second),
-        )
-        if r.out_of_memory is not None:
-            yield f"    out of memory at {r.out_of_memory}"
+    yield from columns([HEADS, *map(_row, results)])
+    for r in (r for r in results if r.out_of_memory is not None):
+        yield f"  {r.policy}: out of memory at {r.out_of_memory}"
+
+
+def _row(r: Replayed) -> tuple[str, ...]:
+    pages = (human_bytes(r.bytes_given_back), str(r.commits), str(r.decommits)) if r.commits else ("-",) * 3
+    speed = (f"{r.seconds:.3f}", str(r.operations_per_second))
+    return f"  {r.policy}", human_bytes(r.peak_reserved), f"{r.ratio:.3f}", *pages, *speed
 
 
 def _summary(totals: Sequence[PolicySummary], count: int) -> Iterator[str]:
     yield f"peak reserved / peak live over {count} traces"
-    yield _row("policy", "mean", "worst")
-    for t in totals:
-        yield _row(t.policy, f"{t.mean:.3f}", f"{t.worst:.3f}")
+    rows = [(f"  {t.policy}", f"{t.mean:.3f}", f"{t.worst:.3f}") for t in totals]
+    yield from columns([("  policy", "mean", "worst"), *rows])
     yield "mean: geometric; reserved: bytes of backed pages; seconds: of the policy, driven from Python"
-
-
-def _row(name: str, *cells: str) -> str:
-    return f"  {name:<{NAME}}" + "".join(f"{cell:>12}" for cell in cells)
 
 
 SHOWN = 20  # tags
@@ -123,24 +113,25 @@ def use_as_text(use: PoolDocument) -> str:
     if now.refused:
         lines.append(f"refused   {now.refused:>12}   allocations that did not fit")
     if use.held:
-        lines += ["", f"{'held by':<{WIDTH}}{'bytes':>12}{'blocks':>10}"]
-        lines += _first([(h.tag, f"{human_bytes(h.nbytes):>12}{h.blocks:>10}") for h in use.held])
+        held = [(_tag(h.tag), human_bytes(h.nbytes), str(h.blocks)) for h in use.held]
+        lines += ["", *_table([("held by", "bytes", "blocks"), *held])]
     if scope is not None:
         live, used, reserved = map(human_bytes, (scope.peak_live, scope.peak_used, scope.peak_reserved))
         lines += ["", f"counted: at most {live} live, {used} used, {reserved} reserved"]
-        lines.append(f"{'tag':<{WIDTH}}{'allocs':>10}{'bytes':>12}{'frees':>10}{'peak':>12}{'left':>12}")
-        counts = [
-            f"{count.allocs:>10}{human_bytes(count.allocated):>12}{count.frees:>10}"
-            f"{human_bytes(count.peak):>12}{human_bytes(count.left):>12}"
-            for count in scope.tags.values()
-        ]
-        lines += _first(list(zip(scope.tags, counts, strict=True)))
+        heads = ("tag", "allocs", "bytes", "frees", "peak", "left")
+        lines += _table([heads, *(_counted(tag, count) for tag, count in scope.tags.items())])
     return "".join(f"{line}\n" for line in lines)
 
 
-def _first(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the rows of the first tags, and how many more there are."""
-    for tag, cells in rows[:SHOWN]:
-        yield f"{cut(tag.replace(chr(10), ' ') or NAMELESS, WIDTH - 1):<{WIDTH}}{cells}"
-    if len(rows) > SHOWN:
-        yield f"… {len(rows) - SHOWN} more"
+def _counted(tag: str, count: TagCount) -> tuple[str, ...]:
+    taken, peak, left = map(human_bytes, (count.allocated, count.peak, count.left))
+    return _tag(tag), str(count.allocs), taken, str(count.frees), peak, left
+
+
+def _tag(tag: str) -> str:
+    return cut(tag.replace("\n", " ") or NAMELESS, WIDTH)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows of the first tags, and how many more there are."""
+    return capped(columns(rows), "tags", SHOWN + 1)

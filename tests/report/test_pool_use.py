@@ -54,7 +54,9 @@ def test_text(golden: Callable[[str, str], None]) -> None:
 
 def test_many_tags_are_cut() -> None:
     held = tuple(Holding(tag=f"t{i}", blocks=1, nbytes=100 - i) for i in range(30))
-    assert "… 10 more" in use_as_text(PoolDocument(limit=None, statistics=NOW, held=held, counted=None))
+    assert "… and 10 more tags" in use_as_text(
+        PoolDocument(limit=None, statistics=NOW, held=held, counted=None)
+    )
 
 
 def test_json() -> None:
