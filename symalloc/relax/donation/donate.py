@@ -505,9 +505,8 @@ class _DonatedFunction(BindingRewriter):
         prims = PrimBuilder(self.cfg.function.variables)
         guards = GuardWriter(kind=self.module.kind, function=self.cfg.function.name, prims=prims)
         for one in self.donated:
-            call = guards.fit(one.guards, str(one.output), str(one.input)) if one.guards else None
-            if call is not None:
-                yield self.bind("fits", call)
+            if one.guards:
+                yield self.bind("fits", guards.fit(one.guards, str(one.output), str(one.input)))
 
     def donated_fields(self) -> Iterator[relax.VarBinding]:
         """Take fields out of parameters that are tuples."""

@@ -25,6 +25,10 @@ NOTHING = TupleType([])
 """The type of what a guard returns."""
 
 _ASSERT = relax.ExternFunc(ASSERT)
+_COMPLAINTS = (
+    (True, "these shapes are outside of the bounds that it declares"),
+    (False, "these shapes need more bytes than 64 bits count"),
+)
 _CAPTURED = "relax.rewrite_cuda_graph.capture_symbolic_vars"
 
 
@@ -36,29 +40,16 @@ class GuardWriter:
     function: str
     prims: PrimBuilder
 
-    def call(self, guards: Sequence[Guard], beside: Sequence[VarNode] = ()) -> Node | None:
-        """The call that raises unless all `guards` hold; None where nothing is to be checked.
-
-        They are of one kind: declared bounds, or what 64 bits need.  The call also gets the tensors `beside`,
-        which it does not look at.
-
-        A guard that stands behind a match_cast raises in a function with a fallback too: by then it has
-        done some of its work.
-        """
-        if self.kind == "none":
-            return None
-        complaint = "these shapes need more bytes than 64 bits count"
-        if guards[0].declared:
-            complaint = "these shapes are outside of the bounds that it declares"
-        check = conjunction(g.check for g in guards)
-        return self._raise(check, check.conjuncts, complaint, beside)
-
     def each(self, guards: Sequence[Guard], beside: Sequence[VarNode] = ()) -> Iterator[BindingNode]:
-        """One check for all `guards` of a kind."""
-        for declared in (True, False):
-            some = [g for g in guards if g.declared is declared]
-            call = self.call(some, beside) if some else None
-            if call is not None:
+        """The calls that raise unless `guards` hold: one for declared bounds, one for what 64 bits need.
+
+        They also get the tensors `beside`, which they do not look at.  Behind a match_cast they raise in a
+        function with a fallback too: by then it has done some of its work.
+        """
+        for declared, complaint in _COMPLAINTS:
+            check = conjunction(g.check for g in guards if g.declared is declared)
+            if check.as_bool is not True and self.kind != "none":
+                call = self._raise(check, check.conjuncts, complaint, beside)
                 yield bound(typed_var("guard", NOTHING), call)
 
     def arena(self, size: Expr, given: VarNode) -> Node:
@@ -72,10 +63,8 @@ class GuardWriter:
         """The call that raises unless all `claims`, which a match_cast makes, hold; whatever the kind."""
         return self._raise(conjunction(claims), claims, "a match_cast does not hold")
 
-    def fit(self, guards: Sequence[Guard], output: str, source: str) -> Node | None:
+    def fit(self, guards: Sequence[Guard], output: str, source: str) -> Node:
         """The call that raises unless `guards` hold, and with them an output fits into an input."""
-        if self.kind == "none":
-            return None
         complaint = f"{output} does not fit into {source}, which is donated for it"
         claims = [g.condition for g in guards if g.condition.as_bool is None]
         return self._raise(conjunction(g.check for g in guards), claims, complaint)
