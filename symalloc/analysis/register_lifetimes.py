@@ -65,12 +65,17 @@ def _last_uses(block: ir.Block, live: set[ir.Var], found: Emptied) -> set[ir.Var
         if isinstance(one, ir.Kill):
             continue
         used = variables_of(one)
-        ended = (one.var,) if isinstance(one, ir.If) else (one.var, *used)
-        _note((one.var, "behind"), ended, live, found)
+        ended = [] if one.var in live else [one.var]
         live.discard(one.var)
         if isinstance(one, ir.If):
             live = _last_uses_in_if(one, used, live, found)
-        live.update(used)
+            live.update(used)
+        for var in used:
+            if var not in live and var is not one.var:
+                ended.append(var)
+            live.add(var)
+        if ended:
+            found[one.var, "behind"] = ended
     return live
 
 

@@ -226,7 +226,7 @@ class RegisterMachine:
         self.doubt: str | None = None
         self.unseen: dict[str, None] = {}
         self.memory: list[_Memory] = []  # each step takes one piece
-        self._handed: set[str] = set()
+        self.handed: set[str] = set()
         self.results: tuple[tuple[Reservation, ...], ...] = ()
         self._lifetimes: dict[int, RegisterLifetimes] = {}
 
@@ -280,9 +280,8 @@ class RegisterMachine:
 
     def hand(self, *kernels: str) -> None:
         """Note what kernels that are called take by functions that they call."""
-        fresh = [name for name in kernels if name not in self._handed]
-        self._handed.update(fresh)
-        known = (self.program.kernels[name] for name in fresh if name in self.program.kernels)
+        self.handed.update(kernels)
+        known = (self.program.kernels[name] for name in kernels if name in self.program.kernels)
         self.unseen.update(dict.fromkeys(name for kernel in known for name in kernel.takers))
 
     # -- the clock -------------------------------------------------------------------------------------------
@@ -387,7 +386,7 @@ class _Run:
             elif type(one) is ir.CallFunction:
                 states = self.call(one, state)
             else:
-                if isinstance(one, (ir.CallKernel, ir.CallTIR)):
+                if isinstance(one, ir.CallKernel | ir.CallTIR) and one.kernel not in self.machine.handed:
                     self.machine.hand(one.kernel)
                 if type(one) not in _HOLD_NOTHING and one.var not in self.lifetimes.names:
                     state.bind(one.var, self.made(one, state))

@@ -30,6 +30,8 @@ _OPERANDS: dict[type, Callable[[Any], tuple[ir.Operand, ...]]] = {
     ir.NotUnderstood: lambda i: i.reads,
 }
 
+_HOLDERS = frozenset({ir.Var, ir.TupleValue})
+
 
 def operands_of(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
     """The operands of `instruction`, in order; of an If its test only (its blocks are steps of their own)."""
@@ -69,8 +71,8 @@ def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
 
 def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    operands = operands_of(instruction)
-    return tuple([v for o in operands for v in ((o,) if type(o) is ir.Var else variables_in(o))])
+    holders = [o for o in operands_of(instruction) if type(o) in _HOLDERS]
+    return tuple([v for o in holders for v in ((o,) if type(o) is ir.Var else variables_in(o))])
 
 
 def other_names(

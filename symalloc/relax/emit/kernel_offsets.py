@@ -28,6 +28,7 @@ from symalloc.program.ir import (
     MakeTuple,
     MatchCast,
     Operand,
+    Scalar,
     TakeField,
     Var,
     View,
@@ -83,6 +84,8 @@ def offset_uses(
     for _, instruction in cfg.instructions:
         if type(instruction) is CallKernel:
             for position, argument in enumerate(instruction.arguments):
+                if type(argument) is Scalar:
+                    continue
                 found = points_to.regions_of(argument) & followed
                 if not found:  # most kernels need not be read
                     continue

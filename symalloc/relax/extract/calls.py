@@ -46,7 +46,7 @@ def translate_call(context: Context, head: CommonFields, call: CallNode) -> ir.I
     """The instruction for a call; what has no exact form becomes NotUnderstood."""
     site, callee = CallSite(context, head, call, elements(call.args)), call.op
     field, rule = _CALLEES.get(type(callee), ("", _closure))
-    name = str(getattr(callee, field)) if field else ""
+    name = context.name_in(callee, field) if field else ""
     try:
         return rule(site, name)
     except NotASizeError as reason:

@@ -42,6 +42,7 @@ from symalloc.size.expr import Expr
 VARIABLES = (tvm.ir.Var, relax.DataflowVar)
 _MOST_SHOWN = 100  # characters of an extent
 _SHAPES = (relax.ShapeExpr, relax.ShapeType)
+_MAY_GIVE_SHAPES = frozenset({ir.CallOperator, ir.CallPacked, ir.Alias, ir.MatchCast})
 
 
 class CommonFields(TypedDict):
@@ -62,7 +63,7 @@ class Types:
         self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
         self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
         self._known: dict[int, tuple[TypeNode, Type]] = {}
-        self._tensors: dict[tuple[int, ...], tuple[TypeNode, TensorType]] = {}
+        self._tensors: dict[tuple[int, int, int, int], tuple[TypeNode, TensorType]] = {}
 
     def of(self, type_: TypeNode) -> Type:
         """Our form of a TVM type; what holds no tensor, shape or scalar is opaque."""
@@ -139,8 +140,7 @@ class Types:
         """Nearly every variable has a type of its own; those of equal parts give one."""
         element, device, shape = type_.dtype, type_.vdevice, self.shape_or_none(type_.shape)
         ndim = type_.ndim if shape is None else len(shape)
-        parts = [0 if part is None else part.__chandle__() for part in (element, device)]
-        key = (id(shape), ndim, *parts)
+        key = id(shape), ndim, _address(element), _address(device)
         if key not in self._tensors:
             self._tensors[key] = (
                 type_,
@@ -184,8 +184,8 @@ class ModuleFacts:
     `lowered`: whether operators were lowered to calls already, so that a remaining R.reshape is a view and
     not a copy.  `planned`: no pass lowers operators any more.  `handles`: instructions carry their bindings.
     `open_shapes`: a tensor may be placed whose extents are not known.  `signatures` keeps what
-    `Context.result_of` has found.  `views` holds what variables, by their addresses, are views of once TVM
-    has lowered the module.
+    `Context.result_of` has found, and `names` those of callees by their addresses.  `views` holds what
+    variables, by their addresses, are views of once TVM has lowered the module.
     """
 
     kernels: Mapping[str, ir.Kernel]
@@ -199,6 +199,7 @@ class ModuleFacts:
     open_shapes: bool = False
     host: Mapping[str, Node] = field(default_factory=dict)
     signatures: dict[str, tuple[list[Type], Type]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
     views: Mapping[int, Node] = field(default_factory=dict)
 
 
@@ -228,9 +229,17 @@ class Context:
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def declare(self, var: VarNode, name: str, type_: TypeNode) -> ir.Var:
+    def renamed(self, value: Node) -> Type | None:
+        """The type of the tensor that a binding gives another name; None where that does not tell all of it,
+        or it is no other name.
+        """
+        source = self._vars.get(value.__chandle__()) if type(value) in VARIABLES else None
+        kind = None if source is None else source.type
+        told = type(kind) is TensorType and kind.shape is not None and kind.dtype is not None
+        return kind if told else None
+
+    def declare(self, var: VarNode, name: str, kind: Type) -> ir.Var:
         """Our variable for `var`; an integer becomes a symbol unless it stands for an expression."""
-        kind = self.types.of(type_)
         if type(kind) is ScalarType:
             kind = self._scalar_type(var, kind)
         handle = var.__chandle__()
@@ -246,7 +255,7 @@ class Context:
         known = elements(params)
         for param in known:
             self.types.define(param.ty, ir.Origin.DIMENSION)
-        return tuple([self.declare(param, str(param.name), param.ty) for param in known])
+        return tuple([self.declare(param, str(param.name), self.types.of(param.ty)) for param in known])
 
     def result_of(self, name: str, arguments: Sequence[ir.Operand]) -> Type:
         """The type of what a function of the module returns for arguments, over the symbols here.
@@ -300,7 +309,7 @@ class Context:
 
     def note_shape(self, made: ir.Instruction) -> None:
         """Take note of the shapes of tensors, under whatever name: none of their numbers is negative."""
-        match made:
+        match made if type(made) in _MAY_GIVE_SHAPES else None:
             case ir.CallOperator(name="relax.shape_of") | ir.CallPacked(name="vm.builtin.shape_of"):
                 self._of_tensors.add(made.var)
             case ir.Alias(source=source) | ir.MatchCast(source=source) if source in self._of_tensors:
@@ -310,6 +319,13 @@ class Context:
         """The origin of the symbols that are the extents of a tensor, or the numbers of an R.Shape."""
         counts = isinstance(getattr(source, "type", None), TensorType) or source in self._of_tensors
         return ir.Origin.CAST if counts else ir.Origin.SCALAR
+
+    def name_in(self, node: Node, field: str) -> str:
+        """The text in a field of a node of the module, which is read once."""
+        names, address = self.module.names, node.__chandle__()
+        if address not in names:
+            names[address] = str(getattr(node, field))
+        return names[address]
 
     # -- operands -------------------------------------------------------------------------------------------
 
@@ -436,6 +452,10 @@ class CallSite:
 
 
 Handler: TypeAlias = Callable[[CallSite], ir.Instruction]
+
+
+def _address(part: Node | None) -> int:
+    return 0 if part is None else part.__chandle__()
 
 
 def not_a_size(reason: str) -> NoReturn:

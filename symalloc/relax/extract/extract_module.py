@@ -276,11 +276,14 @@ class FunctionExtractor(Context):
             self._match_cast(binding)
             return
         value, var = binding.value, binding.var
-        name, type_ = str(var.name), var.ty  # a text of TVM's holds an object
-        span = self._span_of(name, value)
-        if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
-            return
-        declared = self.declare(var, name, type_)
+        name, known = str(var.name), self.renamed(value)  # a text of TVM's holds an object
+        span = None if self.source_map is NO_SPANS else self._span_of(name, value)
+        if known is None:
+            type_ = var.ty
+            if type(type_) is tvm.ir.PrimType and self._bind_scalar(binding, span):
+                return
+            known = self.types.of(type_)
+        declared = self.declare(var, name, known)
         head = self._head(declared, span, binding)
         made = self.integers.note(self._translate(head, value))
         viewed = self.module.views.get(var.__chandle__()) if self.module.views else None
@@ -299,12 +302,10 @@ class FunctionExtractor(Context):
             self.note_null(var)
 
     def _span_of(self, name: str, value: Node) -> Span | None:
-        if self.source_map is NO_SPANS:
-            return None
         return self.source_map.span_of("" if type(value) is relax.If else name, span_given(value))
 
     def _declared(self, var: VarNode) -> ir.Var:
-        return self.declare(var, str(var.name), var.ty)
+        return self.declare(var, str(var.name), self.types.of(var.ty))
 
     def _head(self, var: ir.Var, span: Span | None, binding: BindingNode) -> CommonFields:
         return {"var": var, "span": span, "handle": binding if self.handles else None}

@@ -21,7 +21,7 @@ class KnownIntegers:
 
     def __init__(self, kernels: Mapping[str, ir.Kernel], host: Mapping[str, Node]) -> None:
         self._kernels, self._host = kernels, host
-        self._read: dict[str, Sequence[tuple[int, ir.KernelBuffer]]] = {}
+        self._read: dict[tuple[str, int], Sequence[tuple[int, ir.KernelBuffer]]] = {}
         self.held: dict[ir.Operand, Integers] = {}
         self._first: dict[ir.Operand, ir.Operand] = {}
         self._fields: dict[ir.Operand, tuple[ir.Operand, ...]] = {}
@@ -54,36 +54,37 @@ class KnownIntegers:
     def _memory(self, operand: ir.Operand) -> ir.Operand:
         return self._first.get(operand, operand)
 
-    def _values(self, memory: ir.Operand) -> Integers | None:
-        return memory.values if isinstance(memory, ir.ConstantTensor) else self.held.get(memory)
-
     def _called(self, call: ir.CallKernel | ir.CallTIR) -> ir.Instruction:
         """Note what a kernel stores."""
-        arguments = self._arguments(call)
-        buffers = [
-            (number, parameter, self._memory(arguments[number]))
-            for number, parameter in self._buffers(call.kernel)
-            if number < len(arguments)
-        ]
-        written = {memory: number for number, parameter, memory in buffers if parameter.writes}
-        known = ((n, self._values(memory)) for n, _, memory in buffers if memory not in written)
-        given = [(number, values) for number, values in known if values is not None]
+        arguments, first, held = self._arguments(call), self._first, self.held
+        written: dict[ir.Operand, int] = {}
+        known: list[tuple[int, ir.Operand, Integers | None]] = []
+        fresh = True
+        for number, parameter in self._buffers(call.kernel, len(arguments)):
+            memory = first.get(arguments[number], arguments[number])
+            fresh = fresh and not parameter.reads
+            if parameter.writes:
+                written[memory] = number
+            else:
+                values = memory.values if isinstance(memory, ir.ConstantTensor) else held.get(memory)
+                known.append((number, memory, values))
+        given = [(n, values) for n, memory, values in known if values is not None and memory not in written]
         followed: tuple[ir.KernelAccess, ...] = ()
         stored: Mapping[int, Integers] = {}
-        if given or not any(parameter.reads for _, parameter, _ in buffers):
+        if given or fresh:
             followed, stored = follow_kernel(self._host[call.kernel], tuple(given))
         for memory, number in written.items():
-            self.held.pop(memory, None)
+            held.pop(memory, None)
             if number in stored:
-                self.held[memory] = stored[number]
+                held[memory] = stored[number]
         return replace(call, followed=followed) if followed else call
 
-    def _buffers(self, kernel: str) -> Sequence[tuple[int, ir.KernelBuffer]]:
-        """The parameters of a kernel that are buffers, each with its number."""
-        if kernel not in self._read:
-            every = enumerate(self._kernels[kernel].parameters)
-            self._read[kernel] = [(n, one) for n, one in every if isinstance(one, ir.KernelBuffer)]
-        return self._read[kernel]
+    def _buffers(self, kernel: str, given: int) -> Sequence[tuple[int, ir.KernelBuffer]]:
+        """The parameters of a kernel that are buffers, each with its number, where so many are `given`."""
+        if (kernel, given) not in self._read:
+            every = enumerate(self._kernels[kernel].parameters[:given])
+            self._read[kernel, given] = [(n, one) for n, one in every if isinstance(one, ir.KernelBuffer)]
+        return self._read[kernel, given]
 
     def _arguments(self, call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
         """The arguments as the PrimFunc sees them; results that are fresh by their variables."""

@@ -65,6 +65,8 @@ def inline_calls(module: tvm.IRModule, *, all_of_them: bool = False) -> tvm.IRMo
     refers to any more are left out.
     """
     functions = {v.name_hint: f for v, f in module.functions_items() if isinstance(f, relax.Function)}
+    if len(functions) == 1:
+        return module  # which is nobody's but its own callee
     called = {name: {*referenced([function])} & functions.keys() for name, function in functions.items()}
     inliner = _Inliner(
         functions=functions, kept=recursive(called), left=inf if all_of_them else MOST_BINDINGS
