@@ -217,7 +217,8 @@ class Recording:
     @property
     def dropped(self) -> int:
         """The events since the beginning that `trace` lacks."""
-        return dropped_events(self.trace)
+        dropped = self.trace.meta.get("dropped", 0)
+        return dropped if isinstance(dropped, int) else 0
 
     def stop(self) -> Trace:
         """Stop recording; return the trace."""
@@ -232,12 +233,6 @@ class Recording:
     def __exit__(self, *_: object) -> None:
         """Stop recording."""
         self.stop()
-
-
-def dropped_events(trace: Trace) -> int:
-    """The events that a recorded trace lacks."""
-    dropped = trace.meta.get("dropped", 0)
-    return dropped if isinstance(dropped, int) else 0
 
 
 def recorded_trace(events: bytes | int | str, dropped: bytes | int | str, *tags: bytes | int | str) -> Trace:

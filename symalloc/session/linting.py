@@ -140,7 +140,8 @@ class LintSession(AbstractContextManager["LintSession"]):
 
         An assumption about a symbol that the text does not have is no error: it may be meant for other files.
         """
-        (reading,) = self._read_changed([(file, text)], watch)
+        path = Path(file)
+        (reading,) = self._pool.read([path], self.options, watch, {path: source_bytes(text)})
         return LintedText(
             session=self, diagnostics=self.linter.lint(reading).report.diagnostics, reading=reading
         )
@@ -148,14 +149,23 @@ class LintSession(AbstractContextManager["LintSession"]):
     def relint(
         self, changes: Sequence[tuple[str, str]], unsettled: set[str] | None = None
     ) -> list[tuple[Diagnostic, ...]]:
-        """Lint each changed text, taken as the contents of the file that it goes with.
+        """Lint each changed text, taken as the contents of its file, in a folder of its own.
 
         The files whose texts could not be read for want of time or memory are added to `unsettled`.
         """
-        readings = list(self._read_changed(changes))
-        if unsettled is not None:
-            unsettled.update(r.file for r in readings if any(problem.passing for problem in r.problems))
-        return [self.linter.lint(reading).report.diagnostics for reading in readings]
+        contents = {
+            Path(str(number), Path(file).name): source_bytes(text)
+            for number, (file, text) in enumerate(changes)
+        }
+        found: list[tuple[Diagnostic, ...]] = []
+        readings = self._pool.read(list(contents), self.options, contents=contents)
+        for (file, _), reading in zip(changes, readings, strict=True):
+            problems = tuple(replace(problem, file=file) for problem in reading.problems)
+            if unsettled is not None and any(problem.passing for problem in problems):
+                unsettled.add(file)
+            same = replace(reading, file=file, problems=problems)
+            found.append(self.linter.lint(same).report.diagnostics)
+        return found
 
     def lint_module(self, module: object, name: str) -> Report:
         """Lint one model in memory; its script is printed only where there are findings to show."""
@@ -251,21 +261,7 @@ class LintSession(AbstractContextManager["LintSession"]):
 
     def _fixed_again(self, file: str, text: str) -> Sequence[Diagnostic]:
         """Lint `text`, taken as the contents of `file`; offer fixes."""
-        (linted,) = self._lint(self._read_changed([(file, text)]), fixes=True)
-        return linted.report.diagnostics
-
-    def _read_changed(
-        self, changes: Sequence[tuple[str, str]], watch: Callable[[], None] = lambda: None
-    ) -> Iterator[FileResult]:
-        """Read each changed text, taken as the contents of a file of that name in a folder of its own."""
-        contents = {
-            Path(str(number), Path(file).name): source_bytes(text)
-            for number, (file, text) in enumerate(changes)
-        }
-        readings = self._pool.read(list(contents), self.options, watch, contents)
-        for (file, _), reading in zip(changes, readings, strict=True):
-            problems = tuple(replace(problem, file=file) for problem in reading.problems)
-            yield replace(reading, file=file, problems=problems)
+        return self.lint_bytes(file, source_bytes(text), fixes=True).report.diagnostics
 
     def _check_assumptions(self, symbols: Mapping[str, Collection[Origin]], report: Report) -> None:
         """Refuse assumptions about symbols that no function has, and those that no dimension can meet."""

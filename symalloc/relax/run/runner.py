@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -225,13 +224,16 @@ class Runner:
 
 @dataclass(slots=True, kw_only=True)
 class Calls:
-    """The calls at one binding, so far; `use` is what they took of the runner's pool."""
+    """The calls at one binding, so far; `use` is what they took of the runner's pool, `theirs` the seconds of
+    the same calls on TVM's plan and allocator.
+    """
 
     runner: Runner
     binding: dict[str, int]
     use: PoolUse = field(default_factory=PoolUse)
     kernels: dict[str, list[float]] | None = None
     seconds: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
     outputs: tuple[Output, ...] = ()
     checked: bool = False
     difference: str | None = None
@@ -252,6 +254,10 @@ class Calls:
             different, open_elements = self.runner.compared(found, arguments)
             self.difference = self.difference or different
             self.undetermined = self.undetermined or open_elements
+
+    def beside(self, machine: relax.VirtualMachine, arguments: Sequence[Argument]) -> None:
+        """The same call on another machine.  Raises RunError."""
+        self.theirs.append(call(machine, self.runner.name, arguments).seconds)
 
     @contextmanager
     def _counted(self, pool: InstrumentedPool) -> Iterator[None]:
@@ -354,7 +360,8 @@ def sweep(
     pool = runner.pool
     all_calls = [runner.calls(at) for at in bindings]
     all_calls[0].kernels = {} if how.profile else None
-    peer = _Peer(runner) if how.compare else None
+    peer = runner.peer() if how.compare else None
+    before = 0 if peer is None else reserved_by_tvm()
     refused, at = None, None
     recording = pool.record(ALL_EVENTS) if pool is not None and how.record else None
     try:
@@ -365,10 +372,10 @@ def sweep(
                 print(AT + _text(at), file=sys.stderr, flush=True)
             arguments = runner.arguments(at, how.seed)
             if peer is not None and turn % 2:
-                peer.once(calls, arguments)
+                calls.beside(peer, arguments)
             calls.once(arguments, check=how.check and turn == how.repeat - 1)
             if peer is not None and not turn % 2:
-                peer.once(calls, arguments)
+                calls.beside(peer, arguments)
     except RefusedError as error:
         refused = str(error)
     used = sum((calls.use for calls in all_calls), PoolUse())
@@ -378,7 +385,7 @@ def sweep(
     return RunReport(
         results=tuple(calls.result() for calls in all_calls if calls.seconds),
         pool=used if used.calls else None,
-        peer=peer.result(all_calls) if peer is not None and refused is None else None,
+        peer=_beside(all_calls, reserved_by_tvm() - before) if peer is not None and refused is None else None,
         refused=refused,
         refused_at=at if refused is not None else None,
         limit=max(known, key=lambda one: one.sums["again"] or 0, default=None),
@@ -391,24 +398,13 @@ def _text(binding: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in binding.items())
 
 
-class _Peer:
-    """The same calls on TVM's plan and allocator."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._name, self._machine = runner.name, runner.peer()
-        self._seconds: defaultdict[int, list[float]] = defaultdict(list)
-        self._before = reserved_by_tvm()
-
-    def once(self, ours: Calls, arguments: Sequence[Argument]) -> None:
-        self._seconds[id(ours)].append(call(self._machine, self._name, arguments).seconds)
-
-    def result(self, ours: Sequence[Calls]) -> Peer:
-        turns = [list(zip(calls.seconds, self._seconds[id(calls)], strict=True)) for calls in ours]
-        return Peer(
-            seconds=tuple(median(theirs for _, theirs in turn) for turn in turns),
-            ratios=tuple(median(one / theirs for one, theirs in turn if theirs > 0) for turn in turns),
-            reserved=reserved_by_tvm() - self._before,
-        )
+def _beside(all_calls: Sequence[Calls], reserved: int) -> Peer:
+    turns = [list(zip(calls.seconds, calls.theirs, strict=True)) for calls in all_calls]
+    return Peer(
+        seconds=tuple(median(theirs for _, theirs in turn) for turn in turns),
+        ratios=tuple(median(one / theirs for one, theirs in turn if theirs > 0) for turn in turns),
+        reserved=reserved,
+    )
 
 
 def run_file(request: PlanRequest, bindings: Sequence[Mapping[str, int]], how: RunOptions) -> RunReport:
