@@ -14,7 +14,6 @@ from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
 from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
 from symalloc.planner.memory_report.device_budget import DeviceBudget as DeviceBudget
-from symalloc.planner.plan_diff.compare_plans import PlanDiff as PlanDiff
 from symalloc.pool.exports import prometheus_text as prometheus_text
 from symalloc.pool.instrumented_pool import LeakWarning as LeakWarning
 from symalloc.pool.instrumented_pool import Pool as Pool
@@ -37,6 +36,7 @@ from symalloc.relax.passes.stages import VerificationWarning as VerificationWarn
 from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import MachineBusyError as MachineBusyError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
+from symalloc.report.plan_diff import PlanDiff as PlanDiff
 from symalloc.report.pool_use import pool_report as pool_report
 from symalloc.session.api import assert_memory_safe as assert_memory_safe
 from symalloc.session.api import budget as budget

@@ -58,7 +58,6 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     },
     "planned_program": {"memory_plan"},
     "memory_report": {"interference", "memory_plan", "planned_program"},
-    "plan_diff": {"memory_report"},
     "packing": {"check", "grid", "interference", "memory_plan", "offsets", "stack"},
     "": set(),
 }

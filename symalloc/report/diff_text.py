@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from symalloc.planner.plan_diff.compare_plans import (
+from symalloc.report.plan_diff import (
     FunctionDiff,
     GrownAt,
     MeasureChange,
     PlanDiff,
     SampleChange,
     TensorChanges,
-    TensorRecord,
     Trend,
 )
+from symalloc.report.plan_json import TensorRecord
 from symalloc.report.quantities import MOST_ROWS, binding_text, capped, columns, human_bytes, times
 from symalloc.shown import counted
 from symalloc.size.choice import maximum

@@ -19,7 +19,7 @@ KINDS = {
     "baseline": "symalloc.linter.baseline.BaselineDocument",
     "budget": "symalloc.planner.memory_report.device_budget.DeviceBudget",
     "certificate": "symalloc.planner.check.plan_certificate.Certificate",
-    "diff": "symalloc.planner.plan_diff.compare_plans.PlanDiff",
+    "diff": "symalloc.report.plan_diff.PlanDiff",
     "graph": "symalloc.planner.memory_report.function_graph.GraphDocument",
     "lint": "symalloc.report.formats.LintDocument",
     "pack": "symalloc.report.pack_text.PackDocuments",

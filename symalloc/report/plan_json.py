@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import field
@@ -26,8 +26,8 @@ from symalloc.planner.memory_report.function_report import (
     own_tensors,
 )
 from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelUse
-from symalloc.planner.plan_diff.compare_plans import FunctionRecord, TensorRecord
 from symalloc.program.ir import Var
+from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
 from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr
@@ -36,6 +36,19 @@ VERSION = 1
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # -- the document ------------------------------------------------------------------------------------------
+
+
+Measure: TypeAlias = Literal["call", "arenas", "floor", "results"]
+"""Plans are compared by the most that a whole call holds at once, its arenas, their floor, its results."""
+
+
+class TensorRecord(Document, frozen=True, kw_only=True):
+    """A planned tensor and its place in an arena; `operator` writes it first."""
+
+    name: str
+    operator: str | None
+    size: Expr = field(name="bytes")
+    offset: Expr
 
 
 class BufferEntry(TensorRecord, frozen=True, kw_only=True):
@@ -153,6 +166,34 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
     fits: dict[Sum, FitEntry] | msgspec.UnsetType = msgspec.UNSET
 
+    @property
+    def sums(self) -> Mapping[Measure, tuple[Expr, ...] | None]:
+        """Sums of bytes of which the largest is what each measure takes; None where it is no formula."""
+        known = [size for size in self.returned if size is not None]
+        places = [floor.sums for floor in self.floor if floor.sums]
+        floor = sum((maximum(*sums) for sums in places), start=ZERO)
+        return {
+            "call": self.held,
+            "arenas": self.reserved,
+            "floor": places[0] if len(places) == 1 else (floor,),
+            "results": (sum(known, start=ZERO),) if len(known) == len(self.returned) else None,
+        }
+
+    @property
+    def tensors(self) -> tuple[TensorRecord, ...]:
+        """Every planned tensor, in the order of allocation."""
+        buffers = sorted((b for arena in self.arenas for b in arena.buffers), key=lambda b: b.id)
+        return tuple(record(TensorRecord, b) for b in buffers)
+
+    @property
+    def domain(self) -> Domain:
+        """The shapes without empty dimensions within the declared bounds."""
+        lower = {name: least for name, (least, _) in self.bounds.items() if least is not None}
+        scalars = dict.fromkeys(set(self.signed) - lower.keys(), INT64_MIN)
+        dimensions = {n: bound if n in self.signed else max(bound, 1) for n, bound in lower.items()}
+        upper = {name: most for name, (_, most) in self.bounds.items() if most is not None}
+        return Domain(lower={**scalars, **dimensions}, upper=upper, default_lower=1)
+
 
 class PlanDocument(Document, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
     """The plans of the functions of a module; sizes and offsets are bytes."""
@@ -259,7 +300,7 @@ def is_plan_report(data: bytes) -> bool:
     return True
 
 
-def read_plan(name: str, data: str | bytes) -> tuple[FunctionRecord, ...]:
+def read_plan(name: str, data: str | bytes) -> tuple[PlannedFunction, ...]:
     """Return the plans in the JSON `data`; raises UsageError, which names `name`."""
     try:
         version = msgspec.json.decode(data, type=_Head).version
@@ -273,31 +314,4 @@ def read_plan(name: str, data: str | bytes) -> tuple[FunctionRecord, ...]:
     twice = [one for one, count in Counter(f.function for f in functions).items() if count > 1]
     if twice:
         raise UsageError(f"{name}: the plan report has several functions called `{twice[0]}`")
-    return tuple(map(_compared, functions))
-
-
-def _compared(one: PlannedFunction) -> FunctionRecord:
-    """Return what plans are compared by; tensors come in the order of allocation."""
-    buffers = sorted((b for arena in one.arenas for b in arena.buffers), key=lambda b: b.id)
-    known = [size for size in one.returned if size is not None]
-    return FunctionRecord(
-        name=one.function,
-        sums={
-            "call": one.held,
-            "arenas": one.reserved,
-            "floor": _floor([floor.sums for floor in one.floor]),
-            "results": (sum(known, start=ZERO),) if len(known) == len(one.returned) else None,
-        },
-        tensors=tuple(record(TensorRecord, b) for b in buffers),
-        guards=tuple(guard.condition for guard in one.guards),
-        bounds=one.bounds,
-        signed=frozenset(one.signed),
-        samples=tuple(sample.binding for sample in one.samples),
-    )
-
-
-def _floor(places: Sequence[tuple[Expr, ...]]) -> tuple[Expr, ...]:
-    """Return sums of which the floor of all devices and scopes is the largest."""
-    if len(places) == 1:
-        return places[0]
-    return (sum((maximum(*sums) for sums in places if sums), start=ZERO),)
+    return functions

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
     from tvm.relax.frontend.nn import Module as NnModule
 
-    from symalloc.planner.plan_diff.compare_plans import FunctionRecord, PlanDiff
     from symalloc.pool.instrumented_pool import InstrumentedPool
     from symalloc.relax.passes.plan_pass import PlannedModule
+    from symalloc.report.plan_diff import PlanDiff
+    from symalloc.report.plan_json import PlannedFunction
 
 Binding: TypeAlias = "Mapping[str, int] | Mapping[Symbol, int]"
 Size: TypeAlias = "int | str | Symbol"
@@ -235,7 +236,7 @@ def diff(
     target_of(made(ModuleOptions, options, PlanKeywords).target)
     chosen = made(PlanOptions, options, PlanKeywords, seed=seed)
 
-    def plans(of: Model | PlannedModule) -> tuple[FunctionRecord, ...]:
+    def plans(of: Model | PlannedModule) -> tuple[PlannedFunction, ...]:
         if isinstance(of, str | Path):
             path = require_path("the file", of)
             return plans_in(made(PlanRequest, options, PlanKeywords, path=path, plan=chosen))

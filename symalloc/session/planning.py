@@ -32,7 +32,6 @@ from symalloc.planner.packing.packing_problem import (
     read_csv,
     read_json,
 )
-from symalloc.planner.plan_diff.compare_plans import FunctionRecord, PlanDiff, compare_plans
 from symalloc.planner.planner_options import EffortName, PackOptions
 from symalloc.planner.stack import SearchBudget
 from symalloc.program.ir import Program
@@ -40,7 +39,8 @@ from symalloc.program.reading import FileResult
 from symalloc.relax.files.requests import PlannedFile, PlanRequest
 from symalloc.relax.read.find_files import require_function
 from symalloc.relax.workers.child import CrashError, call_in_child
-from symalloc.report.plan_json import is_plan_report, plans_as_json, read_plan
+from symalloc.report.plan_diff import PlanDiff, compare_plans
+from symalloc.report.plan_json import PlannedFunction, is_plan_report, plans_as_json, read_plan
 from symalloc.session.files import explained, read_text, require_folder_of, write_file, write_proofs
 
 if TYPE_CHECKING:
@@ -215,22 +215,23 @@ def _require_file(request: PlanRequest) -> None:
 
 
 def diff_plans(
-    before: Sequence[FunctionRecord],
-    after: Sequence[FunctionRecord],
+    before: Sequence[PlannedFunction],
+    after: Sequence[PlannedFunction],
     bindings: Sequence[Mapping[str, int]] = (),
 ) -> PlanDiff:
     """Compare two modules; raises UsageError where they have no function in common, or no binding fits."""
     diff = compare_plans(before, after, bindings)
     if not diff.functions:
-        names = (", ".join(f"`{one.name}`" for one in side) or "none" for side in (before, after))
+        names = (", ".join(f"`{one.function}`" for one in side) or "none" for side in (before, after))
         raise UsageError("the two have no function in common: {} before, {} after".format(*names))
     functions = (*before, *after)
-    needed: dict[str, set[str]] = {one.name: set() for one in functions}
+    needed: dict[str, set[str]] = {one.function: set() for one in functions}
     for one in functions:
-        needed[one.name].update(
+        needed[one.function].update(
             name for sums in one.sums.values() for size in sums or () for name in size.symbols
         )
-    told = {name for one in functions for shown in (one.bounds, *one.samples) for name in shown}
+    told = {name for one in functions for name in one.bounds}
+    told |= {name for one in functions for sample in one.samples for name in sample.binding}
     check_wanted(bindings, needed, told)
     signed = frozenset[str]().union(*(one.signed for one in functions))
     for name, value in (item for binding in bindings for item in binding.items()):
@@ -239,7 +240,7 @@ def diff_plans(
     return diff
 
 
-def plans_in(request: PlanRequest) -> tuple[FunctionRecord, ...]:
+def plans_in(request: PlanRequest) -> tuple[PlannedFunction, ...]:
     """Return the plans that a file holds as JSON of `symalloc plan`, or those of the module in it.
 
     Raises UsageError and RunError.
@@ -253,7 +254,7 @@ def plans_in(request: PlanRequest) -> tuple[FunctionRecord, ...]:
     return records_of(planned_file(request).file.reports)
 
 
-def records_of(reports: Any) -> tuple[FunctionRecord, ...]:
+def records_of(reports: Any) -> tuple[PlannedFunction, ...]:
     """Return the plans of some reports, as their JSON tells them."""
     if not reports:
         raise RunError("the module has no function to be planned")

@@ -14,7 +14,7 @@ from symalloc.linter.diagnostic import Diagnostic, LintSummary, Report, Severity
 from symalloc.planner.memory_report.deployment import Deployment
 from symalloc.planner.memory_report.function_report import FunctionReport
 from symalloc.planner.memory_report.module_report import ModuleReport
-from symalloc.planner.plan_diff.compare_plans import compare_plans
+from symalloc.report.plan_diff import compare_plans
 from symalloc.report.plan_json import plans_as_json, read_plan
 from symalloc.report.plan_text import plans_as_text
 from symalloc.report.quantities import binding_text, human_bytes
@@ -95,7 +95,7 @@ def test_what_a_plan_gains_is_one_sentence() -> None:
 def test_a_comparison_and_a_proof_show_themselves() -> None:
     records = read_plan("plan", plans_as_json([plan_samples.small()]))
     others = read_plan("plan", plans_as_json([plan_samples.everything()]))
-    html = compare_plans(records, [*others, replace(others[0], name=HOSTILE)])._repr_html_()
+    html = compare_plans(records, [*others, changed(others[0], function=HOSTILE)])._repr_html_()
     assert _tags(html) == {"all", "pre"}
     assert "whole call" in html
     for claim in ("4*m <= 16", "n >= 0", "n < 0", "n*n*m != 7*k*k*k + 11"):

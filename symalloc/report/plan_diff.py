@@ -4,62 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from symalloc.planner.memory_report.fits import MOST_SUMS
-from symalloc.prover.domain import INT64_MIN, Domain
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
+from symalloc.report.plan_json import Measure, PlannedFunction, TensorRecord
 from symalloc.shown import Shown, counted
 from symalloc.size.choice import maximum
 from symalloc.size.condition import conjunction, le
 from symalloc.size.evaluation import highest
 from symalloc.size.expr import ZERO, Expr
 from symalloc.size.sign import is_nonnegative
-
-Measure: TypeAlias = Literal["call", "arenas", "floor", "results"]
-MEASURES: tuple[Measure, ...] = get_args(Measure)
-"""What is compared: the most that a whole call holds at once, its arenas, their floor, its results."""
-
-
-class TensorRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planned tensor and its place in an arena; `operator` writes it first."""
-
-    name: str
-    operator: str | None
-    size: Expr = msgspec.field(name="bytes")
-    offset: Expr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionRecord:
-    """The plan of one function.
-
-    Of the sums of bytes of each measure the largest is what it takes; None where it is no formula.  `guards`
-    are the conditions that are checked.  `bounds` holds the declared bounds of symbols, `signed` the symbols
-    that may be negative, `samples` the bindings at which the plan was shown.
-    """
-
-    name: str
-    sums: Mapping[Measure, tuple[Expr, ...] | None]
-    tensors: tuple[TensorRecord, ...] = ()
-    guards: tuple[str, ...] = ()
-    bounds: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
-    signed: frozenset[str] = frozenset()
-    samples: tuple[Mapping[str, int], ...] = ()
-
-    @property
-    def domain(self) -> Domain:
-        """The shapes without empty dimensions within the declared bounds."""
-        lower = {name: least for name, (least, _) in self.bounds.items() if least is not None}
-        scalars = dict.fromkeys(self.signed - lower.keys(), INT64_MIN)
-        dimensions = {n: bound if n in self.signed else max(bound, 1) for n, bound in lower.items()}
-        upper = {name: most for name, (_, most) in self.bounds.items() if most is not None}
-        return Domain(lower={**scalars, **dimensions}, upper=upper, default_lower=1)
 
 
 class TensorPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -193,17 +152,18 @@ class FunctionDiff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def compare_function(
-    before: FunctionRecord, after: FunctionRecord, bindings: Sequence[Mapping[str, int]], prover: Prover
+    before: PlannedFunction, after: PlannedFunction, bindings: Sequence[Mapping[str, int]], prover: Prover
 ) -> FunctionDiff:
     """Compare two plans of one function, at `bindings`, or where there are none at their samples."""
-    both = {tuple(sorted(at.items())): at for at in (*before.samples, *after.samples)}
+    shown = (sample.binding for sample in (*before.samples, *after.samples))
+    both = {tuple(sorted(at.items())): at for at in shown}
     samples = [_sample(before, after, at) for at in bindings or both.values()]
     told = tuple(one for one in samples if {*one.before.values(), *one.after.values()} != {None})
-    changes = {measure: _change(measure, before, after, told, prover) for measure in MEASURES}
+    changes = {measure: _change(measure, before, after, told, prover) for measure in after.sums}
     peak: Measure = "arenas" if changes["call"].before is None else "call"
-    gone, new = Counter(before.guards), Counter(after.guards)
+    gone, new = (Counter(guard.condition for guard in one.guards) for one in (before, after))
     return FunctionDiff(
-        function=after.name,
+        function=after.function,
         grew=changes[peak].trend not in (Trend.SAME, Trend.NEVER_MORE),
         peak_measure=peak,
         measures=changes,
@@ -215,12 +175,12 @@ def compare_function(
 
 def _change(
     measure: Measure,
-    before: FunctionRecord,
-    after: FunctionRecord,
+    before: PlannedFunction,
+    after: PlannedFunction,
     samples: Sequence[SampleChange],
     prover: Prover,
 ) -> MeasureChange:
-    old, new = before.sums.get(measure), after.sums.get(measure)
+    old, new = before.sums[measure], after.sums[measure]
 
     def change(trend: Trend, grown: GrownAt | None = None, reason: str | None = None) -> MeasureChange:
         return MeasureChange(before=old, after=new, trend=trend, grown=grown, reason=reason)
@@ -248,7 +208,7 @@ def _change(
 
 
 def _never_more(
-    old: Sequence[Expr], new: Sequence[Expr], after: FunctionRecord, prover: Prover
+    old: Sequence[Expr], new: Sequence[Expr], after: PlannedFunction, prover: Prover
 ) -> Proof | None:
     """Prove that the largest of `new` is at most that of `old`; None where there are too many sums."""
     left = [one for one in new if not any(is_nonnegative(other - one, after.signed) for other in old)]
@@ -276,11 +236,11 @@ def _by_proof(
     )
 
 
-def _sample(before: FunctionRecord, after: FunctionRecord, at: Mapping[str, int]) -> SampleChange:
+def _sample(before: PlannedFunction, after: PlannedFunction, at: Mapping[str, int]) -> SampleChange:
     names: set[str] = set()
     for record in (before, after):
         names |= _symbols(one for sums in record.sums.values() for one in sums or ())
-        names |= record.bounds.keys() | record.signed
+        names |= record.bounds.keys() | set(record.signed)
     compared = {name: value for name, value in at.items() if name in names}
     was, now = _bytes(before, at), _bytes(after, at)
     return SampleChange(
@@ -294,9 +254,8 @@ def _sample(before: FunctionRecord, after: FunctionRecord, at: Mapping[str, int]
     )
 
 
-def _bytes(record: FunctionRecord, at: Mapping[str, int]) -> dict[Measure, int | None]:
-    known = {measure: record.sums.get(measure) for measure in MEASURES}
-    return {measure: None if sums is None else highest(sums, at) for measure, sums in known.items()}
+def _bytes(record: PlannedFunction, at: Mapping[str, int]) -> dict[Measure, int | None]:
+    return {measure: None if sums is None else highest(sums, at) for measure, sums in record.sums.items()}
 
 
 def _symbols(sums: Iterable[Expr]) -> frozenset[str]:
@@ -331,22 +290,21 @@ class PlanDiff(
 
 
 def compare_plans(
-    before: Sequence[FunctionRecord],
-    after: Sequence[FunctionRecord],
+    before: Sequence[PlannedFunction],
+    after: Sequence[PlannedFunction],
     bindings: Sequence[Mapping[str, int]] = (),
 ) -> PlanDiff:
     """Compare the plans of the functions that two modules have in common.
 
     They are shown at `bindings`, or where there are none at those at which the plans were shown.
     """
-    old, prover = {record.name: record for record in before}, Prover()
-    names = {record.name for record in after}
-    functions = tuple(
-        compare_function(old[record.name], record, bindings, prover) for record in after if record.name in old
-    )
+    old, prover = {record.function: record for record in before}, Prover()
+    names = {record.function for record in after}
+    pairs = [(old[record.function], record) for record in after if record.function in old]
+    functions = tuple(compare_function(*pair, bindings, prover) for pair in pairs)
     return PlanDiff(
         grew=any(one.grew for one in functions),
         functions=functions,
-        new=tuple(record.name for record in after if record.name not in old),
+        new=tuple(record.function for record in after if record.function not in old),
         gone=tuple(name for name in old if name not in names),
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from symalloc.planner.plan_diff.compare_plans import TensorRecord, compare_tensors
+from symalloc.report.plan_diff import compare_tensors
+from symalloc.report.plan_json import TensorRecord
 from symalloc.size.parse import parse_expr
 
 

@@ -3,31 +3,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from symalloc.planner.plan_diff.compare_plans import (
-    FunctionRecord,
-    Measure,
-    MeasureChange,
-    PlanDiff,
-    Trend,
-    compare_plans,
-)
+from msgspec.structs import replace as changed
+
+from symalloc.report.plan_diff import MeasureChange, PlanDiff, Trend, compare_plans
+from symalloc.report.plan_json import GuardEntry, PlannedFunction
 from symalloc.size.evaluation import highest
-from symalloc.size.expr import Expr
 from symalloc.size.parse import parse_expr
+from tests.report import plan_samples
 from tests.scale import tries
 
 EXTENTS = (1, 2, 3, 5, 17, 64, 1000)
 _TERMS = ("n", "m", "n*m", "(n + 3)//4", "64", "max(n, 2*m)")
 
 
-def record(*call: str, name: str = "main", **more: object) -> FunctionRecord:
-    sums: dict[Measure, tuple[Expr, ...] | None] = dict.fromkeys(("arenas", "floor", "results"), ())
-    return FunctionRecord(name=name, sums={"call": tuple(map(parse_expr, call)), **sums}, **more)  # type: ignore[arg-type]
+_LISTS = (
+    *("arenas", "floor", "reserved", "signed", "fallbacks", "guards", "returned", "donated", "made"),
+    *("unplanned", "kernels", "packed", "samples"),
+)
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(_LISTS, ()),
+    "bounds": {},
+    "offsets": 0,
+    "tvm": None,
+    "target": None,
+}
 
 
-def compare(before: FunctionRecord, after: FunctionRecord) -> PlanDiff:
+def record(*call: str | None, name: str = "main", **more: Any) -> PlannedFunction:
+    held = None if call == (None,) else tuple(parse_expr(one) for one in call if one is not None)
+    return PlannedFunction(function=name, held=held, **{**NOTHING, **more})
+
+
+def guards(*conditions: str) -> tuple[GuardEntry, ...]:
+    return tuple(GuardEntry(condition=c, check=c, after=None, declared=False) for c in conditions)
+
+
+def compare(before: PlannedFunction, after: PlannedFunction) -> PlanDiff:
     return compare_plans([before], [after], [])
 
 
@@ -41,13 +54,13 @@ def _random_bounds(random: Random) -> Bounds:
     return {name: (low, random.randint(max(low or 1, 1), 9)) for name, low in lows.items()}
 
 
-def _random_record(random: Random, bounds: Bounds) -> FunctionRecord:
+def _random_record(random: Random, bounds: Bounds) -> PlannedFunction:
     terms = (*_TERMS, "max(s, -s)", "(n*m + 1)//3", "min(n, s*s)")
     sums = [
         " + ".join(f"{random.randint(0, 3)}*({term})" for term in random.sample(terms, 2))
         for _ in range(random.randint(1, 2))
     ]
-    return record(*sums, bounds=bounds, signed=frozenset("s"))
+    return record(*sums, bounds=bounds, signed=("s",))
 
 
 def _shapes(bounds: Bounds) -> Iterator[dict[str, int]]:
@@ -114,7 +127,7 @@ def test_samples_beyond_the_bounds_are_marked_and_do_not_count() -> None:
 
 def test_a_whole_call_that_is_a_formula_no_more_cannot_be_compared() -> None:
     known = record("64")
-    unknown = FunctionRecord(name="main", sums={**known.sums, "call": None})
+    unknown = record(None)
     assert compare(known, unknown).grew
     diff = compare(unknown, known)
     assert not diff.grew
@@ -130,7 +143,10 @@ def test_the_smallest_shape_that_takes_more_is_proved() -> None:
 
 def test_what_the_prover_is_not_asked_is_seen_at_samples() -> None:
     many = [f"{64 * i}*n + {64 * (100 - i)}*m" for i in range(100)]
-    before, after = record("n + m"), record(*many, samples=({"n": 3, "m": 1},))
+    before, after = (
+        record("n + m"),
+        record(*many, samples=(changed(plan_samples.small().samples[0], binding={"n": 3, "m": 1}),)),
+    )
     grown = compare(before, after).functions[0].peak.grown
     assert grown is not None
     assert not grown.proved
@@ -145,8 +161,8 @@ def test_formulas_over_other_symbols_are_not_compared() -> None:
 
 
 def test_arenas_are_compared_where_a_call_is_no_formula() -> None:
-    unknown = FunctionRecord(name="main", sums={"call": None, "arenas": (parse_expr("64"),)})
-    more = FunctionRecord(name="main", sums={"call": None, "arenas": (parse_expr("128"),)})
+    unknown = record(None, reserved=(parse_expr("64"),))
+    more = record(None, reserved=(parse_expr("128"),))
     assert compare(unknown, more).functions[0].peak_measure == "arenas"
     assert compare(unknown, more).grew
 
@@ -158,5 +174,7 @@ def test_functions_of_one_side_are_told() -> None:
 
 
 def test_guards_are_told() -> None:
-    (found,) = compare(record("64", guards=("a", "b")), record("64", guards=("b", "c", "c"))).functions
+    (found,) = compare(
+        record("64", guards=guards("a", "b")), record("64", guards=guards("b", "c", "c"))
+    ).functions
     assert (found.guards.gone, found.guards.new) == (("a",), ("c", "c"))
