@@ -145,10 +145,11 @@ class InstrumentedPool(Shown, NativePool):
 
     def snapshot(self) -> PoolSnapshot:
         """The layout of the pool, now.  It takes time in proportion to the number of blocks."""
-        free, backed = free_and_backed(pool_functions.layout(self.object))
+        layout = array("q", bytes(pool_functions.layout(self.object)))
+        middle = 2 + 2 * layout[0]  # behind the free runs
         return PoolSnapshot(
-            free=free,
-            backed=backed,
+            free=tuple(sorted(_pairs(layout[2:middle]))),
+            backed=tuple(_pairs(layout[middle:])),
             blocks=live_blocks(pool_functions.holders(self.object)),
             statistics=self.statistics(),
         )
@@ -363,13 +364,6 @@ def live_blocks(holders: Sequence[str | int]) -> tuple[LiveBlock, ...]:
         LiveBlock(tag=str(tag), pointer=int(pointer), nbytes=int(nbytes))
         for tag, pointer, nbytes in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
     )
-
-
-def free_and_backed(layout: bytes) -> tuple[Intervals, Intervals]:
-    """Decode the answer of the native function `layout`."""
-    numbers = array("q", bytes(layout))
-    middle = 2 + 2 * numbers[0]
-    return tuple(sorted(_pairs(numbers[2:middle]))), tuple(_pairs(numbers[middle:]))
 
 
 def _pairs(numbers: array[int]) -> Iterator[tuple[int, int]]:
