@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -16,6 +17,7 @@ from symalloc.relax.passes.stages import (
     UnknownPassError,
     WantedStages,
     has_memory_operations,
+    instrument,
     lower,
     wanted_stages,
 )
@@ -62,6 +64,20 @@ def test_a_pass_that_would_run_kernels_stands_for_its_place() -> None:
     kept: list[Lowered] = []
     lower(sum_squared(), "llvm", wanted=WantedStages(("FoldConstant",)), keep=kept.append, pipeline="target")
     assert [lowered.stage for lowered in kept] == ["FoldConstant"]
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda", "vulkan"])
+def test_a_pass_that_would_run_kernels_is_run_by_no_other_one(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = list[str]()
+    recorder = instrument("Recorder", run_before_pass=lambda _, info: ran.append(str(info.name)))
+    context = partial(tvm.transform.PassContext, instruments=[recorder])
+    monkeypatch.setattr(tvm.transform, "PassContext", context)
+    wanted = WantedStages(first="CallTIRRewrite")
+    lower(sum_squared(), target, wanted=wanted, keep=lambda _: None, pipeline="target")
+    assert "FuseOps" in ran
+    assert "FoldConstant" not in ran
 
 
 def test_nothing_behind_the_last_wanted_pass_runs() -> None:
