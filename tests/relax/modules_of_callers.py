@@ -173,3 +173,18 @@ class Named:
             d = R.multiply(c, result)
             R.output(d)
         return d
+
+
+@I.ir_module
+class Pair:
+    @R.function
+    def main(both: R.Tuple(R.Tensor(("n", 8), "float32"), R.Tensor(("n", 8), "float32"))) -> R.Tensor(
+        ("n", 8), "float32"
+    ):
+        n = T.int64()
+        a: R.Tensor((n, 8), "float32") = both[0]
+        b: R.Tensor((n, 8), "float32") = both[1]
+        c: R.Tensor((n, 8), "float32") = R.exp(a)
+        d: R.Tensor((n, 8), "float32") = R.tanh(c)
+        e: R.Tensor((n, 8), "float32") = R.add(d, b)
+        return e

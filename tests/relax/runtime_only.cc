@@ -1,5 +1,5 @@
 // Loads planned libraries with TVM's runtime alone and calls them: with 3 rows, and with too many.  Those that
-// tell how large their arena is get one, first of a byte too few.
+// tell how large their arena is get one, first of a byte too few, then at no multiple of 64.
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/module.h>
@@ -18,6 +18,14 @@ struct Nothing {
   void FreeData(DLTensor* tensor) { std::free(tensor->data); }
 };
 
+struct Astray : Nothing {
+  void AllocData(DLTensor* tensor) {
+    Nothing::AllocData(tensor);
+    tensor->data = static_cast<char*>(tensor->data) + 4;
+  }
+  void FreeData(DLTensor* tensor) { std::free(static_cast<char*>(tensor->data) - 4); }
+};
+
 int main(int count, char** names) {
   for (int i = 1; i < count; ++i) {
     ffi::Module library = ffi::Module::LoadFromFile(names[i]);
@@ -33,8 +41,10 @@ int main(int count, char** names) {
           continue;
         }
         int64_t needed = bytes.value()(ffi::Shape({rows})).cast<int64_t>();
-        for (int64_t given : {needed - 1, needed}) {
-          auto arena = ffi::Tensor::FromNDAlloc(Nothing{}, {given}, DLDataType{kDLUInt, 8, 1}, x.device());
+        const DLDataType byte{kDLUInt, 8, 1};
+        for (auto arena : {ffi::Tensor::FromNDAlloc(Nothing{}, {needed - 1}, byte, x.device()),
+                           ffi::Tensor::FromNDAlloc(Astray{}, {needed}, byte, x.device()),
+                           ffi::Tensor::FromNDAlloc(Nothing{}, {needed}, byte, x.device())}) {
           try {
             std::printf("%g\n", *static_cast<float*>(run(x, arena).cast<ffi::Tensor>().data_ptr()));
           } catch (const ffi::Error& error) {

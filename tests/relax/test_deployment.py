@@ -164,7 +164,8 @@ def test_a_plan_built_by_any_pipeline_is_checked_in_a_program_in_cpp(tmp_path: P
     done = subprocess.run([tmp_path / "program", *loaded], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = done.stdout.splitlines()
-    small, arena, refused = found[8:]
+    small, astray, arena, refused = found[8:]
+    assert astray == "1536: main: `arena` does not begin at a multiple of 64, with a byte_offset of 0"
     assert small == "1536: main: its arena is too small for these shapes: needs 512*n bytes"
     assert (arena, refused) == ("384", _OVERFLOWS.format(most=18014398509481983))
     assert found[0:8:2] == ["384", "384", "384", "0"]

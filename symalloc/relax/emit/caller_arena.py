@@ -1,10 +1,12 @@
-"""The arena that a caller gives: the parameter, its check at entry, and the function that tells its bytes."""
+"""Memory that a caller gives: parameters for arenas, checks at entry, and functions that tell their bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import count
+from typing import NamedTuple
 
 import tvm
 from tvm import relax, tirx
@@ -13,18 +15,19 @@ from tvm.ir import PrimType, StringImm
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.planner_options import GuardKind
 from symalloc.program import ir
-from symalloc.program.types import ALIGNMENT
+from symalloc.program.types import ALIGNMENT, TensorType, type_leaves
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter
 from symalloc.relax.emit.prim_builder import PrimBuilder
 from symalloc.relax.ir_types import Node, VarNode, bound, elements, typed_call, typed_var
 from symalloc.relax.rewrite import ModuleDraft
 from symalloc.size.choice import select
 from symalloc.size.condition import conjunction
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.expr import ONE, ZERO, Expr
 
 _BYTES = PrimType("int64")
 _DATA, _OFFSET, _VALUE = 1, 8, 15  # of TVM's TVMStructFieldKind
 _MISPLACED = f"does not begin at a multiple of {ALIGNMENT}, with a byte_offset of 0"
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +39,32 @@ class GivenArena:
     extent: VarNode
 
 
+class _Handed(NamedTuple):
+    """Memory that a caller hands over, and its bytes: 1 where they are not known."""
+
+    name: str
+    value: Node
+    nbytes: Node
+    device: int
+
+
 @dataclass(slots=True, kw_only=True)
-class CallerArenas:
-    """The arenas that the caller of one function gives, by device and scope; at least one, be it empty."""
+class CallerMemory:
+    """The memory that the caller of one function gives: arenas by device and scope, at least one where it
+    `takes_arenas`, be it empty; and its last parameters, as many as `results` says.
+    """
 
     module: tvm.IRModule
     plan: Plan
     seen: ir.Function
+    takes_arenas: bool
+    results: int
     places: Mapping[tuple[int, str], GivenArena] = field(init=False)
 
     def __post_init__(self) -> None:
-        sizes = {(a.device, a.scope): a.size for a in self.plan.arenas if a.given} or {(0, "global"): ZERO}
+        sizes = {(a.device, a.scope): a.size for a in self.plan.arenas if a.given}
+        if self.takes_arenas and not sizes:
+            sizes = {(0, "global"): ZERO}
         devices = elements(self.module.global_infos.get("vdevice", ()))
         found, taken = {}, {p.name for p in self.seen.params}
         for index, (place, size) in enumerate(sizes.items()):
@@ -63,18 +81,48 @@ class CallerArenas:
         """The parameters."""
         return [one.var for one in self.places.values()]
 
-    def checks(self, guards: GuardWriter, draft: ModuleDraft) -> Iterator[relax.Binding]:
-        """The checks that each of them is large enough, and begins at a multiple of ALIGNMENT."""
-        for one in self.places.values():
-            if one.size != ZERO:
-                yield bound(typed_var("guard", NOTHING), guards.arena(one.size, one.extent))
-                yield bound(typed_var("guard", NOTHING), self.aligned(draft, one))
+    def checks(
+        self, guards: GuardWriter, draft: ModuleDraft, function: relax.Function
+    ) -> Iterator[relax.Binding]:
+        """The checks that arenas are large enough, that what is given begins at a multiple of ALIGNMENT, and
+        that it overlaps nothing else that a caller hands over.
+        """
+        used = {place: one for place, one in self.places.items() if one.size != ZERO}
+        for one in used.values():
+            yield bound(typed_var("guard", NOTHING), guards.arena(one.size, one.extent))
+        count = len(self.seen.params) - self.results
+        given, _ = self.stretches(guards, function, range(count, len(self.seen.params)))
+        for place, one in used.items():
+            given.append(_Handed(one.var.name, one.var, guards.prims(one.size), place[0]))
+        if not given:
+            return
+        inputs, fields = self.stretches(guards, function, range(count))
+        kernel = _memory_check(self.plan.function, given, inputs)
+        added = draft.add(f"{self.plan.function}_memory", kernel, public=True)
+        arguments = [part for one in (*given, *inputs) for part in (one.value, one.nbytes)]
+        call = typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
+        yield from (*fields, bound(typed_var("guard", NOTHING), call))
 
-    def aligned(self, draft: ModuleDraft, one: GivenArena) -> Node:
-        """The call that raises unless an arena begins at a multiple of ALIGNMENT."""
-        kernel = _alignment_check(f"{self.plan.function}: `{one.var.name}` {_MISPLACED}")
-        added = draft.add(f"{self.plan.function}_aligned", kernel, public=True)
-        return typed_call(relax.ExternFunc(added.name_hint), [one.var, one.extent], NOTHING, [NOTHING])
+    def stretches(
+        self, guards: GuardWriter, function: relax.Function, numbers: Iterable[int]
+    ) -> tuple[list[_Handed], list[relax.Binding]]:
+        """The tensors in some parameters, and bindings that take them out of tuples."""
+        found, bindings = list[_Handed](), list[relax.Binding]()
+        for number in numbers:
+            seen, param = self.seen.params[number], function.params[number]
+            for path, kind in type_leaves(seen.type):
+                if not isinstance(kind, TensorType):
+                    continue
+                value, ty = param, param.ty
+                for index in path:
+                    ty = ty.fields[index]
+                    part = typed_var("part", ty)
+                    bindings.append(bound(part, relax.TupleGetItem(value, index)))
+                    value = part
+                known = kind.nbytes is not None and kind.nbytes.symbols <= guards.prims.variables.keys()
+                nbytes = guards.prims(kind.nbytes if known and kind.nbytes is not None else ONE)
+                found.append(_Handed(seen.name, value, nbytes, kind.device))
+        return found, bindings
 
     def tell_bytes(self, draft: ModuleDraft, kind: GuardKind, function: relax.Function) -> None:
         """Add the functions that tell their bytes, for the symbols in the order in which the parameters of
@@ -108,25 +156,49 @@ def symbols_named(function: relax.Function, seen: ir.Function) -> Sequence[str]:
     return list(dict.fromkeys(known[v.__chandle__()] for v in named if v.__chandle__() in known))
 
 
-def _alignment_check(complaint: str) -> tirx.PrimFunc:
-    """The kernel that raises unless a tensor of some bytes begins at a multiple of ALIGNMENT, at offset 0.
+def _memory_check(function: str, given: Sequence[_Handed], inputs: Sequence[_Handed]) -> tirx.PrimFunc:
+    """The kernel that raises unless each tensor that is `given`, and has bytes, begins at a multiple of
+    ALIGNMENT, at offset 0, and shares no byte with another.
 
     A pointer is no number for TVM's compiler: it goes through a slot for arguments, which may hold either.
     """
-    tensor, slot, nbytes = tirx.Var("tensor", "handle"), tirx.Var("slot", "handle"), tirx.Var("n", "int64")
+    tensors = [*given, *inputs]
+    handles = [tirx.Var(f"tensor{i}", "handle") for i in range(len(tensors))]
+    sizes = [tirx.Var(f"bytes{i}", "int64") for i in range(len(tensors))]
+    slots = tirx.Var("slots", "handle")
 
-    def get(source: VarNode, kind: int, dtype: str) -> Node:
-        return tirx.call_intrin(dtype, "tirx.tvm_struct_get", source, 0, kind)
+    def get(source: VarNode, index: int, kind: int, dtype: str) -> Node:
+        return tirx.call_intrin(dtype, "tirx.tvm_struct_get", source, index, kind)
 
-    set_slot = tirx.call_intrin("int32", "tirx.tvm_struct_set", slot, 0, _VALUE, get(tensor, _DATA, "handle"))
-    offset = tirx.Cast("int64", get(tensor, _OFFSET, "uint64"))  # kernels of TVM take none but 0
-    aligned = tirx.FloorMod(get(slot, _VALUE, "int64"), tirx.IntImm("int64", ALIGNMENT)) == 0
-    holds = tirx.Or(nbytes == 0, tirx.And(aligned, offset == 0))
-    body = tirx.SeqStmt(
-        [
-            tirx.Bind(slot, tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", 1)),
-            tirx.Evaluate(set_slot),
-            tirx.AssertStmt(holds, StringImm("ValueError"), [StringImm(complaint)]),
-        ]
-    )
-    return tirx.PrimFunc([tensor, nbytes], body).with_attr("tirx.is_host_func", True)
+    def begin(i: int) -> Node:
+        return get(slots, i, _VALUE, "int64") + tirx.Cast("int64", get(handles[i], 0, _OFFSET, "uint64"))
+
+    def claim(holds: Node, complaint: str) -> Node:
+        return tirx.AssertStmt(holds, StringImm("ValueError"), [StringImm(f"{function}: {complaint}")])
+
+    room = tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", len(tensors))
+    body = [tirx.Bind(slots, room)]
+    for i, handle in enumerate(handles):
+        data = get(handle, 0, _DATA, "handle")
+        body.append(tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", slots, i, _VALUE, data)))
+    for i, one in enumerate(tensors):
+        if i < len(given):
+            in_place = get(handles[i], 0, _OFFSET, "uint64") == tirx.IntImm(
+                "uint64", 0
+            )  # as kernels of TVM ask
+            aligned = tirx.FloorMod(begin(i), tirx.IntImm("int64", ALIGNMENT)) == 0
+            holds = tirx.Or(sizes[i] == 0, tirx.And(aligned, in_place))
+            body.append(claim(holds, f"`{one.name}` {_MISPLACED}"))
+        others = [j for j, other in enumerate(given[:i]) if other.device == one.device]
+        if others:
+            apart = (
+                tirx.Or(begin(i) + sizes[i] <= begin(j), begin(j) + sizes[j] <= begin(i)) for j in others
+            )
+            either = (
+                tirx.Or(tirx.Or(sizes[i] == 0, sizes[j] == 0), a) for j, a in zip(others, apart, strict=True)
+            )
+            names = [f"`{given[j].name}`" for j in others]
+            what = " or ".join(names) if len(names) <= _MOST_NAMES else "what is given for results"
+            body.append(claim(reduce(tirx.And, either), f"`{one.name}` overlaps {what}"))
+    params = [part for pair in zip(handles, sizes, strict=True) for part in pair]
+    return tirx.PrimFunc(params, tirx.SeqStmt(body)).with_attr("tirx.is_host_func", True)

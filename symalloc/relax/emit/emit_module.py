@@ -26,7 +26,7 @@ from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Var
 from symalloc.program.operands import type_of
 from symalloc.program.types import ShapeType, TensorType, type_leaves
-from symalloc.relax.emit.caller_arena import CallerArenas
+from symalloc.relax.emit.caller_arena import CallerMemory
 from symalloc.relax.emit.guard_calls import NOTHING, GuardWriter, uncaptured
 from symalloc.relax.emit.kernel_offsets import EmissionError, offset_kernels, offset_uses, with_offsets
 from symalloc.relax.emit.prim_builder import PrimBuilder
@@ -83,7 +83,7 @@ class _FunctionWriter(BindingRewriter):
     function: relax.Function
     needs_zero_offset: Collection[ir.Var] = ()
     unplanned: GlobalVar | None = None
-    given: CallerArenas | None = None
+    given: CallerMemory | None = None
     prims: PrimBuilder = field(init=False)
     checks: GuardWriter = field(init=False)
     instructions: Mapping[int, ir.Instruction] = field(init=False)
@@ -119,7 +119,9 @@ class _FunctionWriter(BindingRewriter):
         self.due = first_uses(self.plan, self.cfg)
         guarded = self.unplanned is None or not guards
         entry = list(self.guards(guards)) if guarded else []
-        entry += [] if self.given is None else self.given.checks(self.checks, self.module.draft)
+        entry += (
+            [] if self.given is None else [*self.given.checks(self.checks, self.module.draft, self.function)]
+        )
         body = self.sequence(self.function.body, entry)
         if not self.written >= {*self.places, *self.late}:
             raise EmissionError(f"`{self.plan.function}` does not hold all that was planned")
@@ -282,19 +284,21 @@ def emit_module(
     addresses: bool = True,
     keeps_reshapes: bool = False,
     given: bool = False,
+    results: Mapping[str, int] = {},
 ) -> tvm.IRModule:
     """`module` with `plans` written into it; `plans` holds callees before their callers.
 
     `analyses` are those of the program that was extracted from `module`, with handles.  `addresses`: the
     target brings a tensor to offset zero without copying it; where it does not, none that needs that may lie
     elsewhere.  `keeps_reshapes`: R.reshape may stand, for LegalizeOps will not run again.  `given`: callers
-    give public functions their arenas.
+    give public functions their arenas; `results`: the last parameters of functions, so many, are theirs.
     """
     writer = _ModuleWriter(module, analyses, guards, addresses, keeps_reshapes)
     for name, plan in plans.items():
         public = given and analyses[name].cfg.function.takes_memory
-        if public or plan.guards or any(arena.placements for arena in plan.arenas):
-            writer.function(name, plan, given=public)
+        count = results.get(name, 0)
+        if public or count or plan.guards or any(arena.placements for arena in plan.arenas):
+            writer.function(name, plan, given=public, results=count)
     return writer.finished()
 
 
@@ -327,8 +331,8 @@ class _ModuleWriter:
         self.draft = ModuleDraft(module)
         self.offset_parameters: dict[str, frozenset[int]] = {}
 
-    def function(self, name: str, plan: Plan, *, given: bool) -> None:
-        """Write the plan of one function into it, whose caller may have `given` its arenas."""
+    def function(self, name: str, plan: Plan, *, given: bool, results: int) -> None:
+        """Write the plan of one function into it, whose caller may have `given` its arenas, and `results`."""
         variable, cfg = self.globals[name], self.analyses[name].cfg
         function = self.module[variable]
         found = offset_uses(self.analyses[name], self.positions, _away(plan))
@@ -342,7 +346,9 @@ class _ModuleWriter:
             function=function,
             needs_zero_offset=found.needs_zero_offset,
             unplanned=self.unplanned(name, plan, function) if fallback else None,
-            given=CallerArenas(module=self.module, plan=plan, seen=cfg.function) if given else None,
+            given=CallerMemory(
+                module=self.module, plan=plan, seen=cfg.function, takes_arenas=given, results=results
+            ),
         )
         try:
             self.draft.functions[variable] = writer.planned()

@@ -178,9 +178,11 @@ def plan_lowered(
     if options.alias:
         given = module = donate(module, program, options.alias, prover, guards=options.guards)
         program = _seen(module)
+    before, results = program, dict[str, int]()
     if options.results == "caller":
         given = module = take_results(module, program, prover, options.guards)
         program = _seen(module)
+        results = {n: len(f.params) - len(before.functions[n].params) for n, f in program.functions.items()}
     analyses = analyse(program)
     anywhere = memory.addresses or options.flavour == "storages"
     grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
@@ -193,6 +195,7 @@ def plan_lowered(
         addresses=memory.addresses,
         keeps_reshapes=keeps_reshapes,
         given=options.arena == "caller",
+        results=results,
     )
     if options.certificate is not None:
         texts = function_texts(planned, plans)

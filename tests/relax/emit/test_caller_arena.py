@@ -28,6 +28,7 @@ CASES: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "Nothing": ({"n": 2},),
     "Divides": ({"n": 5, "m": 2},),
     "Scalar": ({"n": 3, "k": 4, "b": 2},),
+    "Pair": ({"n": 3}, {"n": 40}),
 }
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "arena": {"arena": "caller"},
@@ -126,6 +127,99 @@ def test_results_are_the_tensors_that_were_given() -> None:
     ):
         assert got.data_ptr() == tensor.data_ptr()
         assert tensor.numpy().tobytes() == want.numpy().tobytes()
+
+
+def _floats(memory: np.ndarray, *extents: int, at: int = 0) -> Any:
+    """A tensor of float32 in some memory, `at` bytes from its beginning."""
+    nbytes = 4 * int(np.prod(extents))
+    return tvm_ffi.from_dlpack(memory[at : at + nbytes].view(np.float32).reshape(extents))
+
+
+@pytest.fixture(scope="module")
+def gives_both() -> tuple[Any, Any]:
+    """Constants on a machine, which takes an arena and results, and without."""
+    return on_vm(modules.Constants, arena="caller", results="caller"), on_vm(modules.Constants)
+
+
+@pytest.mark.parametrize(
+    ("where", "wrong"),
+    [
+        ("misaligned", "`result_0` does not begin at a multiple of 64"),
+        ("result in result", "`result_2_0` overlaps `result_0` or `result_1`"),
+        ("result in input", "`x` overlaps what is given for results"),
+        ("result in the arena", "`arena` overlaps what is given for results"),
+        ("input in the arena", "`x` overlaps what is given for results"),
+        ("byte offset", "`result_0` does not begin at a multiple of 64, with a byte_offset of 0"),
+        ("strided", "."),
+        ("another shape", "shape|extent|mismatch|match"),
+        ("another dtype", "dtype|float32"),
+    ],
+)
+def test_memory_that_the_caller_cannot_have_meant_is_refused(
+    where: str, wrong: str, gives_both: tuple[Any, Any]
+) -> None:
+    machine, own = gives_both
+    memory, _ = aligned(1 << 14)
+    x = _floats(memory, 3, 8, at=4096)
+    x_values = rows(3, 8).numpy()
+    nbytes = machine["main_bytes"](shape(3))
+    results = [
+        _floats(memory, *extents, at=512 * i) for i, extents in enumerate(((3, 8), (2,), (3, 8), (3, 8)))
+    ]
+    arena = tvm_ffi.from_dlpack(memory[8192 : 8192 + nbytes])
+
+    def call() -> Any:
+        memory[4096 : 4096 + 96] = x_values.view(np.uint8).reshape(-1)
+        return machine["main"](x, *results, arena)
+
+    expected = own["main"](tvm.runtime.tensor(x_values))
+    assert call()[0].numpy().tobytes() == expected[0].numpy().tobytes()
+    match where:
+        case "misaligned":
+            results[0] = _floats(memory, 3, 8, at=4)
+        case "result in result":
+            results[2] = _floats(memory, 3, 8, at=64)
+        case "result in input":
+            results[3] = _floats(memory, 3, 8, at=4096 + 64)
+        case "result in the arena":
+            results[1] = _floats(memory, 2, at=8192)
+        case "input in the arena":
+            x = _floats(memory, 3, 8, at=8192 + nbytes - 64)
+        case "byte offset":
+            results[0] = tvm.runtime.empty((6, 8))._create_view((3, 8), "float32", relative_byte_offset=64)
+        case "strided":
+            results[0] = tvm_ffi.from_dlpack(np.zeros((64, 16), np.float32)[:6:2, ::2])
+        case "another shape":
+            results[0] = _floats(memory, 8, 3)
+        case "another dtype":
+            results[0] = tvm_ffi.from_dlpack(memory[:96].view(np.int32).reshape(3, 8))
+    with pytest.raises(Exception, match=wrong):
+        call()
+
+
+def test_an_input_may_begin_where_the_arena_ends() -> None:
+    machine, own = on_vm(Chain, arena="caller"), on_vm(Chain)
+    nbytes = machine["main_bytes"](shape(16))
+    memory, _ = aligned(nbytes + 4096)
+    memory[nbytes : nbytes + 512] = rows(16, 8).numpy().view(np.uint8).reshape(-1)
+    x = _floats(memory, 16, 8, at=nbytes)
+    arena = tvm_ffi.from_dlpack(memory)  # larger than it need be: what is beyond is not touched
+    assert machine["main"](x, arena).numpy().tobytes() == own["main"](rows(16, 8)).numpy().tobytes()
+    with pytest.raises(ValueError, match="main: `x` overlaps `arena`"):
+        machine["main"](_floats(memory, 16, 8, at=nbytes - 64), arena)
+
+
+def test_inputs_in_a_tuple_are_looked_at() -> None:
+    machine, own = on_vm(modules.Pair, arena="caller"), on_vm(modules.Pair)
+    nbytes = machine["main_bytes"](shape(16))
+    memory, arena = aligned(nbytes + 4096)
+    memory[nbytes : nbytes + 512] = rows(16, 8).numpy().view(np.uint8).reshape(-1)
+    apart = _floats(memory, 16, 8, at=nbytes)
+    expected = own["main"]((rows(16, 8), apart)).numpy().tobytes()
+    assert machine["main"]((rows(16, 8), apart), arena).numpy().tobytes() == expected
+    for pair in ((rows(16, 8), _floats(memory, 16, 8)), (_floats(memory, 16, 8, at=64), apart)):
+        with pytest.raises(ValueError, match="main: `both` overlaps `arena`"):
+            machine["main"](pair, arena)
 
 
 def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() -> None:
