@@ -39,7 +39,7 @@ class GivenArena:
     extent: VarNode
 
 
-class _Handed(NamedTuple):
+class _HandedOver(NamedTuple):
     """Memory that a caller hands over, and its bytes: 1 where they are not known."""
 
     name: str
@@ -93,7 +93,7 @@ class CallerMemory:
         count = len(self.seen.params) - self.results
         given, _ = self.stretches(guards, function, range(count, len(self.seen.params)))
         for place, one in used.items():
-            given.append(_Handed(one.var.name, one.var, guards.prims(one.size), place[0]))
+            given.append(_HandedOver(one.var.name, one.var, guards.prims(one.size), place[0]))
         if not given:
             return
         inputs, fields = self.stretches(guards, function, range(count))
@@ -105,9 +105,9 @@ class CallerMemory:
 
     def stretches(
         self, guards: GuardWriter, function: relax.Function, numbers: Iterable[int]
-    ) -> tuple[list[_Handed], list[relax.Binding]]:
+    ) -> tuple[list[_HandedOver], list[relax.Binding]]:
         """The tensors in some parameters, and bindings that take them out of tuples."""
-        found, bindings = list[_Handed](), list[relax.Binding]()
+        found, bindings = list[_HandedOver](), list[relax.Binding]()
         for number in numbers:
             seen, param = self.seen.params[number], function.params[number]
             for path, kind in type_leaves(seen.type):
@@ -121,7 +121,7 @@ class CallerMemory:
                     value = part
                 known = kind.nbytes is not None and kind.nbytes.symbols <= guards.prims.variables.keys()
                 nbytes = guards.prims(kind.nbytes if known and kind.nbytes is not None else ONE)
-                found.append(_Handed(seen.name, value, nbytes, kind.device))
+                found.append(_HandedOver(seen.name, value, nbytes, kind.device))
         return found, bindings
 
     def tell_bytes(self, draft: ModuleDraft, kind: GuardKind, function: relax.Function) -> None:
@@ -156,7 +156,9 @@ def symbols_named(function: relax.Function, seen: ir.Function) -> Sequence[str]:
     return list(dict.fromkeys(known[v.__chandle__()] for v in named if v.__chandle__() in known))
 
 
-def _memory_check(function: str, given: Sequence[_Handed], inputs: Sequence[_Handed]) -> tirx.PrimFunc:
+def _memory_check(
+    function: str, given: Sequence[_HandedOver], inputs: Sequence[_HandedOver]
+) -> tirx.PrimFunc:
     """The kernel that raises unless each tensor that is `given`, and has bytes, begins at a multiple of
     ALIGNMENT, at offset 0, and shares no byte with another.
 

@@ -14,7 +14,7 @@ added up, since memory of one is of no use to another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -30,7 +30,7 @@ _ALIGNMENT = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """One call.  Bytes, except `allocations` (how many storages were taken) and `outputs` (how many of them
-    outlive the call).
+    outlive the call).  `by_device`: the peaks of which `total` is the sum.
     """
 
     allocations: int
@@ -38,6 +38,7 @@ class Usage:
     planned: int
     total: int
     table: int
+    by_device: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,14 @@ def usage(numbers: Iterable[int]) -> Usage:
     events = list(_events(numbers))
     taken = {e.block for e in events if e.kind == _STORAGE}
     freed = {e.block for e in events if e.kind == _FREE}
+    by_device = _peaks(events, taken)
     return Usage(
         allocations=len(taken),
         outputs=len(taken - freed),
-        planned=_peak(events, taken & freed),
-        total=_peak(events, taken),
+        planned=sum(_peaks(events, taken & freed).values()),
+        total=sum(by_device.values()),
         table=sum(e.nbytes for e in events if e.kind == _TABLE),
+        by_device=by_device,
     )
 
 
@@ -84,7 +87,7 @@ def _events(numbers: Iterable[int]) -> Iterator[_Event]:
         yield _Event(kind, block, device, nbytes)
 
 
-def _peak(events: Sequence[_Event], blocks: Container[int]) -> int:
+def _peaks(events: Sequence[_Event], blocks: Container[int]) -> dict[int, int]:
     counted = [e for e in events if e.block in blocks]
     devices = {e.device for e in counted}
-    return sum(max(accumulate(e.change for e in counted if e.device == device)) for device in devices)
+    return {d: max(accumulate(e.change for e in counted if e.device == d)) for d in devices}

@@ -1,0 +1,125 @@
+"""Two devices, run for real: the bits of a run without a plan, and the bytes on each that are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import symalloc
+from symalloc.planner.memory_report.function_graph import DeviceBytes
+from symalloc.relax.passes.pipeline import finishing_pipeline, lower
+from symalloc.size.evaluation import highest
+from tests.models.measure import ALLOCATOR, compiler, load, measured
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
+DEVICES = [tvm.cpu(0), tvm.cpu(1)]
+HEAD = """
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0, "global"), I.vdevice("llvm", 1, "global")]})
+
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32", "llvm:0"), y: R.Tensor(("m", 8), "float32", "llvm:1")):
+        with R.dataflow():
+"""
+THERE = """
+            a = R.exp(x)
+            b = R.add(a, x)
+            c = R.multiply(b, a)
+            moved = R.to_vdevice(c, "llvm:1")
+            d = R.exp(moved)
+            e = R.add(d, moved)
+            out = R.multiply(e, d)
+"""
+THERE_AND_BACK = """
+            a = R.exp(x)
+            b = R.add(a, x)
+            c = R.to_vdevice(b, "llvm:1")
+            d = R.tanh(c)
+            e = R.multiply(d, c)
+            f = R.to_vdevice(e, "llvm:0")
+            g = R.add(f, a)
+            out = (g, d)
+"""
+SIDE_BY_SIDE = """
+            a = R.exp(x)
+            b = R.exp(y)
+            c = R.nn.softmax(a)
+            d = R.tanh(b)
+            e = R.nn.softmax(d)
+            f = R.add(e, d)
+            g = R.matmul(c, R.permute_dims(R.to_vdevice(f, "llvm:0")))
+            out = (g, f)
+"""
+PROGRAMS = {"there": THERE, "there and back": THERE_AND_BACK, "side by side": SIDE_BY_SIDE}
+
+
+def module_of(name: str) -> tvm.IRModule:
+    return tvm.script.from_source(f"{HEAD}{PROGRAMS[name]}            R.output(out)\n        return out\n")
+
+
+def machine_of(module: tvm.IRModule, *, planned: bool, **options: Any) -> Any:
+    """The module on two devices, whose allocators count."""
+    if planned:
+        built = relax.build(module, "llvm", relax_pipeline=symalloc.pipeline("llvm", **options))
+    else:
+        built = relax.build(lower(module, "llvm"), "llvm", relax_pipeline=finishing_pipeline("llvm"))
+    return relax.VirtualMachine(built, DEVICES, memory_cfg=dict.fromkeys(DEVICES, ALLOCATOR))
+
+
+def tensors(value: Any) -> Iterator[tuple[tvm.Device, bytes]]:
+    if isinstance(value, tvm.runtime.Tensor):
+        yield value.device, value.numpy().tobytes()
+        return
+    for one in value:
+        yield from tensors(one)
+
+
+@pytest.mark.parametrize("order", ["total", "dag"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_device_holds_what_is_reported_and_computes_the_same_bits(name: str, order: Any) -> None:
+    load()
+    module = module_of(name)
+    plan = symalloc.plan(module, order=order)
+    graph = plan.report.of(None).graph
+    assert graph is not None and [one.device for one in graph.devices] == [0, 1]
+    assert graph == symalloc.graph(module, order=order).functions[0]
+    ours, unplanned = machine_of(module, planned=True, order=order), machine_of(module, planned=False)
+    for n, m in ((1, 3), (5, 16), (64, 7)):
+        random = np.random.default_rng(n)
+        given = [
+            tvm.runtime.tensor(random.random((rows, 8), dtype="float32"), device)
+            for rows, device in zip((n, m), DEVICES, strict=True)
+        ]
+        expected = [*tensors(unplanned["main"](*given))]
+        found, used = measured(partial(ours["main"], *given))
+        assert [*tensors(found)] == expected
+        told = {one.device: _at(one, {"n": n, "m": m}) for one in graph.devices}
+        assert used.by_device == {device: call for device, (_, _, call) in told.items()}
+        assert all(
+            max(arenas, results) <= call <= arenas + results for arenas, results, call in told.values()
+        )
+
+
+def _at(one: DeviceBytes, binding: dict[str, int]) -> tuple[int, int, int]:
+    """The bytes of arenas, of results, and of all, at a binding."""
+    found = []
+    for sums in (one.arenas, one.results, one.call):
+        assert sums is not None
+        most = highest(sums, binding)
+        assert most is not None
+        found.append(most)
+    return found[0], found[1], found[2]
+
+
+def test_the_report_has_lines_for_each_device() -> None:
+    lines = str(symalloc.plan(module_of("there and back"))).splitlines()
+    for device in (0, 1):
+        for what in ("arenas", "results", "call"):
+            assert sum(line.startswith(f"  device {device}, {what} ") for line in lines) == 1
