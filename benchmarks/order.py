@@ -1,15 +1,15 @@
 """Plans under another order: what TVM's plans share without an order, and what a plan for any order takes.
 
     python -m benchmarks.order                # five networks, weights as parameters and as constants
-    python -m benchmarks.order --random 1000  # and random programs: certificates, and runs in random orders
+    python -m benchmarks.order --random 100 --first 200  # random programs: certificates, runs in any order
 
 In the table `pairs` are those of tensors of TVM's plan (StaticPlanBlockMemory) that share bytes, `unordered`
 those of them that some order loses, with `error` that of a run on one thread in such an order, of TVM's plan
 where it has such a pair, else of ours for the order of the text.  `fences` are the edges that make ours right
 in any order.  `floor` is the largest sum of bytes that are alive at one moment of the text, `antichain` the
 heaviest set of tensors that may be alive together in some order; `dag` the arenas of a plan for any order, in
-multiples of both; `call` is what a call takes then, in multiples of one with our plan for the order of the
-text.
+multiples of both; `call` is what a call takes then at most, in any order and at any shape that is looked
+at, in multiples of one with our plan for the order of the text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from benchmarks.zoo_models import case_named
 from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
 from symalloc.analysis.interprocedural import analyse
-from symalloc.analysis.timeline import Timeline
 from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.orders import BufferOrder
@@ -115,10 +114,7 @@ def examine(name: str, module: tvm.IRModule, function: str, at: Binding) -> dict
     assert not _certificate(ours, function, at)[2], f"{name}: a plan for any order has an unordered pair"
     floor, antichain = _floors(plain, function, at)
     size = sum(arena.size.evaluate(at) for arena in any_order.plans[function].arenas)
-    taken = [
-        Timeline.of(planned_program(p.program, p.plans).program, function).peak(at) or 1
-        for p in (any_order, plain)
-    ]
+    cost = any_order.plans[function].order_cost
     return {
         "network": name,
         "pairs": pairs,
@@ -130,7 +126,7 @@ def examine(name: str, module: tvm.IRModule, function: str, at: Binding) -> dict
         "antichain": antichain,
         "dag/floor": size / max(floor, 1),
         "dag/antichain": size / max(antichain, 1),
-        "call": taken[0] / taken[1],
+        "call": 1 + (float("nan") if cost is None else cost),
     }
 
 
@@ -197,9 +193,12 @@ def _fences(planned: PlannedModule, function: str) -> int:
 # -- random programs ---------------------------------------------------------------------------------------
 
 
-def random_programs(count: int, orders: int) -> dict[str, int]:
-    """Certificates of `count` random graphs against brute force, and plans for any order of as many random
-    programs, each run in so many random orders.
+_LOGGED = 10  # orders of each program in which all that kernels read is compared, too
+
+
+def random_programs(seeds: range, orders: int) -> dict[str, int]:
+    """Certificates of random graphs against brute force, and plans for any order of as many random programs,
+    each run in so many random orders.
     """
     from symalloc.planner.plan_functions import plan_program
     from tests.analysis import test_dependencies as certificates
@@ -207,7 +206,7 @@ def random_programs(count: int, orders: int) -> dict[str, int]:
     from tests.planner.random_programs import logs, random_program
 
     figures = dict.fromkeys(("graphs", "programs", "runs", "planned tensors"), 0)
-    for seed in range(count):
+    for seed in seeds:
         certificates.test_collisions_against_all_orders(seed)
         if seed % 20 == 0:
             certificates.test_collisions_against_random_orders(seed)
@@ -215,15 +214,20 @@ def random_programs(count: int, orders: int) -> dict[str, int]:
         program = random_program(seed)
         analyses = analyse(program)
         graph, random = dependency_graph(analyses["main"]), Random(seed)
-        made: Mapping[str, Plan] = plan_program(
+        made: dict[str, Plan] = plan_program(
             program, Prover(), options=PlanOptions(order="dag"), analyses=analyses
         )
         figures["programs"] += 1
         figures["planned tensors"] += sum(len(arena.placements) for arena in made["main"].arenas)
+        ways = [(at, way) for at in plans.BINDINGS for way in (False, True)]
+        right = [plans.results(program, {}, at, way) for at, way in ways]
         for number in range(orders):
             other = plans.permuted(program, graph, plans.random_order(graph, random))
-            at = plans.BINDINGS[number % len(plans.BINDINGS)]
-            assert logs(other, made, at, number).log == logs(other, {}, at, number).log, f"program {seed}"
+            at, way = ways[number % len(ways)]
+            found = plans.results(other, made, at, way)
+            assert found == right[number % len(ways)], f"program {seed}"
+            if number < _LOGGED:
+                assert logs(other, made, at, number).log == logs(other, {}, at, number).log, f"program {seed}"
             figures["runs"] += 1
     return figures
 
@@ -236,14 +240,18 @@ def _rows(name: str) -> Iterator[dict[str, Any]]:
 
 @click.command()
 @click.option("--network", "names", multiple=True, type=click.Choice(list(NETWORKS)))
-@click.option("--random", "count", default=0, help="So many random programs.")
+@click.option(
+    "--random", "count", default=0, help="So many random programs, and no networks but those named."
+)
+@click.option("--first", default=0, help="The seed of the first.")
 @click.option("--orders", default=100, help="Runs of each, in random orders.")
-def main(names: tuple[str, ...], count: int, orders: int) -> None:
+def main(names: tuple[str, ...], count: int, first: int, orders: int) -> None:
     """Print the table, then what was tried of random programs: any wrong answer ends the run."""
     np.seterr(all="ignore")
-    print_table(COLUMNS, (row for name in names or NETWORKS for row in _rows(name)))
+    if names or not count:
+        print_table(COLUMNS, (row for name in names or NETWORKS for row in _rows(name)))
     if count:
-        figures = random_programs(count, orders)
+        figures = random_programs(range(first, first + count), orders)
         print(", ".join(f"{number:,} {what}" for what, number in figures.items()), "- no wrong answer")
 
 

@@ -188,8 +188,8 @@ class Plan(Shown):
     `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
     floor wherever that was looked at.  `picked` says what bounds="auto" stands for in it, and why.
     `too_large` are the tensors that no arena can hold within --max-buffer.  `order`: the plan is right in any
-    order of the dispatches that this permits; `order_cost` is what that costs, as a share of the arenas of a
-    plan for the order of the text, where it was reckoned.
+    order of the dispatches that this permits; `order_cost` is what that costs at most, as a share of a
+    call with a plan for the order of the text, where it was reckoned.
     """
 
     function: str

@@ -8,7 +8,8 @@ partially ordered sets, 1950).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -16,12 +17,15 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from symalloc.analysis.dependencies import Touch
 from symalloc.analysis.happens_before import HappensBefore
 from symalloc.analysis.liveness import Intervals
+from symalloc.analysis.register_machine import Reservation
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.grid import Ranges, matrix_product, sample_grid, score_grid
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
+from symalloc.program.ir import Var
 from symalloc.prover.domain import Domain
 from symalloc.size.expr import Expr
 
@@ -114,12 +118,55 @@ class BufferOrder:
         return [(some[i], some[j]) for i, j in np.argwhere(over & ~between).tolist()]
 
 
-def order_cost(plan: Timeline, other: Timeline, domain: Domain) -> float | None:
-    """Return how much more a call with one plan takes than with another, at most among the samples of
-    `domain`: 0.2 is a fifth more, less than 0 is less.  None where that is not known.
+class HeldInOrder:
+    """The memory that a call holds where its dispatches run in an order of `relation`.
+
+    Each part is held from the first point that touches it to the last: what one reservation takes, or all
+    that a call within takes and lets go of.
     """
-    names = sorted({name for one in (plan, other) for r in one.taken() if r.size for name in r.size.symbols})
-    grid = sample_grid(domain, names)
+
+    def __init__(self, timeline: Timeline, relation: HappensBefore) -> None:
+        self.timeline, graph = timeline, relation.graph
+        regions, cfg = graph.points_to.regions, graph.points_to.cfg
+        touched, used = defaultdict[Var, list[Touch]](list), dict[object, list[Touch]]()
+        for memory, touches in graph.touches.items():
+            touched[regions[regions[memory].root].var] += touches
+        held = defaultdict[object, list[Reservation]](list)
+        for one in timeline.reservations:
+            made, later = timeline.steps[one.number], timeline.steps[one.end :]
+            var = made.outermost.var
+            gone = var is not one.var and any(s.frame is made.frame and s.path == made.path for s in later)
+            key = var if gone else one.number
+            held[key].append(one)
+            point = cfg.starts[var]
+            within = [
+                Touch(point, n.number, True, True, region=0)
+                for n in graph.nodes
+                if n.first <= point <= n.last
+            ]
+            used[key] = [*within, *([] if gone else touched[var])]
+        ends = (0, 0), (cfg.exit, len(graph.nodes))
+        always = [Touch(point, number, True, True, region=0) for point, number in ends]
+        merged = replace(graph, touches={i: of or always for i, of in enumerate(used.values())})
+        self._parts = [replace(timeline, unseen=(), reservations=held[key]) for key in used]
+        apart = replace(relation, graph=merged)
+        self._order = BufferOrder(buffers=(), numbers=range(len(used)), relation=apart)
+
+    def peak(self, binding: Mapping[str, int]) -> int | None:
+        """The most bytes that some order may hold at once; None where that is not known."""
+        text, sizes = self.timeline.peak(binding), [part.peak(binding) for part in self._parts]
+        if text is None or None in sizes:
+            return None
+        known = [size or 0 for size in sizes]
+        return max(text, sum(known[i] for i in self._order.heaviest(known)))
+
+
+def order_cost(plan: HeldInOrder, other: Timeline, domain: Domain) -> float | None:
+    """Return how much more a call with one plan may take, in any order, than with another in that of the
+    text, at most among the samples of `domain`: 0.2 is a fifth more.  None where that is not known.
+    """
+    taken = (*plan.timeline.taken(), *other.taken())
+    grid = sample_grid(domain, sorted({name for r in taken if r.size for name in r.size.symbols}))
     pairs = [(plan.peak(at), other.peak(at)) for at in map(grid.binding, range(len(grid)))]
     found = [mine / max(theirs, 1) for mine, theirs in pairs if mine is not None and theirs is not None]
     return max(found) - 1.0 if len(found) == len(pairs) and found else None

@@ -14,7 +14,7 @@ import numpy as np
 from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.happens_before import HappensBefore, OrderName
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.buffer_limit import beyond, bounded, too_large
 from symalloc.planner.buffers.assignment import (
@@ -34,7 +34,7 @@ from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, samp
 from symalloc.planner.interference import live_counts
 from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Placement, Plan
 from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
-from symalloc.planner.orders import order_cost, reordered
+from symalloc.planner.orders import HeldInOrder, order_cost, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
@@ -423,15 +423,20 @@ def _plan_function(
     def planned(order: OrderName) -> Plan:
         return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded, shared)
 
-    def taken(plan: Plan) -> Timeline:
-        functions = {**program.functions, name: written_function(plan, analyses[name].cfg)}
-        return Timeline.of(replace(program, functions=functions), name)
+    def written(plan: Plan) -> Program:
+        function = written_function(plan, analyses[name].cfg)
+        return replace(program, functions={**program.functions, name: function})
 
     plain = planned("total")
     if options.order == "total":
         return plain
     other = planned(options.searched)
-    cost = order_cost(taken(other), taken(plain), known_symbols(analyses[name].cfg).domain)
+    ordered = written(other)
+    variant = analyse_variant(ordered, ordered.functions[name], analyses)
+    relation = HappensBefore(graph=dependency_graph(variant), order=options.searched)
+    held = HeldInOrder(Timeline.of(ordered, name), relation)
+    domain = known_symbols(analyses[name].cfg).domain
+    cost = order_cost(held, Timeline.of(written(plain), name), domain)
     kept = options.order == "auto" and (cost is None or cost > 0)
     return replace(plain if kept else other, order_cost=cost)
 
