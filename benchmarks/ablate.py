@@ -5,6 +5,7 @@ worth: some model is worse without it, or takes longer.  Worse is a model whose 
 unplanned call, whose arenas take more of their floor, or which has more of them.
 
     planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
+    orders     floors of plans for any order, over the heaviest antichain, with and without its search
     passes     microseconds of a call of small models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
     prover     decided questions and their times: see `benchmarks.ablate_prover`
@@ -33,6 +34,7 @@ import tvm
 from benchmarks.ablate_prover import main as ablate_prover
 from benchmarks.harness import decoder_of, in_turns, patched, print_table, rounds_option
 from benchmarks.lint_llama import planned as planned_by_tvm
+from benchmarks.order import NETWORKS, order_floors
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
@@ -42,6 +44,8 @@ from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_bytes import Groups
 from symalloc.planner.check.obligations import Obligation
+from symalloc.planner.memory_report.function_report import floors
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import HEURISTICS, StackingProblem
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
@@ -49,8 +53,9 @@ from symalloc.relax.files.plan_file import memory_reports
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.rulebook.book import load_rules
+from symalloc.size.evaluation import highest
 
-AREAS = ("planner", "passes", "lint", "prover")
+AREAS = ("planner", "orders", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -264,6 +269,43 @@ PLANNER_COLUMNS = {
 }
 
 
+# -- orders --------------------------------------------------------------------------------------------------
+
+ORDERS: Mapping[str, Mechanism] = {
+    "heaviest antichains": Mechanism(
+        stand_ins={"symalloc.planner.orders.BufferOrder.heaviest_over": lambda *_: []},
+        code=["symalloc.planner.orders.BufferOrder.heaviest_over"],
+    )
+}
+
+
+def order_rows() -> Iterator[dict[str, Any]]:
+    """A row for each network: what is told as the floor of its plan for any order, over the true one."""
+    for network, build in NETWORKS.items():
+        module, function, at = build()
+        lowered = lower(module, TARGET)
+        true = order_floors(plan_lowered(lowered), function, at)[1]
+        for without, mechanism in {"-": Mechanism(stand_ins={}), **ORDERS}.items():
+            with patched(mechanism.stand_ins):
+                started = process_time()
+                plan = plan_lowered(lowered, options=PlanOptions(order="dag")).plans[function]
+                taken = process_time() - started
+            told = sum(highest(floor.sums, at) or 0 for floor in floors(plan))
+            size = sum(arena.size.evaluate(at) for arena in plan.arenas)
+            row = {"network": network, "without": without, "lines": mechanism.lines, "told": told / true}
+            yield {**row, "arenas": size / true, "seconds": taken}
+
+
+ORDER_COLUMNS = {
+    "network": "12",
+    "without": "24",
+    "lines": ">7",
+    "told": ">8.3f",
+    "arenas": ">8.3f",
+    "seconds": ">9.2f",
+}
+
+
 # -- passes --------------------------------------------------------------------------------------------------
 
 
@@ -405,6 +447,8 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str,
         print_table(
             PLANNER_COLUMNS, planner_rows(chosen(models, ()) if models else USUAL, mechanisms, rounds)
         )
+    if "orders" in wanted:
+        print_table(ORDER_COLUMNS, order_rows())
     if "passes" in wanted:
         print_table(PASS_COLUMNS, pass_rows(rounds))
     if "lint" in wanted:

@@ -112,7 +112,7 @@ def examine(name: str, module: tvm.IRModule, function: str, at: Binding) -> dict
     wrong = _replayed(lowered, theirs, program, function, relation, lost, at) if lost else float("nan")
     ours = extract(any_order.module, name="any order", handles=True)
     assert not _certificate(ours, function, at)[2], f"{name}: a plan for any order has an unordered pair"
-    floor, antichain = _floors(plain, function, at)
+    floor, antichain = order_floors(plain, function, at)
     size = sum(arena.size.evaluate(at) for arena in any_order.plans[function].arenas)
     cost = any_order.plans[function].order_cost
     return {
@@ -172,7 +172,7 @@ def _replayed(
     return 0.0
 
 
-def _floors(planned: PlannedModule, function: str, at: Binding) -> tuple[int, int]:
+def order_floors(planned: PlannedModule, function: str, at: Binding) -> tuple[int, int]:
     """The most bytes of planned tensors that are alive in the order of the text, and in any order."""
     analysis, plan = planned.analyses[function], planned.plans[function]
     buffers = [p.buffer for arena in plan.arenas for p in arena.placements if not p.buffer.returned]
