@@ -74,8 +74,8 @@ class Grid:
             yield int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
 
 
-def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
-    """The grid for problems whose distinct sizes are `sizes`.
+def score_grid(sizes: Sequence[Expr], ranges: Ranges, more: Iterable[Mapping[str, int]] = ()) -> Grid:
+    """The grid for problems whose distinct sizes are `sizes`, with `more` bindings in it.
 
     It starts at each symbol's lower bound and goes far past any declared upper bound: a plan must be good
     there too.  A symbol that may be 0 is so at a few points more.
@@ -87,6 +87,7 @@ def score_grid(sizes: Sequence[Expr], ranges: Ranges) -> Grid:
     points = dict.fromkeys(_lattice(lows))
     points.update(dict.fromkeys(_without([ranges.get(name, (1, None))[0] for name in names], lows)))
     points.update(dict.fromkeys(_crossings(list(_lines(names, lows)), sizes[:MOST_POINTS])))
+    points.update(dict.fromkeys(tuple(one.get(name, TYPICAL) for name in names) for one in more))
     return Grid(names=names, points=tuple(points))
 
 

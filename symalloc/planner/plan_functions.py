@@ -170,9 +170,11 @@ class LayoutSearch:
     budget: PlanBudget = field(default_factory=PlanBudget)
     known: dict[Hashable, SearchResult] = field(default_factory=dict)
 
-    def layouts(self, arenas: Sequence[Sequence[Buffer]]) -> Iterator[Layout]:
-        """Yield the tightest layout found of the buffers of each arena first, then one that is easier to
-        prove.
+    def layouts(
+        self, arenas: Sequence[Sequence[Buffer]], shapes: Sequence[Mapping[str, int]] = ()
+    ) -> Iterator[Layout]:
+        """Yield the tightest layout found of the buffers of each arena first, also at `shapes`, then one that
+        is easier to prove.
 
         There may be none, where all have formulas that are too long.
         """
@@ -183,9 +185,9 @@ class LayoutSearch:
         searching = PlanBudget(self.budget.allowed)
         found = _once_each(
             stacked,
-            lambda group: search(group.buffers, ranges, budget, searching),
+            lambda group: search(group.buffers, ranges, budget, searching, shapes),
             self.known,
-            tuple(sorted(ranges.items())),
+            (tuple(sorted(ranges.items())), tuple(tuple(one.items()) for one in shapes)),
         )
         results = {id(group): result for group, result in zip(stacked, found, strict=True)}
         representative = {
@@ -540,7 +542,7 @@ def _layouts(
         found = assign(candidates, bounds, search.options, restrictions=restrictions)
         outgrown: set[Var] = set()
         shapes = restrictions.shapes
-        for layout in search.layouts(found.arenas):
+        for layout in search.layouts(found.arenas, found.shapes):
             outgrown |= layout.outgrown
             beyond_limit = search.beyond(layout)
             shapes += beyond_limit

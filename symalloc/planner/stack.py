@@ -159,11 +159,16 @@ class SearchResult:
 
 
 def search(
-    buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget | None = None
+    buffers: Sequence[Buffer],
+    ranges: Ranges,
+    budget: SearchBudget,
+    whole: PlanBudget | None = None,
+    shapes: Sequence[Mapping[str, int]] = (),
 ) -> SearchResult:
     """Return the best stacking found for `buffers`.
 
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
+    It is judged at `shapes`, too.
     Layers are stacked alike, but where one by one they come nearer to the floor.  What is done is counted in
     `whole`, too; once that is exhausted the search ends with what it has.
     """
@@ -172,10 +177,10 @@ def search(
         return _at_floor(buffers, ranges)  # their sum, or the largest
     classes = folded(buffers)
     if classes is None:
-        return _stacked(buffers, ranges, budget, whole)
-    alike = _stacked(folds_of(buffers, classes), ranges, budget, whole)
+        return _stacked(buffers, ranges, budget, whole, shapes)
+    alike = _stacked(folds_of(buffers, classes), ranges, budget, whole, shapes)
     if alike.score.worst > PERFECT and not whole.exhausted:
-        single = _stacked(buffers, ranges, budget, whole)
+        single = _stacked(buffers, ranges, budget, whole, shapes)
         if single.score < alike.score:
             return single
     return replace(alike, stacking=Stacking.of(unfolded(alike.stacking.order, classes), buffers))
@@ -194,9 +199,13 @@ def _at_floor(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
 
 
 def _stacked(
-    buffers: Sequence[Buffer], ranges: Ranges, budget: SearchBudget, whole: PlanBudget
+    buffers: Sequence[Buffer],
+    ranges: Ranges,
+    budget: SearchBudget,
+    whole: PlanBudget,
+    shapes: Sequence[Mapping[str, int]],
 ) -> SearchResult:
-    problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing)
+    problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing, shapes=shapes)
     points = representatives(problem, ranges, budget.points)
     run = _StackingSearch(problem=problem, budget=budget, whole=whole)
     best = run.best_from(points)
@@ -236,15 +245,22 @@ class StackingProblem:
     graph: GraphObject = field(repr=False)
 
     @classmethod
-    def of(cls, buffers: Sequence[Buffer], ranges: Ranges, *, most_pairs: int) -> StackingProblem:
-        """Return the problem of `buffers`, on a grid that `ranges` steers.
+    def of(
+        cls,
+        buffers: Sequence[Buffer],
+        ranges: Ranges,
+        *,
+        most_pairs: int,
+        shapes: Sequence[Mapping[str, int]] = (),
+    ) -> StackingProblem:
+        """Return the problem of `buffers`, on a grid that `ranges` steers, with `shapes` in it.
 
         It is crowded where more than `most_pairs` are live together: they are not looked at.
         """
         distinct: dict[Expr, int] = {}
         kinds = tuple(distinct.setdefault(b.size, len(distinct)) for b in buffers)
         sizes = tuple(distinct)
-        grid = score_grid(sizes, ranges)
+        grid = score_grid(sizes, ranges, shapes)
         values = np.nan_to_num(grid.values(sizes))
         lives = [b.live for b in buffers]
         pairs = pairs_live_together(lives)

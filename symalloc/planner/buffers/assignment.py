@@ -94,6 +94,12 @@ class Assignment(NamedTuple):
     chosen: Sequence[Chosen]
 
     @property
+    def shapes(self) -> Sequence[Mapping[str, int]]:
+        """The bindings that it was judged at."""
+        grids = (one.held.table.grid for one in self.chosen)
+        return [grid.binding(index) for grid in grids for index in range(len(grid))]
+
+    @property
     def spread(self) -> float:
         """The most that all arenas take together, in multiples of their floor."""
         return max((one.held.spread(one.groups) for one in self.chosen), default=1.0)
