@@ -168,6 +168,7 @@ def _memory_check(
     handles = [tirx.Var(f"tensor{i}", "handle") for i in range(len(tensors))]
     sizes = [tirx.Var(f"bytes{i}", "int64") for i in range(len(tensors))]
     slots = tirx.Var("slots", "handle")
+    zero = tirx.IntImm("uint64", 0)  # the offset that kernels of TVM take
 
     def get(source: VarNode, index: int, kind: int, dtype: str) -> Node:
         return tirx.call_intrin(dtype, "tirx.tvm_struct_get", source, index, kind)
@@ -185,9 +186,7 @@ def _memory_check(
         body.append(tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", slots, i, _VALUE, data)))
     for i, one in enumerate(tensors):
         if i < len(given):
-            in_place = get(handles[i], 0, _OFFSET, "uint64") == tirx.IntImm(
-                "uint64", 0
-            )  # as kernels of TVM ask
+            in_place = get(handles[i], 0, _OFFSET, "uint64") == zero
             aligned = tirx.FloorMod(begin(i), tirx.IntImm("int64", ALIGNMENT)) == 0
             holds = tirx.Or(sizes[i] == 0, tirx.And(aligned, in_place))
             body.append(claim(holds, f"`{one.name}` {_MISPLACED}"))
