@@ -5,7 +5,7 @@ machine and on threads in turns, with the same plan:
 
     bits        outputs that are the same to the bit, of those of all calls
     time        of a call on threads over that on the machine, wall clock, median of turns
-    peak        the most bytes of the pool that a call held, over those of arenas and results
+    peak        the most bytes of the pool that a call held, over those of arenas, results and tables of sizes
 
 Then `--requests` calls go through `pool.admit` against a limit that fits two, on several threads, and one in
 a hundred raises within a kernel.
@@ -107,7 +107,8 @@ def measured(name: str, module: tvm.IRModule, workers: int, rounds: int) -> dict
     in_turns(rounds, {way: lambda way=way: once(way) for way in ways})
     planned = runners["threads"].outcome
     assert planned is not None
-    held = planned.reserved.peak(binding) + 128 * COLUMNS * 4
+    tables = 64 * (workers + 1)  # of sizes, one a machine
+    held = planned.reserved.peak(binding) + 128 * COLUMNS * 4 + tables
     return {
         "model": name,
         "bits": f"{same}/{2 * (rounds + 1)}",
