@@ -129,7 +129,6 @@ PLANNER: Mapping[str, Mechanism] = {
         code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
     "memory of results": _without(lambda way: way.hosted),
-    "arenas beyond the limit": _without(lambda way: way.spare > 1),
     "three arenas": _without(lambda way: way.tail),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]

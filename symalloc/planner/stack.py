@@ -146,14 +146,13 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The stacking found: its `score` over the grid, and `excess`, the most bytes above the floor there.
+    """The stacking found, and its `score` over the grid.
 
     `representative` is a binding at which the search packed; `steps` counts what was tried.
     """
 
     stacking: Stacking
     score: Score
-    excess: float
     representative: Mapping[str, int]
     steps: int
 
@@ -192,7 +191,6 @@ def _at_floor(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
     return SearchResult(
         stacking=Stacking.of(range(len(buffers)), buffers),
         score=Score(1.0, 1.0),
-        excess=0.0,
         representative=typical_binding(names, ranges),
         steps=1,
     )
@@ -212,7 +210,6 @@ def _stacked(
     return SearchResult(
         stacking=best.stacking,
         score=best.score,
-        excess=float(((best.ratios - 1) * problem.floors).max()),
         representative=problem.grid.binding(points[0]),
         steps=run.steps,
     )

@@ -46,27 +46,20 @@ MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one b
 
 class Partition(NamedTuple):
     """A way to divide the buffers of a function without Ifs: between an arena that is `ended` at a cut
-    through time, or `early` steps before, and one that lasts; with one more for all that is made behind the
-    cut (`tail`), with those that a result hosts or without.
-
-    They may take `spare` times what several arenas may beyond their floor.
+    through time and one that lasts; with one more for all that is made from the step in front of the cut on
+    (`tail`), with those that a result hosts or without.
     """
 
-    spare: int
     ended: bool
     tail: bool
-    early: int
     hosted: bool
 
 
-_CUTS = ((True, False, 0), (True, True, 0), (True, True, 1))
 PARTITIONS = [
-    Partition(1, False, False, 0, True),
-    *(Partition(1, *cut, hosted) for cut in _CUTS for hosted in (False, True)),
+    Partition(ended=False, tail=False, hosted=True),
+    *(Partition(ended=True, tail=tail, hosted=hosted) for tail in (False, True) for hosted in (False, True)),
 ]
 ONE_BY_ONE = len(PARTITIONS) + 1
-BEYOND = [Partition(spare, *cut, True) for spare in (2, 4, 8, 16) for cut in (_CUTS[0], _CUTS[-1])]
-"""Ways in which a call may take more than it should: of many buffers, one of these is better than none."""
 
 
 class Chosen(NamedTuple):
@@ -270,7 +263,7 @@ class _Attempts:
         """
         nearest: tuple[float, ...] = (np.inf,)
         found: tuple[Groups, int] = [*self.results, *self.whole], 0
-        for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + len(BEYOND) + 1):
+        for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + 1):
             if number == ONE_BY_ONE and nearest[0] <= 1:
                 break
             groups = self.made(number)
@@ -292,9 +285,7 @@ class _Attempts:
             return () if fitted is None else [*self.results, *_joined(self.held, fitted, self.results)]
         if not self.held.steps.straight:
             return ()
-        return self.divided(
-            PARTITIONS[number - 1] if number < ONE_BY_ONE else BEYOND[number - ONE_BY_ONE - 1]
-        )
+        return self.divided(PARTITIONS[number - 1])
 
     @cached_property
     def cut(self) -> int:
@@ -333,7 +324,7 @@ class _Attempts:
 
     def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found."""
-        held, steps, until = self.held, self.held.steps, self.cut - way.early
+        held, steps, until = self.held, self.held.steps, self.cut - way.tail
         host = self.host if way.hosted else []
         behind = (steps.begins[self.order] >= until) & way.tail
         tail: list[int] = self.order[behind].tolist()
@@ -341,9 +332,8 @@ class _Attempts:
             return ()
         members, *others = sorted(self.whole, key=len, reverse=True)
         taken, planned = self.besides
-        rooms = held.limit + way.spare * held.allowed - taken
         own = held.floor - planned + held.bytes[host].sum(axis=0)
-        rooms = np.minimum(rooms, own + way.spare * held.spare)
+        rooms = np.minimum(held.limit + held.allowed - taken, own + held.spare)
         if tail:
             rooms -= held.arenas([tail])
         untils = [*[until] * way.ended, len(steps)]
