@@ -413,8 +413,7 @@ class KernelScalar:
 class Kernel:
     """A PrimFunc, seen from outside, and what its body does to its parameters.
 
-    `undefined` holds the symbols of its extents that no parameter binds (they stand in `2*n`, never alone
-    as `n`).  `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
+    `asserts` are conditions over its symbols that it stops at where they do not hold.  `accesses`
     are in the order of the body; a parameter whose pointer is handed on is loaded and stored there at indices
     that are not known.  `own_buffers` are those that the body allocates, numbered behind the parameters.
     `unread` are words for what of the body has no exact form although it hangs on no data.  All three may be
@@ -424,7 +423,6 @@ class Kernel:
 
     name: str
     parameters: tuple[KernelBuffer | KernelScalar, ...]
-    undefined: frozenset[str] = frozenset()
     asserts: tuple[Condition, ...] = ()
     accesses: Sequence[KernelAccess] = ()
     own_buffers: Sequence[KernelBuffer] = ()

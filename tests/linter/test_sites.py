@@ -39,7 +39,7 @@ def test_extents_are_held_against_the_symbols_that_a_kernel_binds() -> None:
 
 
 def test_an_extent_over_a_symbol_that_nothing_binds_is_not_compared() -> None:
-    kernel = Kernel(name="f", parameters=(buffer("a", "2*k"),), undefined=frozenset({"k"}))
+    kernel = Kernel(name="f", parameters=(buffer("a", "2*k"),))
     assert run(call_of(kernel, param("x", "n")), "SYM303").summary.constraints == 0
 
 

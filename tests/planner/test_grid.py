@@ -93,6 +93,13 @@ def test_the_nearest_point_is_found_by_ratio() -> None:
     assert list(grid.nearest(wanted)) == [0, 0, 1, 2, 2]
 
 
+def test_bindings_that_are_asked_for_are_points_of_the_grid() -> None:
+    grid = score_grid((N * M, M), {}, [{"n": 7, "m": 11, "k": 3}, {"n": 0, "m": 12_345}])
+    found = [dict(zip(grid.names, point, strict=True)) for point in grid.points]
+    assert {"n": 7, "m": 11} in found and {"n": 0, "m": 12_345} in found
+    assert len(grid) == len(score_grid((N * M, M), {})) + 2
+
+
 def test_a_symbol_that_may_be_zero_is_scored_there_too() -> None:
     n, p = symbol("n"), symbol("p")
     grid = score_grid([n + p, p], {"n": (1, None), "p": (0, None)})

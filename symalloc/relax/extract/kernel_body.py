@@ -171,7 +171,6 @@ def _read(body: Node, params: tuple[Node, ...], name: str) -> Kernel:
     return Kernel(
         name=name,
         parameters=parameters,
-        undefined=frozenset(n for n, origin in symbols.origins.items() if origin is Origin.UNDEFINED),
         asserts=asserts,
         accesses=DeferredTuple(lambda: found().accesses),
         own_buffers=DeferredTuple(lambda: found().own_buffers),
