@@ -38,8 +38,7 @@ from benchmarks.order import NETWORKS, order_floors
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
-from symalloc.analysis.kernels.coverage import CoverageTable, kernel_coverage
-from symalloc.linter.function_prover import UnprovedIndices
+from symalloc.linter.function_prover import KernelProofs
 from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
 from symalloc.planner.buffers.call_bytes import Groups
@@ -377,8 +376,8 @@ def _looked_at(
     look(asked, point)
 
 
-def _covered_anew(_self: object, kernels: Any, decide: Any, name: str) -> object:
-    return kernel_coverage(kernels, decide, name)
+def _found_anew(table: Any, kernel: object) -> object:
+    return table._find(kernel)
 
 
 LINT: Mapping[str, Mechanism] = {
@@ -386,9 +385,13 @@ LINT: Mapping[str, Mechanism] = {
         stand_ins={"symalloc.linter.function_check.MemoKeys.of": _none},
         code=["symalloc.linter.function_check.MemoKeys"],
     ),
-    "kernels known from another stage": Mechanism(
-        stand_ins={"symalloc.analysis.kernels.coverage.CoverageTable.of": _covered_anew},
-        code=["symalloc.analysis.kernels.coverage.CoverageTable"],
+    "kernels that were looked at before": Mechanism(
+        stand_ins={"symalloc.analysis.kernels.coverage.KernelTable.of": _found_anew},
+        code=["symalloc.analysis.kernels.coverage.KernelTable"],
+    ),
+    "stores that are proved to fill a buffer": Mechanism(
+        stand_ins={"symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled": _none},
+        code=["symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled"],
     ),
     "sums that are seen to be set": Mechanism(
         stand_ins={"symalloc.analysis.kernels.fresh_loads._FreshSearch.fills": _none},
@@ -418,11 +421,10 @@ def lint_rows(rounds: int) -> Iterator[dict[str, Any]]:
         with patched(mechanism.stand_ins):
             for _ in range(rounds):
                 started = process_time()
-                coverages = CoverageTable()
+                prover = Prover()
+                kernels = KernelProofs(prover)
                 for program in programs:
-                    prover = Prover()
-                    indices = UnprovedIndices(program.kernels, prover, coverages)
-                    check(program, rules, prover, indices=indices)
+                    check(program, rules, prover, kernels=kernels)
                 taken.append(process_time() - started)
         row = {"without": without, "lines": mechanism.lines, "seconds": min(taken)}
         yield {**row, "of the build": min(taken) / build}

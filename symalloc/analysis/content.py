@@ -12,7 +12,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
-from symalloc.analysis.kernels.coverage import UNKNOWN_ELEMENTS, Elements, ParameterCoverage, Range
+from symalloc.analysis.kernels.coverage import (
+    UNKNOWN_ELEMENTS,
+    Elements,
+    KernelCoverage,
+    ParameterCoverage,
+    Range,
+)
 from symalloc.analysis.kernels.uninitialized import MemoryRange
 from symalloc.analysis.regions import (
     AbstractValue,
@@ -39,7 +45,7 @@ from symalloc.size.sign import is_nonnegative
 KernelCall = ir.CallKernel | ir.CallTIR
 
 
-KernelCoverages: TypeAlias = Callable[[str], Mapping[int, ParameterCoverage]]
+KernelCoverages: TypeAlias = Callable[[str], KernelCoverage]
 """Return the coverage of the kernel of a name; see `kernel_coverage`."""
 
 

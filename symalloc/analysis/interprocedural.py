@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cache, cached_property, reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from symalloc.analysis.content import Content, KernelCoverages
 from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
-from symalloc.analysis.kernels.coverage import CoverageTable, Decide
+from symalloc.analysis.kernels.coverage import KernelCoverage, kernel_coverage
 from symalloc.analysis.liveness import LiveRanges, LiveRegions, find_live_ranges, live_regions
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import (
@@ -33,7 +33,7 @@ from symalloc.program.control_flow import (
     control_flow_graph,
     recursive,
 )
-from symalloc.program.ir import AllocFresh, Function, Program, Var
+from symalloc.program.ir import AllocFresh, Function, Kernel, Program, Var
 from symalloc.size.expr import Expr
 
 
@@ -114,12 +114,11 @@ class FunctionAnalysis:
 
 
 def analyse(
-    program: Program, decide: Decide = lambda _, __: None, known: CoverageTable | None = None
+    program: Program, coverage: Callable[[Kernel], KernelCoverage] = kernel_coverage
 ) -> dict[str, FunctionAnalysis]:
     """The analyses of all functions of `program`, callees before callers where there is no recursion.
 
-    Functions that nothing calls have no summary.  `decide` is asked what kernels read of their own writing;
-    `known` are kernels of which that is known, and takes up the others.
+    Functions that nothing calls have no summary.  `coverage` tells what kernels read and write.
     """
     graphs = {name: control_flow_graph(function) for name, function in program.functions.items()}
     callees = call_graph(graphs)
@@ -128,8 +127,8 @@ def analyse(
     by_others = {callee for name in order for callee in callees[name] if callee != name}
     under_way = recursive(callees)
     summaries = dict.fromkeys(order, NO_EFFECTS)
-    table = CoverageTable() if known is None else known
-    coverages = cache(partial(table.of, program.kernels, decide))
+    kernels = program.kernels
+    coverages = cache(lambda name: coverage(kernels[name]) if name in kernels else {})
     found: dict[str, FunctionAnalysis] = {}
     pending = dict.fromkeys(order)
     while pending:

@@ -9,27 +9,25 @@ and the report can say which constraints hold only thanks to a check at run time
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
-from symalloc.analysis.kernels.coverage import CoverageTable
+from symalloc.analysis.kernels.coverage import KernelTable, kernel_coverage
 from symalloc.analysis.kernels.index_bounds import (
     IndexBound,
     entry_facts_of,
     index_bounds,
     place_in_memory,
     scalars_of,
-    unknown_indices,
 )
 from symalloc.program.ir import DeclaredBound, Function, Kernel, KernelAccess, Origin, declared_bounds
 from symalloc.program.types import TensorType, type_leaves
 from symalloc.prover.domain import INT64_MIN, Domain
-from symalloc.prover.effort import Budget
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.size.condition import FALSE, Condition, conjunction, ge, le, lt, negate
@@ -78,9 +76,6 @@ class PlacedConstraint(NamedTuple):
     passes: Passes = ANY_PASS
 
 
-GLANCE = Budget(z3_steps=5_000, z3_milliseconds=500, sampling_steps=400, cases=12, work=6_000)
-
-
 class FunctionProver:
     """Proves the constraints of one function.
 
@@ -109,7 +104,7 @@ class FunctionProver:
     def glancing(self) -> FunctionProver:
         """The same with a small budget, for what is a fault only where a point is found that shows it."""
         other = copy(self)
-        other.prover = Prover(GLANCE)
+        other.prover = self.prover.glancing
         return other
 
     @cached_property
@@ -167,7 +162,7 @@ class FunctionProver:
         proof = decided if hopeless else self.prover.prove(constraint, domain)
         if proof.verdict is not Verdict.RUNTIME_CHECK:
             return self._at_shapes(asked, proof)
-        prover = self.glancing.prover if hopeless else self.prover
+        prover = self.prover.glancing if hopeless else self.prover
         inner = prover.prove(constraint, non_empty(domain, numbers=numbers))
         if any(value < 0 for value in (inner.counterexample or {}).values()):
             usual = prover.prove(constraint, non_empty(domain, numbers=True))
@@ -311,64 +306,47 @@ def domain_of(proof: Proof) -> Domain:
     return Domain() if proof.domain is None else proof.domain
 
 
-class UnprovedIndices(dict[str, tuple[IndexBound, ...]]):
-    """By kernel, the indices that its own text does not prove to be inside their buffers.
+class KernelProofs:
+    """The proofs about kernels whatever they are given: what holds for all extents and scalars holds at every
+    call.
 
-    Each kernel is looked at once, when it is first asked for: what holds for all its extents and scalars
-    holds at every call.  `data_dependent` counts the indices in these kernels that depend on data.
-    `coverages` are those of the kernels of other stages.
+    `coverage` is that of a kernel, `unproved` are its indices that its own text does not prove to be inside
+    their buffers.
     """
 
-    def __init__(
-        self, kernels: Mapping[str, Kernel], prover: Prover, coverages: CoverageTable | None = None
-    ) -> None:
-        super().__init__()
-        self.coverages = CoverageTable() if coverages is None else coverages
-        self._kernels, self._prover, self._glancing = kernels, prover, Prover(GLANCE)
-        self.data_dependent = 0
+    def __init__(self, prover: Prover) -> None:
+        self.coverage = KernelTable(partial(kernel_coverage, decide=partial(_possible, prover))).of
+        self.unproved = KernelTable(lambda one: tuple(unproved_among(prover, one, one.accesses))).of
 
-    def __missing__(self, name: str) -> tuple[IndexBound, ...]:
-        kernel = self._kernels.get(name)
-        found: tuple[IndexBound, ...] = ()
-        if kernel is not None:
-            self.data_dependent += unknown_indices(kernel)
-            found = tuple(self._unproved(kernel, list(index_bounds(kernel, kernel.accesses))))
-        self[name] = found
-        return found
 
-    def among(self, name: str, accesses: Sequence[KernelAccess]) -> Iterator[IndexBound]:
-        """The same of some accesses of a kernel."""
-        bounds = index_bounds(self._kernels[name], accesses)
-        return self._unproved(self._kernels[name], list(bounds))
+def unproved_among(prover: Prover, kernel: Kernel, accesses: Iterable[KernelAccess]) -> Iterator[IndexBound]:
+    """The indices of some accesses of a kernel that its own text does not prove to be inside."""
+    domain = _domain_of_kernel(kernel)
+    for bound in index_bounds(kernel, accesses):
+        if not _is_inside(prover, bound, domain):
+            place = place_in_memory(kernel, bound)
+            in_memory = place is not None and bound.access.exact and _is_inside(prover, place, domain)
+            yield replace(bound, in_memory=in_memory)
 
-    def _unproved(self, kernel: Kernel, bounds: Sequence[IndexBound]) -> Iterator[IndexBound]:
-        if not bounds:
-            return
-        domain = _domain_of_kernel(kernel)
-        for bound in bounds:
-            if not self._is_inside(bound, domain):
-                place = place_in_memory(kernel, bound)
-                in_memory = place is not None and bound.access.exact and self._is_inside(place, domain)
-                yield replace(bound, in_memory=in_memory)
 
-    def possible(self, kernel: Kernel, conditions: Sequence[Condition]) -> bool | None:
-        """Return whether conditions can hold together at some passes of a kernel; None where undecided."""
-        verdict = self._glancing.prove(
-            FALSE, _domain_of_kernel(kernel).assuming(conditions), explain=False
-        ).verdict
-        return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
+def _possible(prover: Prover, kernel: Kernel, conditions: Sequence[Condition]) -> bool | None:
+    """Return whether conditions can hold together at some passes of a kernel; None where undecided."""
+    domain = _domain_of_kernel(kernel).assuming(conditions)
+    verdict = prover.glancing.prove(FALSE, domain, explain=False).verdict
+    return None if verdict is Verdict.RUNTIME_CHECK else verdict is Verdict.ALWAYS_INVALID
 
-    def _is_inside(self, bound: IndexBound, domain: Domain) -> bool:
-        """True if it is proved that an index is inside: at every pass, or where it is not known which of them
-        are executed at some pass.
-        """
-        least, greatest = bound.certain_range
-        wanted = conjunction((le(ZERO, least), lt(greatest, bound.extent)))
-        if wanted.as_bool is not None:
-            return wanted.as_bool
-        divisors = evaluated_divisors((bound.range.least, bound.range.greatest, bound.extent))
-        usable = (ge(divisor, 1) for divisor in divisors)
-        return self._prover.implies((*bound.range.where, *usable), wanted, domain)
+
+def _is_inside(prover: Prover, bound: IndexBound, domain: Domain) -> bool:
+    """True if it is proved that an index is inside: at every pass, or where it is not known which of them are
+    executed at some pass.
+    """
+    least, greatest = bound.certain_range
+    wanted = conjunction((le(ZERO, least), lt(greatest, bound.extent)))
+    if wanted.as_bool is not None:
+        return wanted.as_bool
+    divisors = evaluated_divisors((bound.range.least, bound.range.greatest, bound.extent))
+    usable = (ge(divisor, 1) for divisor in divisors)
+    return prover.implies((*bound.range.where, *usable), wanted, domain)
 
 
 def _domain_of_kernel(kernel: Kernel) -> Domain:

@@ -11,7 +11,7 @@ from typing import Any
 from symalloc.analysis.argument_binding import bind_function
 from symalloc.analysis.call_expansion import expand_calls
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse, analyse_variant
-from symalloc.analysis.kernels.coverage import CoverageTable
+from symalloc.analysis.kernels.index_bounds import unknown_indices
 from symalloc.linter.diagnostic import (
     CANNOT_BE_READ,
     Dependent,
@@ -23,7 +23,7 @@ from symalloc.linter.diagnostic import (
 )
 from symalloc.linter.fixes import fix_candidates
 from symalloc.linter.function_check import Finding, FunctionCheck
-from symalloc.linter.function_prover import PlacedConstraint, UnprovedIndices, domain_of
+from symalloc.linter.function_prover import KernelProofs, PlacedConstraint, domain_of
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.sites.site import NOT_VERIFIED, FunctionContext, ProgramContext, Site
 from symalloc.linter.suppressions import apply_suppressions, find_suppressions
@@ -43,7 +43,7 @@ from symalloc.size.expr import Expr, symbol
 
 def _analyse(shared: ProgramContext) -> None:
     """Analyse functions, and write the calls in them out."""
-    analyses = analyse(shared.program, shared.indices.possible, shared.indices.coverages)
+    analyses = analyse(shared.program, shared.kernels.coverage)
     shared.summaries.update((name, analysis.summary) for name, analysis in analyses.items())
     for name, analysis in analyses.items():
         shared.functions[name] = FunctionContext(shared, shared.program.functions[name], analysis)
@@ -223,12 +223,9 @@ SITES = ("kernel-store", "kernel-load")
 
 def lone_kernels(shared: ProgramContext) -> ir.Program | None:
     """A program of functions that each call one kernel which nothing calls; None where none needs a look."""
-    program, taken = shared.program, set(shared.program.functions)
-    for cfg in shared.graphs:
-        calls: Sequence[tuple[int, ir.CallKernel | ir.CallTIR]] = cfg.of_type(ir.CallKernel, ir.CallTIR)
-        taken.update(call.kernel for _, call in calls)
-    unseen = (name for name in program.kernels if name not in taken)
-    left = {name: program.kernels[name] for name in unseen if shared.indices[name]}
+    program, taken = shared.program, {*shared.called_kernels, *shared.program.functions}
+    unseen = {name: kernel for name, kernel in program.kernels.items() if name not in taken}
+    left = {name: kernel for name, kernel in unseen.items() if shared.kernels.unproved(kernel)}
     functions = {name: _caller(kernel) for name, kernel in left.items()}
     return replace(program, functions=functions, kernels=left) if left else None
 
@@ -257,16 +254,15 @@ def check(
     *,
     assume: Sequence[Condition] = (),
     options: LintOptions = LintOptions(),  # noqa: B008 - frozen
-    indices: UnprovedIndices | None = None,
+    kernels: KernelProofs | None = None,
 ) -> Report:
     """Check `program`; findings come in program order.
 
-    A condition of `assume` holds in functions that have all its symbols; `indices` of kernels may be known.
+    A condition of `assume` holds in functions that have all its symbols; of `kernels` more may be known.
     """
     started = perf_counter()
-    indices = UnprovedIndices(program.kernels, prover) if indices is None else indices
     asked: dict[str, Any] = {"budget": options.budget, "order": options.order, "assume": assume}
-    shared = ProgramContext(program=program, prover=prover, indices=indices, **asked)
+    shared = ProgramContext(program=program, prover=prover, kernels=kernels or KernelProofs(prover), **asked)
     _analyse(shared)
     checks = [FunctionCheck(context, rulebook) for context in shared.functions.values()]
     calls = CallChecks(shared)
@@ -279,13 +275,13 @@ def check(
         one.discharge(discharged)
         one.report_declared_bounds()
         summary.add(one.summary)
-    summary.data_dependent = indices.data_dependent
+    summary.data_dependent = sum(map(unknown_indices, shared.called_kernels.values()))
     merged = merge_callers([f for one in checks for f in one.findings]) if shared.expanded else {}
     diagnostics = [found for one in checks for found in _diagnostics(one, merged)]
     rules = Rulebook(rules=tuple(rule for rule in rulebook.rules if rule.site in SITES))
     lone = lone_kernels(shared) if rules.rules else None
     if lone is not None:  # where they are right for some shapes they may be meant for these
-        found = check(lone, rules, prover, indices=indices)
+        found = check(lone, rules, prover, kernels=shared.kernels)
         diagnostics += (one for one in found if one.verdict is Verdict.ALWAYS_INVALID)
         summary.add(replace(found.summary, functions=0, data_dependent=0))
     shared.functions.clear()  # they refer to it: as a cycle, all that was found would wait for a collection
@@ -331,7 +327,8 @@ def _signs(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> list[object
     """The signs of a finding: two findings that share one are the same."""
     kind, span = diagnostic.kind, diagnostic.span
     found: list[object] = [(kind, "message", diagnostic.message)]
-    if span and span.file in sources and sources[span.file].origin is None:
+    own = sources.get(span.file) if span and not isinstance(span, NumberedSpan) else None
+    if own is not None and own.origin is None:
         found.append((kind, "place", span))
     if diagnostic.constraint is not None and diagnostic.binds:
         found.append((kind, "binds", diagnostic.binds, diagnostic.constraint))
@@ -432,17 +429,17 @@ class Linter:
         The scripts that they point into are added to `sources`, and what was counted to `summary`.
         """
         stages, found = list[list[Diagnostic]](), list[Diagnostic]()
-        coverages, asked = CoverageTable(), (self._active, self.prover)
+        kernels, asked = KernelProofs(self.prover), (self._active, self.prover)
         for program in reading.programs:
-            indices = UnprovedIndices(program.kernels, self.prover, coverages)
-            result = check(program, *asked, assume=self.assume, options=self.options, indices=indices)
+            result = check(program, *asked, assume=self.assume, options=self.options, kernels=kernels)
             summary.add(result.summary)
-            text, spans = _printed(program, result)
+            told = [self._unasked(_told(d, program, reading)) for d in result]
+            fresh = fresh_findings(told, stages, sources)
+            stages.append(told)
+            text, places = _printed(program, fresh)
             if text:
                 sources[text.file] = text
-            placed = [self._unasked(_placed(d, program, reading, spans)) for d in result]
-            found += fresh_findings(placed, stages, sources)
-            stages.append(placed)
+            found += [_placed(one, places) for one in fresh]
         summary.functions = len({(one.name, name) for one in reading.programs for name in one.functions})
         return found
 
@@ -548,7 +545,7 @@ def _symbols(programs: Iterable[ir.Program]) -> Mapping[str, tuple[ir.Origin, ..
     return {name: tuple(sorted(origins, key=str)) for name, origins in found.items()}
 
 
-def _printed(program: ir.Program, found: Report) -> tuple[Source | None, Mapping[Span, Span]]:
+def _printed(program: ir.Program, found: Sequence[Diagnostic]) -> tuple[Source | None, Mapping[Span, Span]]:
     """The script that TVM prints for `program`, under a name of its own, and the places of what was `found`.
 
     None where nothing was found, or spans point into a file.
@@ -563,22 +560,28 @@ def _printed(program: ir.Program, found: Report) -> tuple[Source | None, Mapping
     return replace(text, file=file), {span: there._replace(file=file) for span, there in places.items()}
 
 
-def _placed(
-    diagnostic: Diagnostic, program: ir.Program, reading: FileResult, places: Mapping[Span, Span]
-) -> Diagnostic:
-    """The finding with its file, module and stage, its numbered spans looked up in `places`."""
-
-    def place(span: Span | None) -> Span | None:
-        return places.get(span) if isinstance(span, NumberedSpan) else span
-
-    labels = ((label, place(label.span)) for label in diagnostic.labels)
+def _told(diagnostic: Diagnostic, program: ir.Program, reading: FileResult) -> Diagnostic:
+    """The finding with its file, module and stage."""
     planned = diagnostic.is_brief and program.stage != AS_IS
     return replace(
         diagnostic,
         file=diagnostic.file or reading.file,
         module=diagnostic.module or program.name,
         stage=None if program.stage == AS_IS else program.stage,
-        span=_home(diagnostic.function, program, reading) if planned else place(diagnostic.span),
+        span=_home(diagnostic.function, program, reading) if planned else diagnostic.span,
+    )
+
+
+def _placed(diagnostic: Diagnostic, places: Mapping[Span, Span]) -> Diagnostic:
+    """The finding with its numbered spans looked up in `places`."""
+
+    def place(span: Span | None) -> Span | None:
+        return places.get(span) if isinstance(span, NumberedSpan) else span
+
+    labels = ((label, place(label.span)) for label in diagnostic.labels)
+    return replace(
+        diagnostic,
+        span=place(diagnostic.span),
         labels=tuple(replace(label, span=span) for label, span in labels if span is not None),
         dependents=tuple(replace(one, span=place(one.span)) for one in diagnostic.dependents),
     )

@@ -119,10 +119,10 @@ def _printed_definition(lines: Sequence[str], name: str) -> ast.FunctionDef | No
     behind = (
         i for i in range(first + 1, len(lines)) if lines[i] and not lines[i].startswith(" " * (margin + 1))
     )
-    text = "\n".join(lines[first : next(behind, len(lines))])
-    (holder,) = _parsed(f"if True:\n{text}" if margin else f"\n{text}").body or (None,)
+    above = "\n" * (first - 1) + ("if True:\n" if margin else "\n") if first else ""
+    (holder,) = _parsed(above + "\n".join(lines[first : next(behind, len(lines))])).body or (None,)
     node = holder.body[0] if isinstance(holder, ast.If) else holder
-    return ast.increment_lineno(node, first - 1) if isinstance(node, ast.FunctionDef) else None
+    return node if isinstance(node, ast.FunctionDef) else None
 
 
 def _parsed(text: str) -> ast.Module:

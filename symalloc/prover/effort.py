@@ -10,16 +10,18 @@ class Budget:
     """Limits of one proof; a proof that reaches them is reported as unknown.
 
     `z3_steps`: resources that z3 may spend in vain on one proof (0: never ask), the same on every machine and
-    under any load.  `z3_milliseconds`: wall time of all its questions, a far ceiling for what z3 does not
-    count.  `sampling_steps`: points evaluated in search of a smaller one.  `cases`: branches of a case
-    distinction.  `work`: machine-word operations of the exact simplex in one attempt at a refutation.
+    under any load.  `sampling_steps`: points evaluated in search of a smaller one.  `cases`: branches of a
+    case distinction.  `work`: machine-word operations of the exact simplex in one attempt at a refutation.
     """
 
     z3_steps: int = 100_000
-    z3_milliseconds: int = 5_000
     sampling_steps: int = 4_000
     cases: int = 96
     work: int = 80_000
+
+
+GLANCE = Budget(z3_steps=5_000, sampling_steps=400, cases=12, work=6_000)
+"""For what is of use only where it is settled soon."""
 
 
 class Meter:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from time import perf_counter
 
 from symalloc.prover.domain import Domain
-from symalloc.prover.effort import Budget
+from symalloc.prover.effort import GLANCE, Budget
 from symalloc.prover.explanation import explain_proof, smallest
 from symalloc.prover.normalize import NormalizedDomain, components, normalize, relevant
 from symalloc.prover.query import Query, decide_query, first_points, inhabited, undecided
@@ -73,6 +74,11 @@ class Prover:
         self._decided: Counter[str] = Counter()
         self._by_content: dict[tuple[object, ...], DomainCache] = {}
         self._proofs: dict[tuple[object, ...], Proof] = {}
+
+    @cached_property
+    def glancing(self) -> Prover:
+        """A prover with a small budget."""
+        return Prover(GLANCE)
 
     @property
     def decided(self) -> Mapping[str, int]:

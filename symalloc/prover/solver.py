@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Literal, TypeAlias
 
 from symalloc.prover.bounds import Box
@@ -14,6 +13,7 @@ from symalloc.size.condition import Condition
 TACTIC = ("simplify", "propagate-values", "solve-eqs", "elim-uncnstr", "smt")
 SHARE = 2 / 3  # of the steps left that one question may take: the other side of a claim is asked next
 FEWEST = 500  # steps for which a question is worth asking
+_CEILING = 60_000  # milliseconds of a question, if ever z3 works without counting its steps
 
 
 Answer: TypeAlias = dict[str, int] | Literal["z3"] | None
@@ -33,7 +33,6 @@ class Solver:
     def begin(self) -> None:
         """Start another proof: the questions from here on share one budget and one context."""
         self._steps = self.budget.z3_steps
-        self._milliseconds = float(self.budget.z3_milliseconds)
         self._z3: Z3 | None = None
 
     def ask(self, conditions: Sequence[Condition], box: Box) -> Answer:
@@ -41,17 +40,15 @@ class Solver:
 
         Return "z3" where there is none, and None where that was not decided in the budget.
 
-        What ends a question in vain is the number of its steps, which no load changes, and only in the last
-        resort the clock; such a question costs the proof its share of the steps.
+        What ends a question in vain is the number of its steps, which no load changes; such a question costs
+        the proof its share of the steps.
         """
         steps = int(self._steps * SHARE)
-        if steps < FEWEST or self._milliseconds < 1:
+        if steps < FEWEST:
             return None
         self.asked += 1
-        self._z3 = self._z3 or Z3()  # before the clock starts: importing z3 takes a while
-        start = perf_counter()
-        answer = self._z3.answer(conditions, box, steps, int(self._milliseconds))
-        self._milliseconds -= 1e3 * (perf_counter() - start)
+        self._z3 = self._z3 or Z3()
+        answer = self._z3.answer(conditions, box, steps)
         if answer is None:
             self._steps -= steps
         return answer
@@ -70,11 +67,11 @@ class Z3:
         self.z3, self.context = z3, z3.Context()
         self._tactic = z3.Then(*TACTIC, ctx=self.context)
 
-    def answer(self, conditions: Sequence[Condition], box: Box, steps: int, milliseconds: int) -> Answer:
-        """As `Solver.ask`, within `steps` and `milliseconds`."""
+    def answer(self, conditions: Sequence[Condition], box: Box, steps: int) -> Answer:
+        """As `Solver.ask`, within `steps`."""
         solver = self._tactic.solver()
         # with z3's own handler an interrupt would only end the question, and the program would go on
-        solver.set("timeout", milliseconds, "ctrl_c", False, "rlimit", steps)
+        solver.set("timeout", _CEILING, "ctrl_c", False, "rlimit", steps)
         bounds = {name: (low, box.upper[name]) for name, low in box.lower.items()}
         try:
             solver.from_string("\n".join((*declared(bounds), *asserted(conditions))))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from math import lcm
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from symalloc.analysis.kernels.fresh_loads import FreshLoads, Possible, fresh_loads
 from symalloc.analysis.kernels.index_bounds import bounds_of, is_plain, scalars_of
@@ -20,7 +20,7 @@ from symalloc.analysis.kernels.solution import Solution, in_rows
 from symalloc.program import ir
 from symalloc.program.ir import KernelAccess
 from symalloc.size.choice import maximum, minimum
-from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt
+from symalloc.size.condition import TRUE, Condition, conjunction, disjunction, ge, le, lt, negate
 from symalloc.size.expr import ZERO, Expr, constant, symbol
 from symalloc.size.sign import undominated
 
@@ -127,7 +127,8 @@ _MOST_READS = 4
 class ParameterCoverage:
     """The content of one parameter that a kernel needs, and what it writes, each found when it is asked for.
 
-    `known` unless the body of the kernel is elsewhere.  `find` gives its fresh loads.
+    `known` unless the body of the kernel is elsewhere.  `find` gives its fresh loads.  `possible` is asked
+    whether its stores leave an element out.
     """
 
     def __init__(
@@ -136,11 +137,12 @@ class ParameterCoverage:
         accesses: Sequence[KernelAccess],
         reached: Reached,
         find: Callable[[Sequence[KernelAccess], ir.KernelBuffer], FreshLoads],
+        possible: Possible,
         *,
         known: bool,
     ) -> None:
         self.parameter, self.accesses, self.reached, self.known = parameter, accesses, reached, known
-        self.find = find
+        self.find, self.possible = find, possible
 
     @cached_property
     def fresh(self) -> FreshLoads:
@@ -168,9 +170,25 @@ class ParameterCoverage:
     def writes(self) -> tuple[Elements, ...]:
         """Elements that hold all that it may write; exact where it surely writes them."""
         if self.parameter.must_def:
-            return (Elements((None,) * len(self.parameter.shape or ())),)
+            return (self._whole,)
         stores = self._of_kind("store")
-        return () if self.known and not stores else self._any_of(stores)
+        if self.known and not stores:
+            return ()
+        found = self._any_of(stores)
+        return (self._whole,) if self._is_filled(found) else found
+
+    def _is_filled(self, stored: Sequence[Elements]) -> bool:
+        """True if it is proved that no element is left out."""
+        sure = [one for one in stored if one.exact and not one.by_data]
+        if not sure or sure[0].is_whole:
+            return False
+        shape, left = self.parameter.shape or (), (negate(one.condition) for one in sure)
+        inside = (lt(element_index(axis), extent) for axis, extent in enumerate(shape))
+        return self.possible((*inside, *left)) is False
+
+    @property
+    def _whole(self) -> Elements:
+        return Elements((None,) * len(self.parameter.shape or ()))
 
     @cached_property
     def unsure(self) -> bool:
@@ -184,7 +202,7 @@ class ParameterCoverage:
     def loads(self) -> tuple[Elements, ...]:
         """Elements that hold all that it may read as it finds them; exact where it surely does."""
         if not self.known and self.parameter.dtype is not None:
-            return (Elements((None,) * len(self.parameter.shape or ())),) if self.parameter.reads else ()
+            return (self._whole,) if self.parameter.reads else ()
         if not self.known or any(access.handed for access in self.accesses):
             return (UNKNOWN_ELEMENTS,)
         sure = dict.fromkeys(self._box(one) for one in self.fresh.loads if None not in one.indices)
@@ -237,21 +255,18 @@ def points_of(load: KernelAccess) -> Points | None:
     return found if len(known) == len(load.indices) else None
 
 
+Told = TypeVar("Told")
+KernelCoverage: TypeAlias = Mapping[int, ParameterCoverage]
 Decide: TypeAlias = Callable[[ir.Kernel, Sequence[Condition]], bool | None]
 """Return whether conditions on the sizes and counters of a kernel can hold together; None if undecided."""
 
 
-def kernel_coverage(
-    kernels: Mapping[str, ir.Kernel], decide: Decide, name: str
-) -> Mapping[int, ParameterCoverage]:
+def kernel_coverage(kernel: ir.Kernel, decide: Decide = lambda _, __: None) -> KernelCoverage:
     """The coverage of each buffer parameter of a kernel by its position, and of the buffers of its own, which
-    are numbered behind; empty if there is no such kernel.
+    are numbered behind.
 
     A kernel that stores nothing stands for one whose body is elsewhere: nothing is known of it.
     """
-    kernel = kernels.get(name)
-    if kernel is None:
-        return {}
     known = any(access.kind == "store" for access in kernel.accesses)
     scalars = scalars_of(kernel)
     own: defaultdict[int, list[KernelAccess]] = defaultdict(list)
@@ -267,25 +282,24 @@ def kernel_coverage(
 
     find = partial(fresh_loads, scalars=scalars, possible=possible, is_whole=is_whole)
     return {
-        position: ParameterCoverage(parameter, own[position], reached, find, known=known)
+        position: ParameterCoverage(parameter, own[position], reached, find, possible, known=known)
         for position, parameter in enumerate((*kernel.parameters, *kernel.own_buffers))
         if isinstance(parameter, ir.KernelBuffer)
     }
 
 
-class CoverageTable(dict[str, tuple[ir.Kernel, Mapping[int, ParameterCoverage]]]):
-    """The coverages of kernels by name, with the kernels: the stages of a module mostly have the same."""
+class KernelTable(Generic[Told]):
+    """All that `find` tells of kernels; each is looked at once, and an equal one of its name is the same."""
 
-    def of(
-        self, kernels: Mapping[str, ir.Kernel], decide: Decide, name: str
-    ) -> Mapping[int, ParameterCoverage]:
-        """The coverage of a kernel of one stage; see `kernel_coverage`."""
-        kernel = kernels.get(name)
-        if kernel is None:
-            return {}
-        if name not in self or self[name][0] != kernel:
-            self[name] = kernel, kernel_coverage(kernels, decide, name)
-        return self[name][1]
+    def __init__(self, find: Callable[[ir.Kernel], Told]) -> None:
+        self._find, self._known = find, dict[str, tuple[ir.Kernel, Told]]()
+
+    def of(self, kernel: ir.Kernel) -> Told:
+        """Return what is told of a kernel."""
+        known = self._known.get(kernel.name)
+        if known is None or known[0] != kernel:
+            known = self._known[kernel.name] = kernel, self._find(kernel)
+        return known[1]
 
 
 # -- the elements that an access reaches -------------------------------------------------------------------

@@ -146,8 +146,10 @@ class _FreshSearch:
         """The load as far as no store comes before it; none where some always does, None if undecided."""
         unit, named = self.named(load)
         before: list[_Before] = []
+        doubtful = not load.exact or None in load.indices
         for store, first in stores:
-            for one in self.before(unit, store, first):
+            vague = not store.exact or store.handed or None in store.indices
+            for one in () if before and doubtful and vague else self.before(unit, store, first):
                 left = [c for c in one.condition.conjuncts if not is_plain(c, unit.domain, self.scalars)]
                 if one.sure and not left:
                     return ()
@@ -159,7 +161,6 @@ class _FreshSearch:
         sure, every = ([negate(b.condition) for b in before if b.sure or racy] for racy in (False, True))
         if before and self.asked((*unit.domain, *sure)) is False:
             return ()
-        doubtful = not load.exact or None in load.indices
         if before and (doubtful or self.asked((*unit.domain, *every)) is not True):
             return None
         back = {name: symbol(old) for old, name in named.items()}

@@ -265,23 +265,30 @@ def _left_to_callers(context: FunctionContext, target: Target) -> bool:
 
 
 def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
-    region, later = context.points_to.regions[found.region], _later_writer(context, found)
-    reader = caller_name(context.instruction(found.reader))
-    texts = {"tensor": region.name, "reader": reader, "what": _what(found)}
     return Site(
         kind="read",
         quantities={"lacking": found.gap.lacking},
-        texts=texts | ({} if later is None else {"later": caller_name(later)}),
-        places=places_of(allocation=region.instruction, later=later),
         sized=True,
         passes=passes_of(found.gap),
         shown_only=found.gap.elements is not None,
         estimate=found.gap.elements is not None and not found.gap.elements.exact,
-        uncertainty=_doubt_of_read(found, reader),
         idle=found.gap.idle,
         path=found.path,
         until=found.reader,
-        dedup_key=("read", region.number),
+        dedup_key=("read", found.region),
+        resolve=partial(_in_words, context, found),
+    )
+
+
+def _in_words(context: FunctionContext, found: UnwrittenRead, site: Site) -> Iterator[Site]:
+    region, later = context.points_to.regions[found.region], _later_writer(context, found)
+    reader = caller_name(context.instruction(found.reader))
+    texts = {"tensor": region.name, "reader": reader, "what": _what(found)}
+    yield replace(
+        site,
+        texts=texts | ({} if later is None else {"later": caller_name(later)}),
+        places=places_of(allocation=region.instruction, later=later),
+        uncertainty=_doubt_of_read(found, reader),
     )
 
 

@@ -23,7 +23,7 @@ from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, Target
-from symalloc.linter.function_prover import Passes
+from symalloc.linter.function_prover import Passes, unproved_among
 from symalloc.linter.sites.site import (
     FunctionContext,
     Site,
@@ -430,9 +430,10 @@ def slots(_context: FunctionContext, call: ir.NotUnderstood) -> Iterator[Site]:
 @instruction_sites(ir.CallKernel, ir.CallTIR)
 def indices(context: FunctionContext, call: ir.CallKernel | ir.CallTIR) -> Iterator[Site]:
     """The indices of stores and loads that the kernel's own text does not prove to be inside."""
-    unproved, arguments = context.shared.indices, arguments_of(call)
-    bounds = (*unproved[call.kernel], *unproved.among(call.kernel, call.followed))
-    if bounds and len(arguments) == len(context.program.kernels[call.kernel].parameters):
+    kernel, arguments = context.program.kernels.get(call.kernel), arguments_of(call)
+    if kernel is not None and len(arguments) == len(kernel.parameters):
+        followed = unproved_among(context.shared.prover, kernel, call.followed)
+        bounds = (*context.shared.kernels.unproved(kernel), *followed)
         for bound in bounds:
             if bound.access.unread and not bound.access.exact:
                 continue  # the kernel is not verified as a whole

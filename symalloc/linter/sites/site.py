@@ -20,7 +20,7 @@ from symalloc.analysis.paths import EVERY_PATH, PathCondition
 from symalloc.analysis.regions import FunctionSummary, Region
 from symalloc.analysis.sets import NO_REGIONS, RegionSet
 from symalloc.analysis.unwritten_reads import UnwrittenReads
-from symalloc.linter.function_prover import FunctionProver, Passes, UnprovedIndices
+from symalloc.linter.function_prover import FunctionProver, KernelProofs, Passes
 from symalloc.program import ir
 from symalloc.program.control_flow import ControlFlowGraph
 from symalloc.program.ir import Instruction
@@ -103,14 +103,14 @@ class ProgramContext:
     `functions` are those of the functions as they stand, callees first, and `expanded` those of functions
     with calls written out, by name.  Private functions whose instructions stand in these for all that call
     them are `seen_in_callers`: what is wrong with the order of their writes and reads shows there; those
-    `seen_in_part` are so but for calls of them further down in a recursion.  `indices`: those in kernels that
-    are to be proved.  `budget`: the most bytes that a call may hold at once, if that is asked.
+    `seen_in_part` are so but for calls of them further down in a recursion.  `kernels`: what is proved of
+    kernels.  `budget`: the most bytes that a call may hold at once, if that is asked.
     `order`: that in which dispatches may run.
     """
 
     program: ir.Program
     prover: Prover
-    indices: UnprovedIndices
+    kernels: KernelProofs
     assume: Sequence[Condition] = ()
     budget: int | None = None
     order: OrderName = "total"
@@ -124,6 +124,14 @@ class ProgramContext:
     def graphs(self) -> list[ControlFlowGraph]:
         """The control-flow graphs of the functions as they stand."""
         return [context.analysis.cfg for context in self.functions.values()]
+
+    @property
+    def called_kernels(self) -> Mapping[str, ir.Kernel]:
+        """The kernels that functions call, by name."""
+        calls: list[Sequence[tuple[int, ir.CallKernel | ir.CallTIR]]]
+        calls = [cfg.of_type(ir.CallKernel, ir.CallTIR) for cfg in self.graphs]
+        called, known = {call.kernel for made in calls for _, call in made}, self.program.kernels
+        return {name: kernel for name, kernel in known.items() if name in called}
 
     def holding(self, name: str, path: PathCondition, bound: ir.Var | None) -> Sequence[Condition]:
         """The conditions that hold in a function, on `path`, in front of `bound`, or at its end."""

@@ -16,12 +16,12 @@ from symalloc.program.ir import BufferLayout, Kernel, KernelAccess, KernelBuffer
 from symalloc.program.record import DeferredTuple
 from symalloc.relax.extract.kernel_integers import Integers, KernelIntegers
 from symalloc.relax.extract.kernel_walk import LEAVING, complains, kernel_accesses
-from symalloc.relax.extract.tir_to_expr import NotASizeError, Symbols, TirToExpr, to_dtype
+from symalloc.relax.extract.tir_to_expr import TRANSPARENT, NotASizeError, Symbols, TirToExpr, to_dtype
 from symalloc.relax.ir_types import Node, TypeNode, VarNode, constant_extent, elements, same_extent, visit
 from symalloc.size.condition import Condition, negate
 from symalloc.size.expr import Expr
 
-_PURE = frozenset({"prim.if_then_else", "prim.likely"})
+_PURE = TRANSPARENT | {"prim.if_then_else"}
 _ELSEWHERE = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked", "tirx.call_extern"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tvm import ir, tirx
@@ -13,6 +14,7 @@ from tvm.tirx.buffer import BufferType
 
 from symalloc.program.ir import KernelBuffer, KernelLoop
 from symalloc.relax.extract.tir_to_expr import (
+    TRANSPARENT,
     NotASizeError,
     NumberRanges,
     Symbols,
@@ -52,6 +54,11 @@ class KernelScope(NamedTuple):
         ends = () if loop.passes is None else (lt(count, loop.passes),)
         within = self.where((ge(count, 0), *ends), loop.passes is not None)
         return within._replace(loops=(*self.loops, loop))
+
+    def stepped(self, counters: frozenset[str]) -> KernelScope:
+        """The scope in a reduction, which goes through its steps in order, threads or not."""
+        loops = (replace(one, parallel=False) if one.symbol in counters else one for one in self.loops)
+        return self._replace(loops=tuple(loops))
 
     @property
     def unreached(self) -> KernelScope:
@@ -235,7 +242,7 @@ def _is_compact(kind: TypeNode) -> bool:
     return not len(kind.strides) and constant_extent(kind.elem_offset) == 0
 
 
-_ARITHMETIC = frozenset({"prim.if_then_else", "prim.likely", "tirx.pow"})
+_ARITHMETIC = TRANSPARENT | {"prim.if_then_else", "tirx.pow"}
 _INTEGERS = frozenset({"int32", "int64"})
 _MOST_PARTS = 32  # of a number that is kept: sums of products of sums would grow from store to store
 _MOST_POWER = 4

@@ -278,6 +278,8 @@ class _KernelWalk:
         for match in elements(block.match_buffers):
             self.places.match(match.buffer, match.source)
         if block.init is not None:
+            steps = [value for axis, value, _ in values if axis.iter_type == tirx.IterVar.CommReduce]
+            scope = scope.stepped(frozenset[str]().union(*(value.symbols for value in steps if value)))
             with self.values.perhaps(block.init):
                 self.statement(block.init, self._at_first_step(values, scope))
         with nullcontext() if constant_extent(node.predicate) else self.values.perhaps(block.body):

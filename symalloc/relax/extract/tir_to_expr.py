@@ -418,15 +418,19 @@ def _chosen(form: TirToExpr, node: PrimNode) -> Expr:
     """A choice, with the divisions of the whole test: compiled code evaluates both sides of an `and`."""
     choice = choice_of(node)
     if choice is None:
-        return form.expr(_likely(node, "size"))
+        return form.expr(_seen_through(node, "size"))
     condition = form.condition(choice[0])
     return owing(select(condition, form.expr(choice[1]), form.expr(choice[2])), *condition.exprs)
 
 
-def _likely(call: PrimNode, inside: str) -> PrimNode:
-    """The argument of a call of prim.likely; raises NotASizeError for any other."""
+TRANSPARENT = frozenset({"prim.likely", "tirx.tvm_thread_invariant"})
+"""Calls whose value is that of their argument."""
+
+
+def _seen_through(call: PrimNode, inside: str) -> PrimNode:
+    """The argument of a transparent call; raises NotASizeError for any other."""
     name = getattr(call.op, "name", None)
-    if name != "prim.likely":
+    if name not in TRANSPARENT:
         raise NotASizeError(f"a call of {name or 'a function'} inside a {inside}")
     return call.args[0]
 
@@ -511,7 +515,7 @@ def _condition_cast(form: TirToExpr, node: PrimNode) -> Condition:
 def _condition_chosen(form: TirToExpr, node: PrimNode) -> Condition:
     choice = choice_of(node)
     if choice is None:
-        return form.condition(_likely(node, "condition"))
+        return form.condition(_seen_through(node, "condition"))
     condition, yes, no = map(form.condition, choice)
     return disjunction((conjunction((condition, yes)), conjunction((negate(condition), no))))
 

@@ -21,6 +21,7 @@ import tvm
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn.exporter import Exporter
 from tvm.relax.frontend.nn.spec import ModuleSpec
+from tvm_ffi.serialization import from_json_graph_str
 
 from symalloc.program.reading import ImportRefusedError, ReadProblem, UnreadableError
 from symalloc.program.span import Source
@@ -115,11 +116,13 @@ def load_module(data: bytes, *, trust: bool = False) -> Node:
     what it does not expect.
     """
     text = _text(data)
-    _check_graph(text, trust)
+    written = _checked_version(text, trust)
+    # to bring a graph up to date takes TVM several times as long as to load it
+    load = from_json_graph_str if written == tvm.__version__ else tvm.ir.load_json
     try:
-        loaded = tvm.ir.load_json(text)
+        loaded = load(text)
     except Exception as error:  # the loader raises KeyError, TypeError, AttributeError, InternalError …
-        raise UnreadableError(f"TVM cannot load it: {error_text(error)}", hint=_version_hint(text)) from error
+        raise UnreadableError(f"TVM cannot load it: {error_text(error)}", hint=_hint(written)) from error
     if isinstance(loaded, tvm.relax.Function | tvm.tirx.PrimFunc):
         name = loaded.attrs["global_symbol"] if loaded.attrs and "global_symbol" in loaded.attrs else "main"
         return tvm.IRModule({str(name): loaded})
@@ -147,7 +150,8 @@ def _text(data: bytes) -> str:
         raise UnreadableError("it is a binary file, not JSON text") from error
 
 
-def _check_graph(text: str, trust: bool) -> None:
+def _checked_version(text: str, trust: bool) -> object:
+    """Check a graph; return the version of TVM that it names, None where it names none."""
     document = _document(text)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(nodes, list) or "root_index" not in document:
@@ -157,6 +161,8 @@ def _check_graph(text: str, trust: bool) -> None:
         raise UnreadableError(f"the graph is damaged: its root is node {root!r} of {len(nodes)}")
     for number, node in enumerate(nodes):
         _check_node(number, node, trust)
+    metadata = document.get("metadata")
+    return metadata.get("tvm_version") if isinstance(metadata, dict) else None
 
 
 def _document(text: str) -> object:
@@ -186,8 +192,7 @@ def _check_node(number: int, node: object, trust: bool) -> None:
         )
 
 
-def _version_hint(text: str) -> str | None:
-    written = json.loads(text).get("metadata", {}).get("tvm_version")
+def _hint(written: object) -> str | None:
     if written is None or written == tvm.__version__:
         return None
     return f"it was written by TVM {written}; this is TVM {tvm.__version__}"
