@@ -393,10 +393,6 @@ LINT: Mapping[str, Mechanism] = {
         stand_ins={"symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled": _none},
         code=["symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled"],
     ),
-    "sums that are seen to be set": Mechanism(
-        stand_ins={"symalloc.analysis.kernels.fresh_loads._FreshSearch.fills": _none},
-        code=["symalloc.analysis.kernels.fresh_loads._FreshSearch.fills"],
-    ),
     "instructions and sites known so": Mechanism(
         stand_ins={"symalloc.linter.function_check.FunctionCheck._unless_clean": _looked_at},
         code=["symalloc.linter.function_check.FunctionCheck._unless_clean"],

@@ -276,11 +276,7 @@ def kernel_coverage(kernel: ir.Kernel, decide: Decide = lambda _, __: None) -> K
     reached = cache(partial(accessed_elements, scalars=scalars))
     possible: Possible = partial(decide, kernel)
 
-    def is_whole(store: KernelAccess, buffer: ir.KernelBuffer) -> bool:
-        box: Elements = reached(store, buffer.shape)
-        return box.is_whole and box.exact
-
-    find = partial(fresh_loads, scalars=scalars, possible=possible, is_whole=is_whole)
+    find = partial(fresh_loads, scalars=scalars, possible=possible)
     return {
         position: ParameterCoverage(parameter, own[position], reached, find, possible, known=known)
         for position, parameter in enumerate((*kernel.parameters, *kernel.own_buffers))

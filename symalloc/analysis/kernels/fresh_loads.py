@@ -17,7 +17,7 @@ from symalloc.analysis.kernels.index_bounds import is_plain
 from symalloc.analysis.kernels.solution import Solution
 from symalloc.program.ir import KernelAccess, KernelBuffer, KernelLoop
 from symalloc.size.condition import TRUE, Condition, conjunction, ge, le, lt, negate
-from symalloc.size.expr import ZERO, Expr, constant, floordiv, symbol
+from symalloc.size.expr import Expr, constant, floordiv, symbol
 
 Possible: TypeAlias = Callable[[Sequence[Condition]], bool | None]
 """Return whether conditions on sizes and counters can hold together; None where that is not decided."""
@@ -49,12 +49,10 @@ def fresh_loads(
     buffer: KernelBuffer,
     scalars: frozenset[str],
     possible: Possible,
-    is_whole: Callable[[KernelAccess, KernelBuffer], bool],
 ) -> FreshLoads:
     """The fresh ones of the loads among `accesses`, which are those of `buffer` in order.
 
     Where it hangs on data what a store writes, it counts as one of what the load finds.
-    `is_whole` tells that a store fills the buffer.
     """
     stores = [(number, one) for number, one in enumerate(accesses) if one.kind == "store"]
     # what is handed on may be loaded, stored, or both
@@ -70,7 +68,7 @@ def fresh_loads(
         late = tuple(load for _, load in loads if load not in early)
         return FreshLoads(early, late, buffer.shape is not None and bool(late))
     parts = lcm(*(access.part[1] for access in accesses if access.part is not None))
-    search = _FreshSearch(buffer, scalars, possible, is_whole, parts)
+    search = _FreshSearch(buffer, scalars, possible, parts)
     return search.among(loads, stores)
 
 
@@ -101,7 +99,6 @@ class _FreshSearch:
     buffer: KernelBuffer
     scalars: frozenset[str]
     possible: Possible
-    is_whole: Callable[[KernelAccess, KernelBuffer], bool]
     parts: int
     questions: int = 0
 
@@ -113,8 +110,6 @@ class _FreshSearch:
         for number, load in loads:
             order = sorted(stores, key=lambda store: (store[0] > number, -store[0]))
             unread = load.unread or any(store.unread for _, store in stores)
-            if any(self.fills(load, store) for first, store in order if first < number):
-                continue
             fresh = self.fresh(load, [(store, first < number) for first, store in order])
             undecided |= fresh is None and unread | self.is_known(load, stores)
             found += fresh or ()
@@ -124,21 +119,6 @@ class _FreshSearch:
     def is_known(self, load: KernelAccess, stores: Sequence[tuple[int, KernelAccess]]) -> bool:
         """True if nothing hangs on data."""
         return all(one.exact and None not in one.indices for one in (load, *(store for _, store in stores)))
-
-    def fills(self, load: KernelAccess, store: KernelAccess) -> bool:
-        """True if a store that stands before a load plainly fills what that finds: a sum that is set to 0."""
-        if not store.exact or store.part is not None:
-            return False
-        if load.loops[:1] != store.loops[:1] or not load.loops:
-            return self.is_whole(store, self.buffer)
-        if load.indices != store.indices or None in load.indices:
-            return False
-        used = frozenset[str]().union(*(index.symbols for index in load.indices if index is not None))
-        kept = used | {loop.symbol for loop in load.loops if loop.parallel and not loop.lanes}
-        kept |= {loop.symbol for loop in load.loops[: self.buffer.loops]}
-        first = {loop.symbol: ZERO for loop in store.loops if loop.symbol not in kept}
-        executed = (condition.substitute(first) for condition in store.domain)
-        return all(is_plain(condition, load.domain, self.scalars) for condition in executed)
 
     def fresh(
         self, load: KernelAccess, stores: Sequence[tuple[KernelAccess, bool]]
