@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tvm
 from tvm import relax, tirx
@@ -44,7 +43,7 @@ class _HandedOver(NamedTuple):
 
     name: str
     value: Node
-    nbytes: Node
+    nbytes: Expr
     device: int
 
 
@@ -93,15 +92,20 @@ class CallerMemory:
         count = len(self.seen.params) - self.results
         given, _ = self.stretches(guards, function, range(count, len(self.seen.params)))
         for place, one in used.items():
-            given.append(_HandedOver(one.var.name, one.var, guards.prims(one.size), place[0]))
+            given.append(_HandedOver(one.var.name, one.var, one.size, place[0]))
         if not given:
             return
         inputs, fields = self.stretches(guards, function, range(count))
-        kernel = _memory_check(self.plan.function, given, inputs)
-        added = draft.add(f"{self.plan.function}_memory", kernel, public=True)
-        arguments = [part for one in (*given, *inputs) for part in (one.value, one.nbytes)]
-        call = typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
-        yield from (*fields, bound(typed_var("guard", NOTHING), call))
+        yield from fields
+        for device in dict.fromkeys(one.device for one in given):
+            here, others = ([one for one in some if one.device == device] for some in (given, inputs))
+            symbols = sorted(frozenset().union(*(one.nbytes.symbols for one in (*here, *others))))
+            kernel = _memory_check(self.plan.function, here, others, symbols)
+            added = draft.add(f"{self.plan.function}_memory", kernel, public=True)
+            arguments = [one.value for one in (*here, *others)]
+            arguments += [guards.prims.variables[name] for name in symbols]
+            call = typed_call(relax.ExternFunc(added.name_hint), arguments, NOTHING, [NOTHING])
+            yield bound(typed_var("guard", NOTHING), call)
 
     def stretches(
         self, guards: GuardWriter, function: relax.Function, numbers: Iterable[int]
@@ -119,8 +123,8 @@ class CallerMemory:
                     part = typed_var("part", ty)
                     bindings.append(bound(part, relax.TupleGetItem(value, index)))
                     value = part
-                known = kind.nbytes is not None and kind.nbytes.symbols <= guards.prims.variables.keys()
-                nbytes = guards.prims(kind.nbytes if known and kind.nbytes is not None else ONE)
+                nbytes = ONE if kind.nbytes is None else kind.nbytes
+                nbytes = nbytes if nbytes.symbols <= guards.prims.variables.keys() else ONE
                 found.append(_HandedOver(seen.name, value, nbytes, kind.device))
         return found, bindings
 
@@ -157,49 +161,57 @@ def symbols_named(function: relax.Function, seen: ir.Function) -> Sequence[str]:
 
 
 def _memory_check(
-    function: str, given: Sequence[_HandedOver], inputs: Sequence[_HandedOver]
+    function: str, given: Sequence[_HandedOver], inputs: Sequence[_HandedOver], symbols: Sequence[str]
 ) -> tirx.PrimFunc:
     """The kernel that raises unless each tensor that is `given`, and has bytes, begins at a multiple of
     ALIGNMENT, at offset 0, and shares no byte with another.
 
-    A pointer is no number for TVM's compiler: it goes through a slot for arguments, which may hold either.
+    It fills a table: where each tensor begins, then its bytes, -1 if it overlaps one that is given before.  A
+    pointer is no number for TVM's compiler, but a slot for arguments may hold either.
     """
     tensors = [*given, *inputs]
-    handles = [tirx.Var(f"tensor{i}", "handle") for i in range(len(tensors))]
-    sizes = [tirx.Var(f"bytes{i}", "int64") for i in range(len(tensors))]
-    slots = tirx.Var("slots", "handle")
-    zero = tirx.IntImm("uint64", 0)  # the offset that kernels of TVM take
+    count, scalars = len(tensors), {name: tirx.Var(name, "int64") for name in symbols}
+    prims, handles = PrimBuilder(scalars), [tirx.Var(f"tensor{i}", "handle") for i in range(count)]
+    table, tensor = tirx.Var("table", "handle"), tirx.Var("tensor", "handle")
+    i, j, k = (tirx.Var(name, "int32") for name in "ijk")
 
-    def get(source: VarNode, index: int, kind: int, dtype: str) -> Node:
+    def get(source: VarNode, index: Any, kind: int, dtype: str) -> Any:
         return tirx.call_intrin(dtype, "tirx.tvm_struct_get", source, index, kind)
 
-    def begin(i: int) -> Node:
-        return get(slots, i, _VALUE, "int64") + tirx.Cast("int64", get(handles[i], 0, _OFFSET, "uint64"))
+    def put(index: Any, value: Node) -> Node:
+        return tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", table, index, _VALUE, value))
+
+    def begin(index: Any) -> Any:
+        return get(table, index, _VALUE, "int64")
+
+    def nbytes(index: Any) -> Any:
+        return begin(count + index)
 
     def claim(holds: Node, complaint: str) -> Node:
         return tirx.AssertStmt(holds, StringImm("ValueError"), [StringImm(f"{function}: {complaint}")])
 
-    room = tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", len(tensors))
-    body = [tirx.Bind(slots, room)]
-    for i, handle in enumerate(handles):
-        data = get(handle, 0, _DATA, "handle")
-        body.append(tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", slots, i, _VALUE, data)))
-    for i, one in enumerate(tensors):
-        if i < len(given):
-            in_place = get(handles[i], 0, _OFFSET, "uint64") == zero
-            aligned = tirx.FloorMod(begin(i), tirx.IntImm("int64", ALIGNMENT)) == 0
-            holds = tirx.Or(sizes[i] == 0, tirx.And(aligned, in_place))
-            body.append(claim(holds, f"`{one.name}` {_MISPLACED}"))
-        others = [j for j, other in enumerate(given[:i]) if other.device == one.device]
-        if others:
-            apart = (
-                tirx.Or(begin(i) + sizes[i] <= begin(j), begin(j) + sizes[j] <= begin(i)) for j in others
-            )
-            either = (
-                tirx.Or(tirx.Or(sizes[i] == 0, sizes[j] == 0), a) for j, a in zip(others, apart, strict=True)
-            )
-            names = [f"`{given[j].name}`" for j in others]
-            what = " or ".join(names) if len(names) <= _MOST_NAMES else "what is given for results"
-            body.append(claim(reduce(tirx.And, either), f"`{one.name}` overlaps {what}"))
-    params = [part for pair in zip(handles, sizes, strict=True) for part in pair]
+    def each(index: VarNode, end: Any, body: Node) -> Node:
+        return tirx.For(index, 0, end, tirx.ForKind.SERIAL, body)
+
+    body = [tirx.Bind(table, tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", 2 * count))]
+    for number, one in enumerate(tensors):
+        body += put(number, handles[number]), put(count + number, prims(one.nbytes))
+    offset = tirx.Cast("int64", get(tensor, 0, _OFFSET, "uint64"))
+    taken = tirx.Bind(tensor, get(table, k, _VALUE, "handle"))
+    address = put(k, get(tensor, 0, _DATA, "handle")), put(k, begin(k) + offset)
+    body.append(each(k, count, tirx.SeqStmt([taken, *address])))
+    empty = tirx.Or(nbytes(i) == 0, nbytes(j) == 0)
+    apart = tirx.Or(begin(i) + nbytes(i) <= begin(j), begin(j) + nbytes(j) <= begin(i))
+    mark = tirx.IfThenElse(tirx.Not(tirx.Or(empty, apart)), put(count + i, tirx.IntImm("int64", -1)), None)
+    body.append(each(i, count, each(j, tirx.min(i, len(given)), mark)))
+    for number, one in enumerate(given):
+        in_place = get(handles[number], 0, _OFFSET, "uint64") == tirx.IntImm("uint64", 0)
+        aligned = tirx.FloorMod(begin(number), tirx.IntImm("int64", ALIGNMENT)) == 0
+        holds = tirx.Or(nbytes(number) == 0, tirx.And(aligned, in_place))
+        body.append(claim(holds, f"`{one.name}` {_MISPLACED}"))
+    for number, one in enumerate(tensors[1:], start=1):
+        names = [f"`{other.name}`" for other in given[:number]]
+        what = " or ".join(names) if len(names) <= _MOST_NAMES else "what is given for results"
+        body.append(claim(nbytes(number) >= 0, f"`{one.name}` overlaps {what}"))
+    params = [*handles, *scalars.values()]
     return tirx.PrimFunc(params, tirx.SeqStmt(body)).with_attr("tirx.is_host_func", True)

@@ -197,6 +197,37 @@ def test_memory_that_the_caller_cannot_have_meant_is_refused(
         call()
 
 
+def test_overlaps_are_those_that_brute_force_finds(gives_both: tuple[Any, Any]) -> None:
+    machine, _ = gives_both
+    memory, random = aligned(1 << 12)[0], np.random.default_rng(7)
+    nbytes = machine["main_bytes"](shape(3))
+    names = *(f"result_{path}" for path in ("0", "1", "2_0", "2_1")), "arena", "x"
+    sizes = 96, 8, 96, 96, nbytes, 96
+    refused = 0
+    for _ in range(300):
+        begins = [64 * int(random.integers(0, (1 << 12) // 64 - -(-size // 64) + 1)) for size in sizes]
+        ranges = list(zip(begins, sizes, strict=True))
+        first = next(
+            (
+                name
+                for i, (name, (begin, size)) in enumerate(zip(names, ranges, strict=True))
+                if any(begin < at + more and at < begin + size for at, more in ranges[: min(i, 5)])
+            ),
+            None,
+        )
+        extents = (3, 8), (2,), (3, 8), (3, 8)
+        results = [_floats(memory, *e, at=at) for e, at in zip(extents, begins, strict=False)]
+        arena = tvm_ffi.from_dlpack(memory[begins[4] : begins[4] + nbytes])
+        given = _floats(memory, 3, 8, at=begins[5]), *results, arena
+        if first is None:
+            machine["main"](*given)
+            continue
+        refused += 1
+        with pytest.raises(ValueError, match=f"main: `{first}` overlaps"):
+            machine["main"](*given)
+    assert 50 < refused < 290
+
+
 def test_an_input_may_begin_where_the_arena_ends() -> None:
     machine, own = on_vm(Chain, arena="caller"), on_vm(Chain)
     nbytes = machine["main_bytes"](shape(16))
