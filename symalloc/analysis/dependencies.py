@@ -52,22 +52,22 @@ class Edge(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step that an executor starts: a kernel, a call, a check, a copy, or an If with all that is in it.
 
-    `inputs` and `outputs` name what it reads and writes.  The program points [first, last] are it.
+    `name` is the variable that it binds; `inputs` and `outputs` name what it reads and writes.  A document
+    has the place of the `source` that it comes from, and `live`: the moments of the plan at which it runs,
+    half-open.
     """
 
     number: int
     operator: str
-    instruction: ir.Instruction
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    device: int = 0
-    first: int
-    last: int
-    name: str  # the variable that it binds
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    device: int
+    source: str | None = None
+    live: tuple[int, int] = (0, 0)
 
 
 class Touch(NamedTuple):
@@ -89,11 +89,14 @@ class Touch(NamedTuple):
 class DependencyGraph:
     """The dispatches of one function, in the order of the program, which is a topological one, and edges.
 
-    `touches` are those of each memory: of a tensor or an object, by the number of its region, in order.
+    `touches` are those of each memory: of a tensor or an object, by the number of its region, in order;
+    `instructions` are the dispatches in the program, and `spans` their first and last points.
     """
 
     function: str
     nodes: tuple[Dispatch, ...]
+    instructions: tuple[ir.Instruction, ...]
+    spans: tuple[tuple[int, int], ...]
     edges: tuple[Edge, ...]
     touches: Mapping[int, Sequence[Touch]] = field(default_factory=dict)
     points_to: PointsTo = field(repr=False)
@@ -154,6 +157,8 @@ class _GraphBuilder:
         changed = reduce(or_, (effect.changes for effect in analysis.effects), NO_REGIONS)
         self.constants = self.points_to.constants & ~self.points_to.resolve(changed)
         self.nodes: list[Dispatch] = []
+        self.instructions: list[ir.Instruction] = []
+        self.spans: list[tuple[int, int]] = []
         self.makers: dict[ir.Var | str, frozenset[int]] = {}
         self.writers: defaultdict[int, list[int]] = defaultdict(list)
         self.readers: defaultdict[int, list[int]] = defaultdict(list)
@@ -174,6 +179,8 @@ class _GraphBuilder:
         return DependencyGraph(
             function=self.cfg.function.name,
             nodes=tuple(self.nodes),
+            instructions=tuple(self.instructions),
+            spans=tuple(self.spans),
             edges=tuple(sorted(edges, key=lambda edge: (edge.target, edge.source, edge.kind))),
             touches=dict(self.touches),
             points_to=self.points_to,
@@ -201,15 +208,14 @@ class _GraphBuilder:
                 Dispatch(
                     number=number,
                     operator=callee_of(one) or kind,
-                    instruction=one,
+                    name=one.var.name,
                     inputs=tuple(dict.fromkeys(map(self.name, reads))),
                     outputs=tuple(dict.fromkeys(map(self.name, writes))) or own,
                     device=next((d for d in map(self.device, (*writes, *reads)) if d is not None), 0),
-                    first=first,
-                    last=last,
-                    name=one.var.name,
                 )
             )
+            self.instructions.append(one)
+            self.spans.append((first, last))
             made = frozenset((number,))
         for i in inside:
             self.makers.update(dict.fromkeys((i.var, *getattr(i, "defines", ())), made))

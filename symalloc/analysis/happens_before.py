@@ -6,14 +6,14 @@ It is that of the text (`total`), that on each device by itself (`lanes`), or an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain, combinations
 from operator import and_, or_
 from typing import Literal, NamedTuple, TypeAlias
 
-from symalloc.analysis.dependencies import DependencyGraph, Edge, EdgeKind, Touch
+from symalloc.analysis.dependencies import DependencyGraph, EdgeKind, Touch
 from symalloc.analysis.paths import PathCondition, consistent
 from symalloc.analysis.sets import RegionSet, members
 
@@ -151,27 +151,3 @@ def placed_together(graph: DependencyGraph) -> Iterator[tuple[int, int]]:
         if region.parent is not None:
             on[region.root].append(number)
     return chain.from_iterable(combinations(placed, 2) for placed in on.values())
-
-
-def fences(graph: DependencyGraph, sharing: Iterable[tuple[int, int]]) -> tuple[Edge, ...]:
-    """The edges that keep the order of the program between memories that share bytes, as few as suffice
-    beside those of `graph`.
-    """
-    wanted: defaultdict[int, dict[int, str]] = defaultdict(dict)
-    for pair in sharing:
-        name = " / ".join(graph.points_to.regions[memory].name for memory in pair)
-        one, other = (graph.touches.get(memory, ()) for memory in pair)
-        for a, b in ((a, b) for a in one for b in other if a.writes or b.writes):
-            early, late = sorted((a.dispatch, b.dispatch))
-            if early < late < len(graph.nodes):
-                wanted[late].setdefault(early, name)
-    found: list[Edge] = []
-    ahead: list[int] = []
-    for number, waits in enumerate(graph.predecessors):
-        known = reduce(lambda known, n: known | ahead[n] | 1 << n, waits, 0)
-        for early in sorted(wanted[number], reverse=True):
-            if not known >> early & 1:
-                found.append(Edge(early, number, EdgeKind.FENCE, (wanted[number][early],)))
-                known |= ahead[early] | 1 << early
-        ahead.append(known)
-    return tuple(found)

@@ -140,9 +140,9 @@ class HeldInOrder:
             held[key].append(one)
             point = cfg.starts[var]
             within = [
-                Touch(point, n.number, True, True, region=0)
-                for n in graph.nodes
-                if n.first <= point <= n.last
+                Touch(point, number, True, True, region=0)
+                for number, (first, last) in enumerate(graph.spans)
+                if first <= point <= last
             ]
             used[key] = [*within, *([] if gone else touched[var])]
         ends = (0, 0), (cfg.exit, len(graph.nodes))

@@ -9,11 +9,13 @@ from random import Random
 import pytest
 
 from symalloc.analysis.dependencies import DependencyGraph, EdgeKind, Touch, dependency_graph
-from symalloc.analysis.happens_before import HappensBefore, fences
+from symalloc.analysis.happens_before import HappensBefore
 from symalloc.analysis.interprocedural import analyse
 from symalloc.analysis.regions import RegionKind
+from symalloc.planner.check.concurrency import TensorPlace, fences
 from symalloc.program.ir import Operand, Ownership, Var
 from symalloc.program.types import OpaqueType
+from symalloc.prover.domain import Domain
 from tests.program.build import NOTHING, Body, param
 from tests.scale import tries
 
@@ -139,7 +141,7 @@ def test_a_lane_is_a_device() -> None:
         found = relation.collision(one, two)
         assert found is not None and [t.dispatch for t in found[2:]] == [0, 2, 1]
         assert relation.showing(found) == (0, 2, 1, 3)
-    fenced = graph.with_edges(fences(graph, [(one, two)]))
+    fenced = graph.with_edges(fences(graph, dict.fromkeys((one, two), TensorPlace(0)), Domain()))
     assert [(e.source, e.target) for e in fenced.edges if e.kind is EdgeKind.FENCE] == [(1, 2)]
     assert HappensBefore(graph=fenced, order="dag").collision(one, two) is None
 
@@ -213,7 +215,7 @@ def loses(graph: DependencyGraph, order: Sequence[int], pair: tuple[int, int]) -
     for number in pair:
         for t in graph.touches.get(number, ()):
             by_point.setdefault(t.point, []).append((number, t))
-    steps = [p for n in order for p in range(graph.nodes[n].first, graph.nodes[n].last + 1)]
+    steps = [p for n in order for p in range(graph.spans[n][0], graph.spans[n][1] + 1)]
     for way in product((True, False), repeat=len(branches)):
         taken = dict(zip(branches, way, strict=True))
         holder: int | None = None  # whose content lies there
@@ -250,7 +252,7 @@ def test_collisions_against_all_orders(seed: int) -> None:
             assert not relation.ahead[writer] >> reader & 1, pair
         elif found is not None:
             assert loses(graph, relation.showing(found), pair), (pair, found)
-            fenced = graph.with_edges(fences(graph, [pair]))
+            fenced = graph.with_edges(fences(graph, dict.fromkeys(pair, TensorPlace(0)), Domain()))
             shown = HappensBefore(graph=fenced, order="dag").collision(*pair)
             assert shown is None or loses(graph, graph.order(), pair)
 

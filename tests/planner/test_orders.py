@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
-from symalloc.analysis.happens_before import HappensBefore, fences
+from symalloc.analysis.happens_before import HappensBefore
 from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.check.concurrency import TensorPlace, fences
 from symalloc.planner.memory_plan import Buffer, Plan
 from symalloc.planner.orders import BufferOrder, reordered
 from symalloc.planner.plan_functions import plan_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Block, Instruction, Kill, Program, Var
 from symalloc.program.operands import expressions_of, instructions_of, variables_in, variables_of
+from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from tests.planner.random_programs import Machine, Tensor, logs, random_program
 from tests.scale import tries
@@ -54,7 +56,7 @@ def permuted(program: Program, graph: DependencyGraph, order: Sequence[int]) -> 
         written[id(one)] = one
 
     for number in order:
-        write(graph.nodes[number].instruction)
+        write(graph.instructions[number])
     for one in main.body.instructions:
         if not isinstance(one, Kill):
             write(one)
@@ -125,7 +127,7 @@ def test_fences_make_a_plan_for_the_order_of_the_text_right_in_every_order(seed:
     if any(arena.defined_by for arena in plans["main"].arenas):
         pytest.skip("an arena waits for its size")
     numbers = [analysis.allocations[b.var].number for b in placed if b.var is not None]
-    fenced = graph.with_edges(fences(graph, combinations(numbers, 2)))
+    fenced = graph.with_edges(fences(graph, dict.fromkeys(numbers, TensorPlace(0)), Domain()))
     random = Random(seed)
     for number in range(tries(4, 30)):
         other = permuted(program, graph, random_order(fenced, random))

@@ -53,7 +53,7 @@ def instructions_in(
             written[id(one)] = one
 
     for number in order:
-        write(graph.nodes[number].instruction)
+        write(graph.instructions[number])
     for one in body:
         if not isinstance(one, Kill):
             write(one)

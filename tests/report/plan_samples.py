@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symalloc.analysis.dependencies import Edge, EdgeKind
+from symalloc.analysis.dependencies import Dispatch, Edge, EdgeKind
 from symalloc.analysis.paths import EVERY_PATH
 from symalloc.analysis.register_machine import Activation, Reservation, Step, Why
 from symalloc.analysis.timeline import Timeline
 from symalloc.planner.memory_plan import Arena, Buffer, Guard, Placement, Plan, Unplanned
-from symalloc.planner.memory_report.function_graph import DeviceBytes, FunctionGraph, GraphNode
+from symalloc.planner.memory_report.function_graph import DeviceBytes, FunctionGraph
 from symalloc.planner.memory_report.function_report import (
     FunctionReport,
     PlanOutcome,
@@ -194,7 +194,7 @@ def everything() -> FunctionReport:
         order="total",
         order_cost=None,
         nodes=tuple(
-            GraphNode(number=i, operator=name, name=f"lv{i}", device=0, live=(i, i + 1), **about)  # type: ignore[arg-type]
+            Dispatch(number=i, operator=name, name=f"lv{i}", device=0, live=(i, i + 1), **about)  # type: ignore[arg-type]
             for i, name in enumerate(("exp", "tanh", "sin"))
         ),
         edges=(Edge(0, 1, EdgeKind.DATA, ("lv0",)), Edge(1, 2, EdgeKind.FENCE, ("lv0 / lv2",))),

@@ -204,11 +204,11 @@ def _unordered(
     context: FunctionContext, relation: HappensBefore, found: Sequence[Collision], pair: Site
 ) -> Iterator[Site]:
     """The pair in each run in which one of the two is lost, for each part of them that kernels access."""
-    nodes, regions = relation.graph.nodes, context.points_to.regions
+    instructions, regions = relation.graph.instructions, context.points_to.regions
     for one in (one for one in found if not one.in_order):
         order = relation.showing(one)
         until = order.index(one.writer.dispatch) + 1
-        shown = [caller_name(nodes[n].instruction) for n in order[:until]]
+        shown = [caller_name(instructions[n]) for n in order[:until]]
         late = {t.point for t in relation.graph.touches[one.lost] if t.dispatch not in order[:until]}
         writes = context.unwritten.writes_to(one.reader.region)
         again = [w for w in writes if w.point in late and w.point < one.reader.point]

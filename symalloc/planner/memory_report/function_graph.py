@@ -19,21 +19,6 @@ from symalloc.program.ir import Var
 from symalloc.size.expr import Expr
 
 
-class GraphNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call, or an If with all that is in it: the variable that it binds, what it reads and writes, and the
-    place of the source that it comes from.  `live`: the moments of the plan at which it runs, half-open.
-    """
-
-    number: int
-    operator: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    device: int
-    source: str | None
-    live: tuple[int, int]
-
-
 class DeviceBytes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bytes that a call takes on one device: sums that are held together, the largest is the most; null
     where that is no formula.
@@ -53,7 +38,7 @@ class FunctionGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     function: str
     order: OrderName
     order_cost: float | None
-    nodes: tuple[GraphNode, ...]
+    nodes: tuple[Dispatch, ...]
     edges: tuple[Edge, ...]
     topological: tuple[int, ...]
     devices: tuple[DeviceBytes, ...]
@@ -89,37 +74,24 @@ def function_graph(
     moments: dict[int, tuple[int, int]] = {}  # by program point, those at which a call is there
     for moment, point in enumerate(found.points):
         moments[point] = moments.get(point, (moment,))[0], moment + 1
+    nodes: list[Dispatch] = []
+    for one, instruction in zip(graph.nodes, graph.instructions, strict=True):
+        var = instruction.var
+        points = range(given.cfg.starts.get(var, 0), given.cfg.ends.get(var, -1) + 1)
+        at = [moments[point] for point in points if point in moments]
+        live = (min(first for first, _ in at), max(end for _, end in at)) if at else (0, 0)
+        source = origins.get(var, NO_ORIGIN).source or None
+        nodes.append(msgspec.structs.replace(one, source=source, live=live))
     return FunctionGraph(
         function=graph.function,
         order=plan.order,
         order_cost=plan.order_cost,
-        nodes=tuple(_node(one, given, moments, origins) for one in graph.nodes),
+        nodes=tuple(nodes),
         edges=graph.edges,
         topological=graph.order(),
         devices=device_bytes(planned, reserved, signed),
         binding=msgspec.UNSET if lanes is None else lanes.binding,
         lanes=msgspec.UNSET if lanes is None else tuple(lane_rows(graph, lanes)),
-    )
-
-
-def _node(
-    one: Dispatch,
-    given: FunctionAnalysis,
-    moments: Mapping[int, tuple[int, int]],
-    origins: Mapping[Var, TensorOrigin],
-) -> GraphNode:
-    var = one.instruction.var
-    points = range(given.cfg.starts.get(var, 0), given.cfg.ends.get(var, -1) + 1)
-    at = [moments[point] for point in points if point in moments]
-    return GraphNode(
-        number=one.number,
-        operator=one.operator,
-        name=one.name,
-        inputs=one.inputs,
-        outputs=one.outputs,
-        device=one.device,
-        source=origins.get(var, NO_ORIGIN).source or None,
-        live=(min(first for first, _ in at), max(end for _, end in at)) if at else (0, 0),
     )
 
 

@@ -45,7 +45,7 @@ class Dispatcher:
         analysis, cutter = analyse(program)[name], _Cutter(module, name)
         graph = fenced_graph(analysis, known_symbols(analysis.cfg).domain)
         self.name, self._waits = name, dict(enumerate(graph.predecessors))
-        self._dispatches = [bindings[id(node.instruction)].var.__chandle__() for node in graph.nodes]
+        self._dispatches = [bindings[id(one)].var.__chandle__() for one in graph.instructions]
         self._steps, self._params = cutter.steps, cutter.params
         self._uses = [self._used_by(address) for address in (*self._dispatches, _RESULT)]
         self._machines = build(cutter.draft.finished())
