@@ -78,7 +78,6 @@ class Touch(NamedTuple):
 
     point: int
     dispatch: int
-    reads: bool
     writes: bool
     region: int
     path: PathCondition = EVERY_PATH
@@ -108,10 +107,6 @@ class DependencyGraph:
         for edge in self.edges:
             found[edge.target].add(edge.source)
         return [frozenset(one) for one in found]
-
-    def order(self) -> tuple[int, ...]:
-        """A topological order: that of the text."""
-        return tuple(range(len(self.nodes)))
 
     def with_edges(self, edges: Iterable[Edge]) -> DependencyGraph:
         """The graph with further edges, each from an earlier dispatch to a later one."""
@@ -245,7 +240,7 @@ class _GraphBuilder:
             for one in self.accesses(point, number):
                 memory = memory_of(self.points_to, self.points_to.regions[one.region])
                 self.touches[memory].append(one)
-                (reads if one.reads else writes)[memory] = None
+                (writes if one.writes else reads)[memory] = None
             if first == last:
                 self.forget(self.analysis.effects[point].must_defs & ~self.points_to.phis, reads)
             read |= reads
@@ -273,13 +268,13 @@ class _GraphBuilder:
         read, written = effect.reads | self.copied(point), effect.writes | effect.defs
         may_write = effect.may_writes | effect.may_defs
         around = frozenset(self.cfg.sides[point])
-        for reads, must, may in ((True, read, effect.may_reads), (False, written, may_write)):
+        for writes, must, may in ((False, read, effect.may_reads), (True, written, may_write)):
             for region, path, certain in self.points_to.targets(must | objects, may):
                 fills = contains(effect.may_defs, region) and region not in self.filled
                 if not contains(self.constants, region) and consistent(path | around):
                     sure = certain or fills  # nothing else gives it content
-                    yield Touch(point, number, reads, not reads, region, path | around, sure)
-                    self.filled |= set() if reads else {region}
+                    yield Touch(point, number, writes, region, path | around, sure)
+                    self.filled |= {region} if writes else set()
 
     def forget(self, rewritten: RegionSet, read: Mapping[int, None]) -> None:
         """Forget who has written a memory that a dispatch writes all of, and of which it reads nothing."""

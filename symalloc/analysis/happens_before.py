@@ -116,10 +116,10 @@ class HappensBefore:
 
     def _losses(self, lost: int, written: int) -> Iterator[Collision]:
         touches = self.graph.touches
-        for reader in (t for t in touches[lost] if t.reads):
+        for reader in (t for t in touches[lost] if not t.writes):
             made = [t for t in touches[lost] if t.writes and self._feeds(t, reader)]
             for writer in (t for t in touches[written] if t.writes and not self.is_ahead(reader, t)):
-                for maker in made or [Touch(-1, -1, False, True, lost)]:  # the entry: its caller wrote it
+                for maker in made or [Touch(-1, -1, True, lost)]:  # the entry: its caller wrote it
                     loss = Collision(lost, written, maker, writer, reader)
                     if not self.is_ahead(writer, maker) and consistent(loss.path):
                         yield loss

@@ -140,13 +140,13 @@ class HeldInOrder:
             held[key].append(one)
             point = cfg.starts[var]
             within = [
-                Touch(point, number, True, True, region=0)
+                Touch(point, number, True, region=0)
                 for number, (first, last) in enumerate(graph.spans)
                 if first <= point <= last
             ]
             used[key] = [*within, *([] if gone else touched[var])]
         ends = (0, 0), (cfg.exit, len(graph.nodes))
-        always = [Touch(point, number, True, True, region=0) for point, number in ends]
+        always = [Touch(point, number, True, region=0) for point, number in ends]
         merged = replace(graph, touches={i: of or always for i, of in enumerate(used.values())})
         self._parts = [replace(timeline, unseen=(), reservations=held[key]) for key in used]
         apart = replace(relation, graph=merged)

@@ -88,7 +88,7 @@ def function_graph(
         order_cost=plan.order_cost,
         nodes=tuple(nodes),
         edges=graph.edges,
-        topological=graph.order(),
+        topological=tuple(range(len(nodes))),
         devices=device_bytes(planned, reserved, signed),
         binding=msgspec.UNSET if lanes is None else lanes.binding,
         lanes=msgspec.UNSET if lanes is None else tuple(lane_rows(graph, lanes)),

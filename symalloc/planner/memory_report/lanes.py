@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
@@ -111,8 +112,4 @@ def alive(
             begin = min((begins[n] for n in users), default=0.0)
             end = max(ends if len(users) < len(touches) else [ends[n] for n in users], default=0.0)
             changes += (begin, 1, size), (end, 0 if begin < end else 2, -size)
-    most = now = 0
-    for _, _, change in sorted(changes):
-        now += change
-        most = max(most, now)
-    return most
+    return max(accumulate(change for _, _, change in sorted(changes)), default=0)
