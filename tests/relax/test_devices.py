@@ -123,3 +123,19 @@ def test_the_report_has_lines_for_each_device() -> None:
     for device in (0, 1):
         for what in ("arenas", "results", "call"):
             assert sum(line.startswith(f"  device {device}, {what} ") for line in lines) == 1
+
+
+def test_memory_that_a_caller_gives_is_looked_at_on_each_device() -> None:
+    load()
+    module = module_of("there and back")
+    machine = machine_of(module, planned=True, arena="caller", results="caller")
+    random = np.random.default_rng(0)
+    x, y = (tvm.runtime.tensor(random.random((3, 8), "float32"), d) for d in DEVICES)
+    bytes_of = [machine[name](tvm.runtime.ShapeTuple([3, 3])) for name in ("main_bytes", "main_bytes_1")]
+    arenas = [tvm.runtime.empty((n,), "uint8", d) for n, d in zip(bytes_of, DEVICES, strict=True)]
+    results = [tvm.runtime.empty((3, 8), "float32", d) for d in DEVICES]
+    own = machine_of(module, planned=False)["main"](x, y)
+    assert [*tensors(machine["main"](x, y, *results, *arenas))] == [*tensors(own)]
+    for wrong, name in (([x, results[1]], "x"), ([results[0], y], "y")):
+        with pytest.raises(ValueError, match=f"main: `{name}` overlaps `result_"):
+            machine["main"](x, y, *wrong, *arenas)

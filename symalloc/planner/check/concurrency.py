@@ -43,9 +43,7 @@ def fences(graph: DependencyGraph, places: Mapping[int, TensorPlace], domain: Do
     that have read the place since.  z3 is not asked: what is not proved to lie apart costs a fence at most.
     """
     apart = cache(partial(_apart, Prover(Budget(z3_steps=0)), domain))
-    uses = defaultdict[int, list[tuple[bool, TensorPlace, str]]](
-        list
-    )  # by dispatch: whether it writes, a place
+    uses = defaultdict[int, list[tuple[bool, TensorPlace, str]]](list)  # by dispatch; True: it writes
     for memory, place in places.items():
         name = graph.points_to.regions[memory].name
         for touch in graph.touches.get(memory, ()):
