@@ -71,7 +71,7 @@ def test_a_pool_without_memory_for_its_books_loses_nothing(build: str) -> None:
     "build", ("plain", *(pytest.param(b, marks=pytest.mark.sanitize) for b in ("address", "undefined")))
 )
 def test_the_free_list_is_that_of_a_map(build: str) -> None:
-    programs = tries(300, 5000) if build == "plain" else 200
+    programs = tries(100, 5000) if build == "plain" else 200
     assert _output("symalloc_free_list", build, str(programs)) == f"0 of {programs} programs differ\n"
 
 
