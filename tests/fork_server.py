@@ -1,9 +1,9 @@
 """Child processes forked from one that has imported TVM: milliseconds, not the second that the import takes.
 
 `ForkingPopen` stands in for `subprocess.Popen` while a test runs (conftest.py).  What code of symalloc starts
-with this interpreter, `[sys.executable, "-P", "-c", ...]`, is forked from the server; every other process is
-started as ever.  A forked child has its own signals, limits, descriptors, folder and exit status, and is a
-child of the test's process: only its imports are older than it.
+with this interpreter, `[sys.executable, "-P", "-c", ...]`, and `python -m symalloc` of a test are forked from
+the server; every other process is started as ever.  A forked child has its own signals, limits, descriptors,
+folder and exit status, and is a child of the test's process: only its imports are older than it.
 """
 
 from __future__ import annotations
@@ -115,9 +115,11 @@ def _streams(call: Mapping[str, Any]) -> Sequence[int]:
 
 
 def _is_ours(arguments: object) -> bool:
-    """Whether a module of symalloc starts this interpreter."""
+    """Whether a module of symalloc starts this interpreter, or a test starts symalloc itself."""
     if not isinstance(arguments, list | tuple) or arguments[0] != sys.executable:
         return False
+    if tuple(arguments[1:3]) == ("-m", "symalloc"):
+        return True
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__") in (__name__, "subprocess"):
         if frame.f_back is None:

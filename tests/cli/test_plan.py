@@ -73,7 +73,6 @@ def test_buffers_keep_the_limit_of_a_device_or_are_named(module: Path, run: Run)
     assert all(b["offset"] == "0" for arena in main["arenas"] for b in arena["buffers"])
 
 
-@pytest.mark.real_process
 def test_json_holds_formulas_and_samples(module: Path, tmp_path: Path, run: Run) -> None:
     output = tmp_path / "planned.json"
     status, out, _ = run("plan", module, "--format", "json", "-o", output)

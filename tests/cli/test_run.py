@@ -44,7 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.real_process
 def test_a_run_says_what_came_out(run: Run) -> None:
     status, out, err = run("run", "module.py", "--bind", "n=5", "--check", "--repeat", "3")
     assert (status, err) == (0, "")

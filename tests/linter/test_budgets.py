@@ -22,7 +22,7 @@ from tests.linter.call_programs import random_calls
 from tests.scale import tries
 
 RULES = load_rules().select(("SYM402",))
-SEEDS = range(tries(40, 2000))
+SEEDS = range(tries(25, 2000))
 EXTENTS = (1, 2, 7, 16, 100)
 
 HEAD = """@I.ir_module(check_well_formed=False)

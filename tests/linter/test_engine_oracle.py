@@ -175,14 +175,14 @@ def compare(rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(tries(12, 120)))
 def test_findings_are_what_executions_show(seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(40):
+    for _ in range(tries(20, 40)):
         compare(rng)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_doubtful_ownership_is_reported_and_no_more_than_doubtful(seed: int) -> None:
     rng = random.Random(1000 + seed)
-    for _ in range(40):
+    for _ in range(tries(20, 40)):
         program = Generator(rng, doubtful=True).program()
         found, hard = found_by_engine(program)
         never, always = (faults(program, returns_argument=r) for r in (False, True))

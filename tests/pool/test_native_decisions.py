@@ -130,6 +130,7 @@ def test_tensors_that_make_no_sense(shape: Any, dtype: Any, error: type[Exceptio
 def test_whole_traces_are_placed_alike(workload: str, limited: bool) -> None:
     """Under a limit some allocations are refused, by both; and both are trimmed now and then."""
     trace = make_trace(workload, 4)
+    trace = replace(trace, events=trace.events[: tries(5_000, len(trace.events))])
     limit = peak_live(trace) * 9 // 10 if limited else None
     both = _Both(PoolOptions(soft_limit=Fraction(21, 20), limit=limit))
     blocks: dict[int, tuple[int, int]] = {}
@@ -155,7 +156,7 @@ def _ranges(source: Random) -> list[tuple[int, int]]:
     return source.choice(kinds)
 
 
-@pytest.mark.parametrize("seed", range(tries(10, 400)))
+@pytest.mark.parametrize("seed", range(tries(5, 400)))
 def test_replaced_blocks_are_placed_alike(seed: int) -> None:
     """Hundreds of blocks, so that what a thread keeps for blocks of nearly their size is full at times."""
     source = Random(seed)

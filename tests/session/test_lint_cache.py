@@ -37,7 +37,7 @@ def linted(tmp_path_factory: pytest.TempPathFactory, kept_pool: WorkerPool) -> l
         files.append(folder / f"{rule.id}.py")
         files[-1].write_text(rule.bad[0].module)
     session = LintSession(LintOptions(), kept_pool)
-    return list(session._linted([*files, FAULTY], None, None, fixes=True).values())
+    return list(session._linted([*files, FAULTY], None, fixes=True).values())
 
 
 @pytest.fixture

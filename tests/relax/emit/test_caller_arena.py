@@ -259,7 +259,7 @@ def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() 
     flag, most = tvm.runtime.tensor(np.array(True)), 200_000
     buffer = symalloc.ReservedBuffer(first["main_bytes"](shape(most)))
     address, pages = buffer.address, set()
-    for n in [*range(0, most, most // 70), *range(most, 0, -most // 70)]:
+    for n in [*range(0, most, most // 12), *range(most, 0, -most // 12)]:
         nbytes = first["main_bytes"](shape(n))
         arena = buffer.tensor(nbytes)
         assert first["main"](rows(n, 8), arena).numpy().tobytes() == own["main"](rows(n, 8)).numpy().tobytes()
@@ -269,7 +269,7 @@ def test_two_models_share_a_buffer_whose_address_stays_while_its_pages_follow() 
         given = rows(9, 64), rows(64, 5), flag
         arena = buffer.tensor(second["main_bytes"](shape(9, 5)))
         assert second["main"](*given, arena).numpy().tobytes() == other["main"](*given).numpy().tobytes()
-    assert len(pages) > 60
+    assert len(pages) > 10
 
 
 def test_memory_comes_from_anywhere() -> None:
