@@ -71,7 +71,11 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "read": {"emit", "ir_types", "source_spans", "tvm_error"},
     "emit": {"extract", "ir_types", "rewrite"},
     "donation": {"emit", "extract", "ir_types", "rewrite"},
-    "passes": {"donation", "emit", "extract", "ir_types", "read", "rewrite", "source_spans", "tvm_error"},
+    "shrink": {"donation", "extract", "ir_types", "rewrite", "tvm_error"},
+    "passes": {
+        *("donation", "emit", "extract", "ir_types", "read", "rewrite", "shrink", "source_spans"),
+        "tvm_error",
+    },
     "workers": {"extract", "ir_types", "passes", "read", "tvm_error"},
     "files": {
         "donation",
@@ -81,6 +85,7 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
         "passes",
         "read",
         "rewrite",
+        "shrink",
         "source_spans",
         "tvm_error",
     },

@@ -109,16 +109,18 @@ class ReuseConflicts:
         return self.paths.uncovered(path, again, read.point).path
 
     def stale_reads(self, view: Target) -> Iterator[tuple[Access, Access]]:
-        """The writes of a view, each with the reads behind it, on its path, of what the view is part of, or
-        of another part with bytes of it.
+        """The writes of a view, each with the reads behind it, on its path, of the tensor that the view is
+        part of, or of another part with bytes of it.
 
-        The `path` of such a read is that of both.
+        The `path` of such a read is that of both.  Tensors that take turns on a storage are no parts.
         """
-        own = RegionSet(1 << view.region)
-        root = self.points_to.regions[view.region].root
+        root, storages = self.points_to.regions[view.region].root, self.points_to.storages
+        whole = self.points_to.ancestors[view.region] & ~RegionSet(1 << view.region) & ~storages
         for write in self.accesses_to(view.region, self.accesses.writes):
-            sure, unsure = self.beside(view.region, write.path | view.path, write.point)
-            others = self.points_to.ancestors[view.region] & ~own | sure | unsure
+            sure = unsure = NO_REGIONS
+            if not contains(storages, root):
+                sure, unsure = self.beside(view.region, write.path | view.path, write.point)
+            others = whole | sure | unsure
             reads = [
                 read._replace(certain=read.certain and not contains(unsure, number))
                 for number in members(others)

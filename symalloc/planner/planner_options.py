@@ -21,7 +21,9 @@ BoundsUse: TypeAlias = Literal["ignore", "enforce", "reserve", "auto"]
 GuardKind: TypeAlias = Literal["assert", "fallback", "native", "none"]
 MemoryGiver: TypeAlias = Literal["own", "caller"]
 OrderChoice: TypeAlias = Literal["total", "lanes", "dag", "auto"]
+ShrinkChoice: TypeAlias = Literal["none", "safe", "full"]
 
+SHRINK = choice(ShrinkChoice)
 POOL = "the pool of TVM's machine keeps a block for each size"
 GIVEN = "the caller gives it"
 
@@ -38,6 +40,7 @@ class PlanChoices(TypedDict, total=False):
     arena: MemoryGiver
     results: MemoryGiver
     order: OrderChoice
+    shrink: ShrinkChoice
 
 
 def _donations(name: str, value: object) -> tuple[Donation, ...]:
@@ -137,6 +140,13 @@ class PlanOptions(SearchOptions):
         choice(OrderChoice),
         "The orders in which kernels may run: as the function says; so on each device by itself; any that "
         "the dependency graph permits; auto: any, in functions where that takes no more memory.",
+    )
+    shrink: ShrinkChoice = option(
+        "none",
+        SHRINK,
+        "Kernels are rewritten to take less memory of their own, with the same bits: safe, where it costs no "
+        "time; full, also where it may, such as the padding in front of a convolution; none, nowhere.",
+        in_file=True,
     )
     kept: str = ""
     read_by: str = ""

@@ -308,7 +308,11 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("arena", lambda s: human_bytes(s.arena), planned),
         ("floor", lambda s: human_bytes(s.floor), planned),
         ("arena / floor", lambda s: times(s.ratio), planned),
-        ("in place would save", lambda s: human_bytes(s.in_place), bool(report.over)),
+        (
+            "in place saves" if report.outcome.written else "in place would save",
+            lambda s: human_bytes(s.in_place),
+            any(s.in_place for s in report.samples),
+        ),
         ("without reuse", lambda s: human_bytes(s.unshared), planned),
         ("saved by reuse", lambda s: percent(s.saved), planned),
         (

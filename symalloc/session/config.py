@@ -82,8 +82,8 @@ def plan_options(path: Path, given: Mapping[str, Any]) -> tuple[PlanOptions, Map
     packed = stated_contracts(f"{file}: `packed`", table.get("packed", {}))
     own = {key: value for key, value in table.items() if key in PLANNING}
     told = read_table(PlanOptions, own, "[tool.symalloc]", f"{file}: ")
-    told = {name: value for name, value in told.items() if given.get(name) is None}
-    return PlanOptions(**{**given, **told}), packed
+    stated = {name: value for name, value in given.items() if value is not None}
+    return PlanOptions(**{**told, **stated}), packed
 
 
 def _below(folder: Path, value: Any) -> Any:

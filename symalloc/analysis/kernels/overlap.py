@@ -100,10 +100,12 @@ class _Pairs:
         place = (*self.at_one_place(store, load), *self.changes(store))
         for loop in _shared(store, load):
             before, after = (_counter(loop, later=later) for later in (False, True))
-            yield (*place, *alike, lt(before, after))
-            if loop.parallel:
-                yield (*place, *alike, lt(after, before))
-            alike = (*alike, eq(before, after))
+            one_pass = eq(before, after)
+            if one_pass not in place:
+                yield (*place, *alike, lt(before, after))
+                if loop.parallel:
+                    yield (*place, *alike, lt(after, before))
+            alike = (*alike, one_pass)
         if store_first:
             yield (*place, *alike)
 

@@ -210,30 +210,49 @@ def _kept_elsewhere(root: Region) -> tuple[bool, str | None]:
 
 @function_sites("donated-input")
 def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
-    """Find results that are views of a parameter which is read behind a write of the result.
+    """Find results that are views of a parameter, and outputs of kernels in place, where what they lie over
+    is read behind a write of them.
 
-    Of several such reads of one result it is the surest fault; each comes with its program point.
+    Of several such reads of one view it is the surest fault; each comes with its program point.
     """
     points_to = context.points_to
-    for target in points_to.result_targets():
+    views = [t for t in points_to.result_targets() if points_to.regions[t.region].kind is RegionKind.VIEW]
+    results = [t for t in views if contains(points_to.given, points_to.regions[t.region].root)]
+    found = {**dict.fromkeys(results, False), **dict.fromkeys(_written_in_place(context), True)}
+    for target, in_place in found.items():
         view = points_to.regions[target.region]
-        if view.kind is RegionKind.VIEW and points_to.regions[view.root].kind is RegionKind.PARAMETER:
-            pairs = context.conflicts.stale_reads(target)
-            sites = [(_uncertainty(context, write, read, target), write, read) for write, read in pairs]
-            sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
-            for uncertainty, write, read in sites[:1]:
-                yield read.point, _donated_site(context, view, write, read, uncertainty)
+        pairs = context.conflicts.stale_reads(target)
+        sites = [(_uncertainty(context, write, read, target, in_place), write, read) for write, read in pairs]
+        sites.sort(key=lambda found: (found[0] is not None, found[2].point, found[1].point))
+        for uncertainty, write, read in sites[:1]:
+            yield read.point, _donated_site(context, view, write, read, uncertainty)
 
 
-def _uncertainty(context: FunctionContext, write: Access, read: Access, target: Target) -> str | None:
-    """Why it may be no fault; None where it surely is."""
+def _written_in_place(context: FunctionContext) -> Iterator[Target]:
+    """The views that kernels write which are given, for nothing but its extents, what the view lies over."""
+    points_to, kernels = context.points_to, context.program.kernels
+    for _, call in context.analysis.cfg.of_type(ir.CallKernel):
+        parameters = kernels[call.kernel].parameters if call.kernel in kernels else ()
+        pairs = zip(parameters, call.arguments, strict=False)
+        buffers = [(p, a) for p, a in pairs if isinstance(p, ir.KernelBuffer) and p.dtype is not None]
+        idle = (a for p, a in buffers if not (p.reads or p.writes))
+        over = region_set(t.region for argument in idle for t in points_to.targets_of(argument))
+        for target in (t for p, a in buffers if over and p.writes for t in points_to.targets_of(a)):
+            if points_to.ancestors[target.region] & ~RegionSet(1 << target.region) & over:
+                yield target
+
+
+def _uncertainty(
+    context: FunctionContext, write: Access, read: Access, target: Target, in_place: bool
+) -> str | None:
+    """Why it may be no fault; None where it surely is, as where a kernel writes `in_place`."""
     writer, view = caller_name(context.instruction(write.point)), context.points_to.regions[target.region]
     if not (write.certain and read.certain and target.certain):
         return "an alias is not certain"
     if write.point == read.point:
         return f"{writer} may have read each element before it overwrites it"
     rewritten = context.analysis.effects[write.point].must_defs & context.points_to.ancestors[view.number]
-    if context.instruction(read.point) is None or not rewritten:
+    if not in_place and (context.instruction(read.point) is None or not rewritten):
         return f"{writer} may be meant to update `{context.points_to.regions[view.root].name}` in place"
     return None
 

@@ -78,11 +78,14 @@ class PlanOutcome:
     """A call of one function as it was planned (`planned`), and with no plan at all (`unplanned`).
 
     `arenas` are the storages of the plan that are not the memory of results.  `operators` are those that run
-    without a plan.  `fallback`: a call that the check at entry refuses runs without the plan.
+    without a plan.  `fallback`: a call that the check at entry refuses runs without the plan.  `in_place` has
+    no plan either, and writes outputs over what kernels read last, as the plan does with `written` of them.
     """
 
     planned: Timeline = field(default_factory=Timeline)
     unplanned: Timeline = field(default_factory=Timeline)
+    in_place: Timeline | None = None
+    written: int = 0
     arenas: Collection[Var] = ()
     operators: Operators = field(default_factory=Operators)
     fallback: bool = False
@@ -220,8 +223,8 @@ class MemorySample(Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
     `arena`: what the arenas reserve, without those in the memory of results; `floor`: the least that any
     plan of this order needs for the tensors in them, `ratio` arena over floor, 1 where nothing is live;
-    `in_place`: by how much it is less where kernels write over inputs, as is proved that they can; null where
-    none can, or that was not tried;
+    `in_place`: by how much less a call without a plan holds where kernels write over what they read last, as
+    is proved that they can; null where none can, or that was not tried;
     `unshared`: all planned tensors without any reuse, `saved` the share of it that the arena does without.
     `returned`, `made` (by functions that it calls) and `unplanned`: what lies in no arena; `donated`
     (`carried`): results in inputs that the caller gives up.  `workspace`: the most that one kernel holds of
@@ -290,8 +293,7 @@ class FunctionReport:
     `outcome` is what a call holds at each moment; `target` what the plan was made for, None for a CPU.
     `upper` holds the bounds that the function declares, by symbol; `origins` tells what writes each tensor.
     `lower` holds lower bounds as `upper` does, and `signed` the symbols that may be negative.
-    `asked`: the samples are those that somebody asked for.  `over`: the numbers of buffers that the kernel
-    that reads them last could write over, where that was tried; `graph`: its calls with edges, where asked.
+    `asked`: the samples are those that somebody asked for.  `graph`: its calls with edges, where asked.
     """
 
     plan: Plan
@@ -307,7 +309,6 @@ class FunctionReport:
     signed: frozenset[str] = frozenset()
     origins: Mapping[Var, TensorOrigin] = field(default_factory=dict)
     asked: bool = False
-    over: frozenset[int] = frozenset()
     graph: FunctionGraph | None = None
 
     @property
@@ -370,7 +371,6 @@ def function_report(
     target: TargetReport | None = None,
     origins: Mapping[Var, TensorOrigin] = {},
     wanted: Sequence[Mapping[str, int]] = (),
-    over: frozenset[int] = frozenset(),
     graph: FunctionGraph | None = None,
 ) -> FunctionReport:
     """Return the report of `plan`, shown at those of the bindings `wanted` that fit it, or at standard ones.
@@ -402,7 +402,6 @@ def function_report(
         signed=signed_symbols(function),
         origins=origins,
         asked=bool(asked),
-        over=over,
         graph=graph,
     )
     return replace(report, samples=tuple(sample_at(report, at, bound_label(at, function)) for at in shown))
@@ -426,25 +425,16 @@ def plan_symbols(plan: Plan, outside: NonArenaMemory) -> frozenset[str]:
     return frozenset().union(*(size.symbols for size in sizes if size is not None))
 
 
-def floors(plan: Plan, over: Collection[int] = ()) -> tuple[FloorSums, ...]:
-    """The floor of the planned tensors on each device and scope, less those that lie in results; those `over`
-    which something is written are gone by then.
-    """
+def floors(plan: Plan) -> tuple[FloorSums, ...]:
+    """The floor of the planned tensors on each device and scope, less those that lie in results."""
     places: dict[tuple[int, str], list[Buffer]] = {}
     for arena in plan.arenas:
         if arena.result is None and arena.placements:
-            held = [_gone(p.buffer) if p.buffer.id in over else p.buffer for p in arena.placements]
-            places.setdefault((arena.device, arena.scope), []).extend(held)
+            places.setdefault((arena.device, arena.scope), []).extend(p.buffer for p in arena.placements)
     return tuple(
         FloorSums(device=device, scope=scope, sums=undominated(live_sums(buffers)))
         for (device, scope), buffers in sorted(places.items())
     )
-
-
-def _gone(buffer: Buffer) -> Buffer:
-    """A buffer that is needed no more at the last step that touches it."""
-    *others, (begin, end) = buffer.live
-    return replace(buffer, live=(*others, *([(begin, end - 1)] if begin < end - 1 else [])))
 
 
 def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel | None) -> MemorySample:
@@ -463,7 +453,7 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
     pool = workspace_pool_bytes(outside.calls, at) if sized else None
     held = outcome.unplanned if falls_back else outcome.planned
     kept = combined(max, [0, *(total((one.padded for one in path), at) for path in held.results)])
-    least = combined(sum, (highest(each.sums, at) for each in floors(plan, report.over)))
+    over = None if outcome.in_place is None else outcome.in_place.peak(at)
     with_pool, unsaved = combined(sum, (call, pool, outside.table)), _ratio(arena, unshared)
     return MemorySample(
         binding=at,
@@ -471,7 +461,7 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
         arena=arena,
         floor=floor,
         ratio=_ratio(arena, floor),
-        in_place=None if floor is None or least is None or not report.over else floor - least,
+        in_place=None if unplanned is None or over is None else unplanned - over,
         unshared=unshared,
         saved=None if unsaved is None else 1 - unsaved,
         returned=total((r.nbytes for r in outside.returned), at),

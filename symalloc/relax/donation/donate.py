@@ -469,11 +469,19 @@ class DonationWriter:
             found = self.kernels[kernel, overlays] = self.draft.add(f"{kernel}_inplace", function)
         return found
 
-    def function(self, cfg: ControlFlowGraph, donated: Sequence[DonatedAlias]) -> None:
-        """Write the donations to one function."""
+    def function(
+        self,
+        cfg: ControlFlowGraph,
+        donated: Sequence[DonatedAlias],
+        sources: Mapping[ir.Var, Node] = {},
+        over: Mapping[ir.Var, tuple[Overlay, ...]] = {},
+    ) -> None:
+        """Write the donations to one function, and the outputs that lie in other tensors of it, `sources`."""
         variable = self.module.get_global_var(cfg.function.name)
         function = self.module[variable]
-        writer = _DonatedFunction(module=self, function=function, donated=donated, cfg=cfg)
+        writer = _DonatedFunction(
+            module=self, function=function, donated=donated, cfg=cfg, sources={**sources}, over=over
+        )
         entry = [*writer.checks(), *writer.donated_fields()]
         body = writer.sequence(function.body, entry)
         self.draft.functions[variable] = forced_pure(with_body(function, body))
@@ -494,7 +502,8 @@ class _DonatedFunction(BindingRewriter):
     function: relax.Function
     donated: Sequence[DonatedAlias]
     cfg: ControlFlowGraph
-    sources: dict[ir.Var, Node] = field(default_factory=dict)
+    sources: dict[ir.Var, Node]
+    over: Mapping[ir.Var, tuple[Overlay, ...]]
     instructions: Mapping[int, ir.Instruction] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -524,12 +533,12 @@ class _DonatedFunction(BindingRewriter):
         var = instruction.var
         if var in self.sources:
             return [bound_view(binding.var, self.sources[var], binding.value.args[0])]
-        overlays = tuple(one.over[var] for one in self.donated if var in one.over)
+        overlays = self.over.get(var) or tuple(one.over[var] for one in self.donated if var in one.over)
         if overlays and isinstance(instruction, ir.CallKernel):
-            return [self.over(binding, instruction.kernel, overlays)]
+            return [self.in_place(binding, instruction.kernel, overlays)]
         return list(BindingRewriter.rewrite(self, binding))
 
-    def over(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
+    def in_place(self, binding: BindingNode, kernel: str, overlays: tuple[Overlay, ...]) -> relax.VarBinding:
         value = binding.value
         called = self.module.overlaid(kernel, overlays)
         call = typed_call(called, elements(value.args), value.ty, value.ty_args, value.span, value.attrs)

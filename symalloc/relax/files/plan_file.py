@@ -47,10 +47,10 @@ from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceS
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
-from symalloc.program.ir import Var
+from symalloc.program.ir import Program, Var
 from symalloc.program.reading import ModuleOptions
 from symalloc.prover.prover import Prover
-from symalloc.relax.donation.savings import with_alias, written_over
+from symalloc.relax.donation.savings import with_alias
 from symalloc.relax.emit.emit_module import function_texts
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.extract.kernel_body import parameter_symbols
@@ -290,7 +290,7 @@ def memory_reports(
         name: non_arena_memory(program, planned.analyses[name], scratch, tables.get(name, 0))
         for name in planned.plans
     }
-    outcomes = plan_outcomes(planned)
+    outcomes = plan_outcomes(planned, None if prover is None else planned.in_place)
     graph_of = _graphs(planned, outcomes) if graphs else {}
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
     needed = {name: needed_at_entry(of, program.functions[name]) for name, of in symbols.items()}
@@ -308,9 +308,6 @@ def memory_reports(
                 origins=_origins(planned, name),
                 graph=graph_of.get(name),
                 wanted=samples,
-                over=frozenset()
-                if prover is None
-                else written_over(lowered, program, planned.analyses[name], plan, prover),
             )
             for name, plan in planned.plans.items()
         )
@@ -352,14 +349,16 @@ def tables_of_sizes(planned: tvm.IRModule, target: str) -> Mapping[str, int]:
     return {name: held(name) for name in own}
 
 
-def plan_outcomes(planned: PlannedModule) -> dict[str, PlanOutcome]:
-    """A call of each function with its plan, and without."""
+def plan_outcomes(planned: PlannedModule, in_place: Program | None = None) -> dict[str, PlanOutcome]:
+    """A call of each function with its plan, and without, also with outputs `in_place`."""
     ours = planned_program(planned.program, planned.plans, fallback=planned.fallback)
     own = own_arenas(ours)
     return {
         name: PlanOutcome(
             planned=Timeline.of(ours.program, name, decided=ours.checked),
             unplanned=Timeline.of(planned.given, name),
+            in_place=None if in_place is None else Timeline.of(in_place, name),
+            written=len(planned.over.get(name, ())),
             arenas=own,
             operators=operators_of(planned.unplanned[name]),
             fallback=planned.fallback and any(guard.defined_by is None for guard in plan.guards),

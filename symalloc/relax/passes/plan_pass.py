@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
@@ -34,6 +34,7 @@ from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.planned_copies import with_planned_copies
 from symalloc.relax.passes.sizes_and_guards import lower_guards
+from symalloc.relax.shrink.written_over import WrittenOver, write_over
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
 _LOG = logging.getLogger("symalloc")
@@ -95,8 +96,9 @@ class PlannedModule:
     """A module with its plans written into it, the plans by function name, and what they were made from.
 
     `flavour` is that of the plans, `memory` that of the devices it was chosen for.  `given` is the program as
-    it was before calls were written out in their callers.  With `fallback` functions run as they were where a
-    guard at entry fails.  `reporter` makes the `report`.
+    it was before calls were written out in their callers and outputs `over` what kernels read last; it was
+    extracted from `source`.  With `fallback` functions run as they were where a guard at entry fails.
+    `reporter` makes the `report`.
     """
 
     module: tvm.IRModule
@@ -106,6 +108,8 @@ class PlannedModule:
     flavour: Flavour
     memory: DeviceMemory
     given: Program
+    source: tvm.IRModule
+    over: Mapping[str, Sequence[WrittenOver]]
     fallback: bool = False
     reporter: Callable[[], ModuleReport] | None = None
 
@@ -113,6 +117,11 @@ class PlannedModule:
     def unplanned(self) -> Mapping[str, FunctionAnalysis]:
         """The analyses of the functions as they were given."""
         return self.analyses if self.given is self.program else analyse(self.given)
+
+    @property
+    def in_place(self) -> Program:
+        """The program that was given, with outputs written over what kernels read last."""
+        return extract(write_over(self.source, self.given)[0], name="module")
 
     def __repr__(self) -> str:
         return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"
@@ -178,11 +187,16 @@ def plan_lowered(
     if options.alias:
         given = module = donate(module, program, options.alias, prover, guards=options.guards)
         program = _seen(module)
-    before, results = program, dict[str, int]()
+    results = dict[str, int]()
     if options.results == "caller":
-        given = module = take_results(module, program, prover, options.guards)
-        program = _seen(module)
+        before, module = program, take_results(module, program, prover, options.guards)
+        given, program = module, _seen(module)
         results = {n: len(f.params) - len(before.functions[n].params) for n, f in program.functions.items()}
+    before = program if given is module else extract(given, name="module", handles=True)
+    over: Mapping[str, Sequence[WrittenOver]] = {}
+    if options.shrink != "none" and options.order == "total" and memory.shared:
+        module, over = write_over(module, program)
+        program = _seen(module) if over else program
     analyses = analyse(program)
     anywhere = memory.addresses or options.flavour == "storages"
     grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
@@ -207,7 +221,9 @@ def plan_lowered(
         analyses=analyses,
         flavour=options.flavour,
         memory=memory,
-        given=program if given is module else extract(given, name="module", handles=True),
+        given=before,
+        source=given,
+        over=over,
         fallback=options.guards == "fallback",
     )
 

@@ -1,0 +1,244 @@
+"""Outputs in the memory of what their calls read last: found by hand, on random programs, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+import tvm
+
+from symalloc.analysis.conflicts import ReuseConflicts
+from symalloc.analysis.interprocedural import analyse
+from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.planner_options import PlanOptions
+from symalloc.program.ir import Operand, Program, TupleValue, Var
+from symalloc.program.types import TensorType, TupleType
+from symalloc.prover.prover import Prover
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver
+from symalloc.size.expr import ZERO
+from tests.planner.random_programs import MIX, MIX_KERNEL, Maker, logs
+from tests.program.build import F32, KERNELS, Body, param, program_of
+from tests.relax.built import errors, machine
+from tests.relax.donation.test_check import fresh
+
+
+def found(program: Program) -> Sequence[WrittenOver]:
+    """What can be written over what, where every kernel can."""
+    analysis = analyse(program)["main"]
+    search = OverwriteSearch(analysis=analysis, prover=Prover(), in_place=lambda *_: True)
+    return tuple(search.pairs())
+
+
+class Steps(Body):
+    """A function of x; `made z` is a tensor of n bytes that a kernel makes of z."""
+
+    def __init__(self) -> None:
+        super().__init__(param("x", "n"))
+
+    def made(self, *sources: Var) -> Var:
+        out = fresh(self, "n")
+        self.call("add" if len(sources) > 1 else "copy", *sources, out)
+        return out
+
+    def longer(self, source: Var) -> Var:
+        out = fresh(self, "n + 1")
+        self.call("copy", source, out)
+        return out
+
+    def turned(self, source: Var) -> Var:
+        """A tensor of as many bytes in other rows."""
+        out = fresh(self, 1, "n")
+        self.call("copy", source, out)
+        return out
+
+    def floats(self, source: Var) -> Var:
+        out = fresh(self, "n", dtype=F32)
+        self.call("copy", source, out)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("steps", "over"),
+    [
+        ("a = made x; b = made a; c = made b; r = made c", "b=a c=b"),  # a chain, one memory
+        ("a = made x; b = made x; c = made a b; r = made c", "c=a"),  # of two the one that is there first
+        ("a = made x; b = made a; read a; r = made b", ""),
+        ("a = made x; l = alias a; b = made a; read l; r = made b", ""),
+        ("a = made x; l = reshape a n 1; b = made a; read l; r = made b", ""),
+        ("a = made x; l = view a 1; b = made a; read l; r = made b", ""),
+        ("a = made x; l = cast a n; b = made a; read l; r = made b", ""),
+        ("a = made x; l = argument a; b = made a; read l; r = made b", ""),
+        ("a = made x; p = tuple a x; b = made a; l = take p 0; read l; r = made b", ""),
+        ("a = made x; p = packed unknown a; b = made a; r = made b", ""),  # it may keep it
+        ("a = made x; b = made a; update a; r = made b", ""),
+        ("a = made x; b = made a; c = made a; r = made b c", "c=a"),
+        ("a = made x; b = longer a; r = made b", ""),
+        ("a = made x; b = floats a; r = made b", ""),
+        ("a = made x; b = turned a; r = made b", ""),
+        ("a = made x; b = made a; fill b; c = made b; r = made c", "b=a c=b"),
+        ("r = made x", ""),  # an argument, and a result
+        ("a = made x; r = made a", ""),
+    ],
+)
+def test_what_is_written_over_what(steps: str, over: str) -> None:
+    body = Steps()
+    known = body.follow(steps, x=body.params[0])
+    names = {var: name for name, var in known.items() if isinstance(var, Var)}
+    pairs = found(body.program(known["r"]))
+    assert " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs) == over
+
+
+def test_what_a_branch_reads_and_what_it_makes() -> None:
+    """What both sides read last is written over once; what one side makes is no place for the other."""
+    for outside in (False, True):
+        body = Steps()
+        a = body.made(body.params[0])
+        test = body.made(body.params[0])
+
+        def side(body: Steps = body, a: Var = a) -> Operand:
+            inner = body.made(a)
+            return body.made(inner)
+
+        chosen = body.branch(side, side, test=test)
+        if outside:
+            body.call("read", a)
+        pairs = found(body.program(body.made(chosen)))
+        assert len(pairs) == (2 if outside else 3)
+        assert len({one.output for one in pairs}) == len(pairs)
+        assert (a in {one.source for one in pairs}) is not outside
+
+
+def random_program(seed: int) -> Program:
+    random = Random(seed)
+    x, y = param("x", "n"), param("y", "m")
+    maker = Maker(random, Body(x, y, Var("nothing", TupleType(fields=()))), {x: "n", y: "m"})
+    maker.extents = ["n", "m"]
+    maker.grow(random.randint(4, 14))
+    result: Operand = maker.pick()[0] if seed % 3 else TupleValue((maker.pick()[0], maker.pick()[0]))
+    return program_of(maker.body.finish(result), kernels={**KERNELS, MIX: MIX_KERNEL})
+
+
+def in_homes(pairs: Sequence[WrittenOver]) -> Plan:
+    """The plan that puts each output into the memory of the tensor that it lies in."""
+    homes: dict[Var, list[WrittenOver]] = {}
+    home: dict[Var, Var] = {}
+    for one in pairs:
+        home[one.output] = home.get(one.source, one.source)
+        homes.setdefault(home[one.output], []).append(one)
+    arenas = []
+    for root, members in homes.items():
+        size = root.type.nbytes if isinstance(root.type, TensorType) else None
+        assert size is not None
+        variables = [root, *(one.output for one in members)]
+        buffers = [Buffer(id=i, name=v.name, size=size, live=(), var=v) for i, v in enumerate(variables)]
+        placed = tuple(Placement(buffer=buffer, offset=ZERO) for buffer in buffers)
+        arenas.append(Arena(device=0, scope="global", size=size, placements=placed))
+    return Plan(function="main", arenas=tuple(arenas))
+
+
+def test_random_programs_compute_the_same_in_the_memory_of_others() -> None:
+    shared = 0
+    for seed in range(150):
+        program = random_program(seed)
+        pairs = found(program)
+        plans = {"main": in_homes(pairs)}
+        shared += len(pairs)
+        for path in range(4 if pairs else 0):
+            for at in ({"n": 70, "m": 70}, {"n": 200, "m": 64}):
+                assert logs(program, plans, at, path).log == logs(program, {}, at, path).log, seed
+    assert shared > 60
+
+
+NET = """
+@I.ir_module
+class Net:
+    @T.prim_func(private=True, s_tir=True)
+    def flip(a: T.handle, out: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 16), "float32")
+        B = T.match_buffer(out, (n, 16), "float32")
+        for i, j in T.grid(n, 16):
+            with T.sblock("flip"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[n - 1 - vi, vj]
+
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
+        n = T.int64()
+        cls = Net
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.call_tir(cls.flip, (b,), R.Tensor((n, 16), "float32"))
+            d = R.exp(c)
+            e = R.nn.softmax(d)
+            f = R.add(e, R.multiply(e, R.const(2, "float32")))
+            g = R.matmul(f, w)
+            R.output(g)
+        return g
+"""
+
+
+@pytest.fixture(scope="module")
+def lowered() -> tvm.IRModule:
+    return lower(tvm.script.from_source(NET), "llvm")
+
+
+def test_a_module_is_planned_linted_and_run_in_place(lowered: tvm.IRModule) -> None:
+    shared, apart = (plan_lowered(lowered, options=PlanOptions(shrink=how)) for how in ("safe", "none"))
+    (pairs,) = shared.over.values()
+    assert [one.call for one in pairs] and not apart.over
+    assert len(pairs) == 4  # relu, exp, softmax, add; not what turns rows around, nor a product
+    assert not errors(shared.module)
+    kernels = {v.name_hint for v in shared.module.get_global_vars()}
+    assert {"relu_inplace", "tir_exp_inplace", "softmax_inplace", "flip"} <= kernels
+    assert kernels.isdisjoint({"relu", "tir_exp", "softmax"})
+    given = shared.plans["main"].arenas, apart.plans["main"].arenas
+    sizes = [sum(arena.size.evaluate({"n": 512}) for arena in arenas) for arenas in given]
+    assert sizes[0] * 3 == sizes[1] * 2 or sizes[0] < sizes[1]
+    random = np.random.default_rng(1)
+    machines = machine(shared.module), machine(lowered)
+    for rows in (0, 1, 5, 64):
+        arguments = [random.random(shape, dtype="float32") for shape in ((rows, 16), (16, 16))]
+        results = [one["main"](*map(tvm.runtime.tensor, arguments)).numpy() for one in machines]
+        assert results[0].tobytes() == results[1].tobytes()
+
+
+LATER = """
+@I.ir_module
+class Later:
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32"), c: R.Tensor((), "bool")):
+        n = T.int64()
+        a = R.matmul(x, w)
+        b = R.nn.relu(a)
+        {body}
+        return r
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "r = R.matmul(R.add(a, b), w)",
+        "r = R.matmul(R.reshape(a, R.shape([n * 16 // 16, 16])), R.matmul(R.permute_dims(b), x))",
+        "s = R.sum(a)\n        r = R.multiply(R.matmul(b, w), s)",
+        "t = R.match_cast(a, R.Tensor((n, 16), 'float32'))\n"
+        "        r = R.matmul(R.exp(t), R.matmul(R.permute_dims(x), b))",
+    ],
+)
+def test_the_linter_finds_what_is_read_after_it_was_written_over(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault in the search: nothing is taken to be needed later."""
+    module = lower(tvm.script.from_source(LATER.format(body=body)), "llvm")
+    right = plan_lowered(module, options=PlanOptions(shrink="safe"))
+    assert not errors(right.module)
+    monkeypatch.setattr(ReuseConflicts, "takeover", lambda *_: iter(()))
+    wrong = plan_lowered(module, options=PlanOptions(shrink="safe"))
+    assert wrong.over != right.over
+    assert any(one.startswith("SYM113") for one in errors(wrong.module))
