@@ -309,7 +309,7 @@ def _rows(report: FunctionReport) -> list[Row]:
         ("floor", lambda s: human_bytes(s.floor), planned),
         ("arena / floor", lambda s: times(s.ratio), planned),
         (
-            "in place saves" if report.outcome.written else "in place would save",
+            f"{report.outcome.written} in place save" if report.outcome.written else "in place would save",
             lambda s: human_bytes(s.in_place),
             any(s.in_place for s in report.samples),
         ),
