@@ -284,7 +284,7 @@ def memory_reports(
     """
     _LOG.info("measuring the plan")
     program = planned.program
-    scratch = kernel_scratch(lowered, program.kernels, target)
+    scratch = kernel_scratch(planned.module, program.kernels, target)
     tables = tables_of_sizes(planned.module, target) if device_kind(target) == "cpu" else {}
     around = {
         name: non_arena_memory(program, planned.analyses[name], scratch, tables.get(name, 0))

@@ -16,6 +16,7 @@ from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Operand, Program, TupleValue, Var
 from symalloc.program.types import TensorType, TupleType
 from symalloc.prover.prover import Prover
+from symalloc.relax.files.plan_file import plan_module
 from symalloc.relax.passes.pipeline import lower
 from symalloc.relax.passes.plan_pass import plan_lowered
 from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver
@@ -206,6 +207,13 @@ def test_a_module_is_planned_linted_and_run_in_place(lowered: tvm.IRModule) -> N
         arguments = [random.random(shape, dtype="float32") for shape in ((rows, 16), (16, 16))]
         results = [one["main"](*map(tvm.runtime.tensor, arguments)).numpy() for one in machines]
         assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_what_kernels_in_place_take_for_themselves_is_told() -> None:
+    module = tvm.script.from_source(NET)
+    shared, apart = (plan_module(module, options=PlanOptions(shrink=how)) for how in ("safe", "none"))
+    taken = [[use.nbytes for use in one.report.of("main").outside.kernels] for one in (shared, apart)]
+    assert taken[0] == taken[1] != []
 
 
 LATER = """
