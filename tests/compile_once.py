@@ -46,7 +46,8 @@ def _once(build: Any) -> Any:
     @wraps(build)
     def built(mod: Any, target: Any = None, pipeline: Any = "default") -> Any:
         context = tvm.transform.PassContext.current()
-        if not isinstance(mod, tvm.IRModule) or context.instruments or tvm.target.Target.current():
+        read = target is not None and tvm.target.Target(target).kind.name != "llvm"  # source, not code to run
+        if not isinstance(mod, tvm.IRModule) or context.instruments or tvm.target.Target.current() or read:
             return build(mod, target, pipeline)
         options = _Options(str(target), pipeline, str(context.config), context.opt_level, str(mod.attrs))
         kernels = [tvm.IRModule({name: one}, attrs=mod.attrs) for name, one in mod.functions_items()]
