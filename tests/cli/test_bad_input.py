@@ -369,8 +369,8 @@ def test_closed_streams(closed: str) -> None:
 
 # what a shell starts in the background ignores SIGINT, and so does all that it starts
 LISTENING = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from symalloc.__main__ import main; main()"
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from symalloc.__main__ import main; os.close(int(sys.argv.pop(1))); main()"
 )
 
 
@@ -419,13 +419,18 @@ def test_a_signal_ends_everything_at_once(
     )
     Path("hard.json").write_text(json.dumps([{"id": c, "constraint": c} for c in hard]))
     before = sorted(folder.rglob("*"))
+    ready, listens = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *arguments],
+        [sys.executable, "-c", LISTENING, str(listens), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        pass_fds=[listens],
     )
+    os.close(listens)
+    with os.fdopen(ready) as stream:
+        assert stream.read() == ""  # until it listens
     if arguments[0] != "prove":  # it works in this process
         _wait_for_child(process.pid)
     time.sleep(1.0)

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -182,28 +178,6 @@ def test_what_is_done_is_said_to_whoever_debugs(capsys: pytest.CaptureFixture[st
     assert (first, last) == ("symalloc: reading model.py", "symalloc: read model.py: 1 programs, 0 problems")
     assert {*steps} <= {"symalloc: checking model.py", "symalloc: reading model.py"}
     assert said[1] == ""
-
-
-# -- ends -------------------------------------------------------------------------------------------------
-
-
-def test_ctrl_c_while_linting(model: Path) -> None:
-    # what runs in the background of a script starts with Ctrl-C ignored
-    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code = f"{listen}from symalloc.__main__ import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "lint", "model.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        process.wait(0.7)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
 
 
 # -- terminals -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 import symalloc
 from symalloc import OutOfMemoryError, PoolUsageError
+from tests.pool.processes import until_asleep
 
 PAGE = 4096
 
@@ -88,7 +89,7 @@ def test_those_that_wait_are_served_in_their_order() -> None:
         threads = [Thread(target=enter, args=one) for one in (("large", 10), ("small", 1))]
         for thread in threads:
             thread.start()
-            sleep(0.02)
+            until_asleep(thread)
         assert not order
     for thread in threads:
         thread.join()

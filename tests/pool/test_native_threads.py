@@ -100,7 +100,7 @@ def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
 
 def _wait_for_others(pool: InstrumentedPool) -> None:
     """Until this thread is the only one with bins: Python joins a thread shortly before it really ends."""
-    for _ in range(500):
+    for _ in range(10_000):
         if pool.statistics().threads == 1:
             return
         sleep(0.01)

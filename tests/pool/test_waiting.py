@@ -15,7 +15,7 @@ import pytest
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
-from tests.pool.processes import survives
+from tests.pool.processes import survives, until_asleep
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -69,7 +69,7 @@ class _Line:
         thread.start()
         self.threads.append(thread)
         _until(lambda: self.asked > asked or not thread.is_alive())
-        sleep(0.02)  # from the callback, which is asked first, to the queue
+        until_asleep(thread)  # from the callback, which is asked first, to the queue
         return thread
 
     def join(self) -> None:
@@ -145,7 +145,7 @@ def test_those_who_do_not_wait_pass() -> None:
 def test_a_thread_that_waits_for_itself_ends_at_its_time() -> None:
     pool = InstrumentedPool(limit=MIB)
     pool.alloc(MIB, tag="mine")
-    with pytest.raises(OutOfMemoryError, match=r"(?s)limit of 1048576.*waited for 0\.\d+ s, in vain.*`mine`"):
+    with pytest.raises(OutOfMemoryError, match=r"(?s)limit of 1048576.*waited for [\d.]+ s, in vain.*`mine`"):
         pool.alloc(64, timeout=0.05)
     with pytest.raises(OutOfMemoryError) as refused:
         pool.alloc(64, timeout=0)
