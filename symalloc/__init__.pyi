@@ -14,9 +14,9 @@ from symalloc.pipelines import pipeline as pipeline
 from symalloc.pipelines import replace_tvm_planner as replace_tvm_planner
 from symalloc.planner.check.validate import PlanRefusedError as PlanRefusedError
 from symalloc.planner.memory_report.device_budget import DeviceBudget as DeviceBudget
-from symalloc.pool.exports import prometheus_text as prometheus_text
 from symalloc.pool.instrumented_pool import LeakWarning as LeakWarning
 from symalloc.pool.instrumented_pool import Pool as Pool
+from symalloc.pool.metrics import prometheus_text as prometheus_text
 from symalloc.pool.pool_errors import BadFreeError as BadFreeError
 from symalloc.pool.pool_errors import BoundsError as BoundsError
 from symalloc.pool.pool_errors import OutOfMemoryError as OutOfMemoryError

@@ -161,7 +161,7 @@ POOL_MAY_IMPORT: dict[str, set[str]] = {
         *("native_pool", "pool_errors", "pool_options"),
         "trace",
     },
-    "exports": {"native_pool", "pool_errors", "pool_options", "replaying"},
+    "metrics": {"native_pool", "pool_errors"},
     "": {"statistics_scope"},
 }
 WITHIN = {"planner": PLAN_MAY_IMPORT, "pool": POOL_MAY_IMPORT, "relax": RELAX_MAY_IMPORT}

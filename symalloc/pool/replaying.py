@@ -1,4 +1,4 @@
-"""Traces replayed on policies: peaks of reserved and live bytes, and the pool event by event, for exports."""
+"""Traces replayed on policies: peaks of reserved and live bytes, and the pool event by event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from symalloc.pool.native_pool import BlockHandle, NativePool, PoolStatistics
 from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import MOST, PoolOptions, round_up
-from symalloc.pool.trace import Alloc, CallBegin, CallEnd, Free, Trace
+from symalloc.pool.trace import Alloc, Free, Trace
 
 MIB = 2**20
 
@@ -204,14 +204,11 @@ def total(results: Sequence[Replayed]) -> PolicySummary:
 # -- the pool after each event -----------------------------------------------------------------------------
 
 
-MICROSECOND = 1000  # nanoseconds
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePoint:
     """The pool after one event; sizes in bytes."""
 
-    time: int  # nanoseconds
+    time: int  # nanoseconds, or the number of the event
     block: int
     allocates: bool
     live: int
@@ -219,31 +216,24 @@ class TimelinePoint:
     reserved: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Lifespan:
-    """A block, or a call: from when to when, in nanoseconds; `end` is None where it has none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedBlock:
+    """A block of a trace, its place in the pool, and the call that it is allocated in, 0 for none."""
 
     number: int
-    begin: int
-    end: int | None = None
-    address: int = 0
-    nbytes: int = 0
-    call: int = 0
+    address: int
+    nbytes: int
+    call: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTimeline:
-    """The events of a trace, in order; an allocation that does not fit ends it, and `failed` says how.
-
-    Where the trace has no times, its events are a microsecond apart.
-    """
+    """The events of a trace, in order; an allocation that does not fit ends it, and `failed` says how."""
 
     trace: Trace
     moments: tuple[TimelinePoint, ...]
-    blocks: dict[int, Lifespan]
-    calls: dict[int, Lifespan]
+    blocks: dict[int, PlacedBlock]
     statistics: PoolStatistics
-    end: int
     failed: str | None = None
 
     def name(self, block: int) -> str:
@@ -254,33 +244,27 @@ class PoolTimeline:
 def timeline_of(trace: Trace, options: PoolOptions | None = None) -> PoolTimeline:
     """`trace` on a pool with these options."""
     pool, handles = replay_pool(options or PoolOptions()), dict[int, BlockHandle]()
-    blocks, calls, moments = dict[int, Lifespan](), dict[int, Lifespan](), list[TimelinePoint]()
-    failed = None
-    times = trace.times or range(0, len(trace.events) * MICROSECOND, MICROSECOND)
+    blocks, moments, failed = dict[int, PlacedBlock](), list[TimelinePoint](), None
+    times = trace.times or range(len(trace.events))
     for index, (event, time) in enumerate(zip(trace.events, times, strict=True)):
-        match event:
-            case CallBegin(call=call):
-                calls[call] = Lifespan(number=call, begin=time)
-                continue
-            case CallEnd(call=call):
-                calls[call].end = time
-                continue
-            case Alloc(block=block, nbytes=nbytes, call=call):
-                try:
-                    handle = handles[block] = pool.alloc(nbytes)
-                except OutOfMemoryError as error:
-                    failed = f"event {index}: {error}"
-                    break
-                address = pool.address(handle)
-                blocks[block] = Lifespan(number=block, begin=time, address=address, nbytes=nbytes, call=call)
-            case Free(block=block):
-                blocks[block].end = time
-                handles.pop(block).free()
+        if isinstance(event, Alloc):
+            number, nbytes = event.block, event.nbytes
+            try:
+                handle = handles[number] = pool.alloc(nbytes)
+            except OutOfMemoryError as error:
+                failed = f"event {index}: {error}"
+                break
+            address = pool.address(handle)
+            blocks[number] = PlacedBlock(number=number, address=address, nbytes=nbytes, call=event.call)
+        elif isinstance(event, Free):
+            handles.pop(event.block).free()
+        else:
+            continue
         now = pool.statistics()
         moments.append(
             TimelinePoint(
                 time=time,
-                block=block,
+                block=event.block,
                 allocates=isinstance(event, Alloc),
                 live=now.live,
                 used=now.used,
@@ -288,11 +272,5 @@ def timeline_of(trace: Trace, options: PoolOptions | None = None) -> PoolTimelin
             )
         )
     return PoolTimeline(
-        trace=trace,
-        moments=tuple(moments),
-        blocks=blocks,
-        calls=calls,
-        statistics=pool.statistics(),
-        end=(times[-1] if times else 0) + MICROSECOND,
-        failed=failed,
+        trace=trace, moments=tuple(moments), blocks=blocks, statistics=pool.statistics(), failed=failed
     )

@@ -49,13 +49,3 @@ def test_a_hard_limit_that_is_too_low_is_said(run: Run, traces: list[Path]) -> N
     assert status == 1
     assert "out of memory at event" in out
     assert "under the limit of 33554432" in out
-
-
-def test_exports(run: Run, traces: list[Path], tmp_path: Path) -> None:
-    files = {form: tmp_path / f"{form}.out" for form in ("perfetto", "prometheus")}
-    options = [option for form, file in files.items() for option in ("--export", f"{form}={file}")]
-    status, out, err = run("replay", traces[0], *options)
-    assert (status, err) == (0, "")
-    assert "images-batched: " in out
-    assert json.loads(files["perfetto"].read_bytes())["traceEvents"]
-    assert 'symalloc_pool_reserved_bytes{pool="images-batched"}' in files["prometheus"].read_text()

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from hypothesis import given, settings
 
-from symalloc.pool.exports import prometheus_text
+from symalloc.pool.metrics import prometheus_text
 from symalloc.pool.native_pool import NativePool
 from symalloc.pool.pool_options import PoolOptions
 from symalloc.pool.replaying import replay, timeline_of
@@ -60,11 +60,11 @@ def test_times_calls_and_names() -> None:
         tags={1: "weights"},
     )
     timeline = timeline_of(trace)
-    assert (timeline.calls[7].begin, timeline.calls[7].end) == (10, 30)
-    assert (timeline.blocks[1].begin, timeline.blocks[1].end, timeline.blocks[1].call) == (20, 40, 7)
+    assert [moment.time for moment in timeline.moments] == [20, 40]
+    assert (timeline.blocks[1].nbytes, timeline.blocks[1].call) == (100, 7)
     assert (timeline.name(1), timeline.name(2)) == ("weights", "block 2")
     untimed = timeline_of(replace(trace, times=()))
-    assert untimed.blocks[1].begin == 1000, "events without times are a microsecond apart"
+    assert [moment.time for moment in untimed.moments] == [1, 3], "events without times go by number"
 
 
 def test_what_does_not_fit_ends_it() -> None:

@@ -5,8 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from symalloc.pool.exports import prometheus_text
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.metrics import prometheus_text
 from symalloc.pool.native_pool import PoolStatistics
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{pool="((?:[^"\\\n]|\\["\\n])*)"\} (\d+)')

@@ -20,7 +20,7 @@ from symalloc.linter.diagnostic import Report
 from symalloc.planner.grid import TYPICAL
 from symalloc.planner.memory_report.call_peak import held_tensor
 from symalloc.planner.memory_report.function_report import FunctionReport, TvmComparison
-from symalloc.pool.replaying import Lifespan, PoolTimeline, TimelinePoint
+from symalloc.pool.replaying import PlacedBlock, PoolTimeline, TimelinePoint
 from symalloc.pool.trace import Alloc, Free
 from symalloc.program.ir import Var
 from symalloc.report.plan_json import function_document
@@ -127,12 +127,12 @@ def trace_data(timeline: PoolTimeline, *, title: str) -> dict[str, Any]:
     ends = {m.block: event for event, m in zip(events, moments, strict=True) if not m.allocates}
     end, first = events[-1] + 1 if events else 0, trace.times[0] if trace.times else 0
 
-    def entry(block: Lifespan) -> list[Any]:
+    def entry(block: PlacedBlock) -> list[Any]:
         number = block.number
         where = exact(block.address), exact(block.nbytes)
         return [timeline.name(number), begins[number], ends.get(number), *where, block.call]
 
-    def lasting(block: Lifespan) -> int:
+    def lasting(block: PlacedBlock) -> int:
         return block.nbytes * (ends.get(block.number, end) - begins[block.number])
 
     blocks = sorted(timeline.blocks.values(), key=lasting, reverse=True)[:MOST_BLOCKS]
