@@ -68,7 +68,7 @@ class Dispatcher:
             self._run(values)
             return self._value(_RESULT, values)
         except BaseException as error:
-            clear_frames(error.__traceback__)  # who keeps the error would keep the tensors of kernels
+            clear_frames(error.__traceback__)
             raise
         finally:
             values.clear()
@@ -81,25 +81,30 @@ class Dispatcher:
         ready, idle = list[int](), self._machines[1:]
         running: dict[Future[Any], tuple[int, relax.VirtualMachine]] = {}
         over = SimpleQueue[Future[Any]]()
-        with ThreadPoolExecutor(len(idle)) as threads:
-            while order.is_active():
-                ready += order.get_ready()
-                while ready and idle:
-                    number, machine = ready.pop(0), idle.pop()
-                    function, takes = self._steps[self._dispatches[number]]
-                    taken = (self._value(one, values) for one in takes)
-                    future = threads.submit(machine[function], *taken)
-                    running[future] = number, machine
-                    future.add_done_callback(over.put)
-                future = over.get()
-                number, machine = running.pop(future)
-                values[self._dispatches[number]] = future.result()
-                uses.subtract(self._uses[number])
-                for address in self._uses[number]:
-                    if not uses[address]:
-                        values.pop(address, None)
-                idle.append(machine)
-                order.done(number)
+        try:
+            with ThreadPoolExecutor(len(idle)) as threads:
+                while order.is_active():
+                    ready += order.get_ready()
+                    while ready and idle:
+                        number, machine = ready.pop(0), idle.pop()
+                        function, takes = self._steps[self._dispatches[number]]
+                        taken = (self._value(one, values) for one in takes)
+                        future = threads.submit(machine[function], *taken)
+                        running[future] = number, machine
+                        future.add_done_callback(over.put)
+                    future = over.get()
+                    number, machine = running.pop(future)
+                    values[self._dispatches[number]] = future.result()
+                    uses.subtract(self._uses[number])
+                    for address in self._uses[number]:
+                        if not uses[address]:
+                            values.pop(address, None)
+                    idle.append(machine)
+                    order.done(number)
+        finally:  # who keeps an error would keep the tensors of kernels
+            for future in running:
+                if error := future.exception():
+                    clear_frames(error.__traceback__)
 
     def _value(self, address: int, values: dict[int, Any]) -> Any:
         """A value that is there, or that no dispatch makes."""

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from random import Random
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -123,11 +124,13 @@ def test_kernels_that_take_their_time_give_the_same_bits(order: Any, kernel: Any
     assert most > 1 or order == "total", "they overlap"
 
 
-def test_a_kernel_that_fails_leaves_nothing(kernel: Any) -> None:
-    fails = [False]
+@pytest.mark.parametrize("together", [1, 2])
+def test_kernels_that_fail_leave_nothing(kernel: Any, together: int) -> None:
+    fails, meet = [False], Barrier(together)
 
     def planted(x: Any, y: Any) -> None:
         if fails[0]:
+            meet.wait(60)
             raise ValueError("planted")
         copy(x, y)
 
