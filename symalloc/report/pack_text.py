@@ -14,7 +14,6 @@ from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.packing.packing_problem import FloorRatio, Packing
 from symalloc.report.document import Document, about, as_json, record
 from symalloc.report.quantities import at_binding, columns, cut
-from symalloc.size.notation import PIECEWISE
 
 HEADINGS = ("problem", "buffers", "worst", "mean", "proved", "seconds", "arena (bytes)")
 LONGEST = 60  # characters of an arena's formula in the table
@@ -53,8 +52,8 @@ def packings_as_json(packings: Sequence[Packing]) -> str:
             PackDocument,
             packing,
             name=packing.problem.name if several else msgspec.UNSET,
-            arena=packing.arena.text(PIECEWISE),
-            offsets={id_: offset.text(PIECEWISE) for id_, offset in packing.offsets.items()},
+            arena=str(packing.arena._sympy_()),
+            offsets={id_: str(offset._sympy_()) for id_, offset in packing.offsets.items()},
             proved=True,  # what cannot be proved is refused before it comes here
             seconds=round(packing.seconds, 6),
         )
@@ -107,5 +106,5 @@ def _row(packing: Packing) -> tuple[str, ...]:
         f"{packing.mean_ratio:.4f}",
         "yes",
         f"{packing.seconds:.3f}",
-        cut(packing.arena.text(PIECEWISE), LONGEST),
+        cut(str(packing.arena), LONGEST),
     )

@@ -31,8 +31,6 @@ class Notation(Algebra[Phrase, Phrase]):
     power: ClassVar[str | None] = "**"  # None: a power is a repeated factor
     minus: ClassVar[str] = "-"  # before a sum that starts with a negative term
     coefficient_first: ClassVar[bool] = True
-    quotient: ClassVar[str] = "{} // {}"
-    remainder: ClassVar[str] = "{} % {}"
     bare_quotients: ClassVar[bool] = True  # they bind like `*` and from the left; else they are in brackets
     least: ClassVar[str] = "min"
     greatest: ClassVar[str] = "max"
@@ -80,16 +78,15 @@ class Notation(Algebra[Phrase, Phrase]):
         return operand.text if operand.level >= least else f"({operand.text})"
 
     def floordiv(self, numerator: Phrase, denominator: Phrase) -> Phrase:
-        return self._divided(self.quotient, numerator, denominator)
+        return self._divided("//", numerator, denominator)
 
     def mod(self, numerator: Phrase, denominator: Phrase) -> Phrase:
-        return self._divided(self.remainder, numerator, denominator)
+        return self._divided("%", numerator, denominator)
 
-    def _divided(self, pattern: str, numerator: Phrase, denominator: Phrase) -> Phrase:
-        if self.bare_quotients:
-            above = self._bracketed(numerator, _PRODUCT)
-            return Phrase(pattern.format(above, self._bracketed(denominator)), _QUOTIENT)
-        return Phrase(f"({pattern.format(self._bracketed(numerator), self._bracketed(denominator))})")
+    def _divided(self, sign: str, numerator: Phrase, denominator: Phrase) -> Phrase:
+        above = self._bracketed(numerator, _PRODUCT if self.bare_quotients else _CALL)
+        text = f"{above} {sign} {self._bracketed(denominator)}"
+        return Phrase(text, _QUOTIENT) if self.bare_quotients else Phrase(f"({text})")
 
     def minimum(self, operands: Sequence[Phrase]) -> Phrase:
         return self._call(self.least, operands)
@@ -147,7 +144,7 @@ class TVMScript(Notation):
 
     ordered = False
     times, power, minus, coefficient_first = " * ", None, "0 - ", False
-    quotient, remainder, bare_quotients = "{} // {}", "{} % {}", False
+    bare_quotients = False
     least, greatest, binary = "T.min", "T.max", True
 
     def arranged(self, terms: Sequence[Term[Phrase]]) -> Sequence[Term[Phrase]]:
@@ -173,31 +170,7 @@ class TVMScript(Notation):
         return self._call("T.Or", operands)
 
 
-class Piecewise(Notation):
-    """sympy's notation, as `symalloc pack` writes it: `Max`, `Min`, `Piecewise((value, condition), …)`."""
-
-    bare_quotients = False
-    least, greatest = "Min", "Max"
-
-    def arranged(self, terms: Sequence[Term[Phrase]]) -> Sequence[Term[Phrase]]:
-        return sorted(terms, key=lambda term: term[0] < 0)
-
-    def select(self, condition: Phrase, then: Phrase, otherwise: Phrase) -> Phrase:
-        """The cases in one list: those of a choice in the else-branch follow."""
-        rest = f"({otherwise.text}, True)"
-        if otherwise.text.startswith("Piecewise(") and otherwise.level == _CALL:
-            rest = otherwise.text[len("Piecewise(") : -1]
-        return Phrase(f"Piecewise(({then.text}, {condition.text}), {rest})")
-
-    def relation(self, operator: Operator, terms: Sequence[Term[Phrase]]) -> Phrase:
-        left, right = self.difference(terms)
-        return Phrase(f"{left.text} {operator} {right.text}")
-
-    def _joined(self, word: str, neutral: str, operands: Sequence[Phrase], level: int) -> Phrase:
-        return Phrase(word.join(f"({o.text})" for o in operands) or neutral)
-
-
-PYTHON, TVMSCRIPT, PIECEWISE = Notation(), TVMScript(), Piecewise()
+PYTHON, TVMSCRIPT = Notation(), TVMScript()
 
 
 class Written:

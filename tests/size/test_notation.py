@@ -1,4 +1,4 @@
-"""Sizes as scripts of TVM write them, and as `symalloc pack` does, which Python reads as the same values."""
+"""Sizes as they are printed, which Python reads as the same values, and as scripts of TVM write them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,29 @@ from hypothesis import strategies as st
 from symalloc.size.choice import maximum, select
 from symalloc.size.condition import Condition, le
 from symalloc.size.expr import Expr, round_up, symbol
-from symalloc.size.notation import PIECEWISE, TVMSCRIPT
+from symalloc.size.notation import TVMSCRIPT
 from symalloc.size.parse import parse_condition, parse_expr
 from tests.prover.brute import conditions, sizes
 
 N, M = symbol("n"), symbol("m")
 
 
-def piecewise(*cases: tuple[int, bool]) -> int:
-    return next(value for value, holds in cases if holds)
-
-
 def evaluated(text: str, binding: dict[str, int]) -> Any:
-    names = {"Max": max, "Min": min, "Piecewise": piecewise, **binding}
-    return eval(text, {"__builtins__": {}}, names)
+    return eval(text, {"__builtins__": {}}, {"max": max, "min": min, **binding})
 
 
 @settings(max_examples=200)
 @given(sizes(), st.integers(-9, 40), st.integers(-9, 40))
 def test_python_reads_the_same_value(expr: Expr, a: int, b: int) -> None:
     binding = {"a": a, "b": b}
-    assert evaluated(expr.text(PIECEWISE), binding) == expr.evaluate(binding)
+    assert evaluated(str(expr), binding) == expr.evaluate(binding)
 
 
 @settings(max_examples=60)
 @given(conditions(), st.integers(-9, 12), st.integers(-9, 12))
 def test_python_reads_the_same_truth(condition: Condition, a: int, b: int) -> None:
     binding = {"a": a, "b": b}
-    assert evaluated(condition.text(PIECEWISE), binding) is condition.evaluate(binding)
+    assert evaluated(str(condition), binding) is condition.evaluate(binding)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +42,15 @@ def test_python_reads_the_same_truth(condition: Condition, a: int, b: int) -> No
         (4 * N * M + 64, "4*m*n + 64"),
         (64 * N - 256, "64*n - 256"),
         (round_up(4 * N, 64), "64*((4*n + 63) // 64)"),
-        (maximum(64 * N, 4096), "Max(4096, 64*n)"),
+        (maximum(64 * N, 4096), "max(4096, 64*n)"),
         (
             select(le(N, 3), 64, select(le(N, 9), 128, 64 * N)),
-            "Piecewise((64, n <= 3), (128, n <= 9), (64*n, True))",
+            "(64 if n <= 3 else (128 if n <= 9 else (64*n)))",
         ),
     ],
 )
 def test_the_text_is_what_a_person_would_write(expr: Expr, text: str) -> None:
-    assert expr.text(PIECEWISE) == text
+    assert str(expr) == text
 
 
 @pytest.mark.parametrize(
