@@ -149,7 +149,7 @@ PLANNER: Mapping[str, Mechanism] = {
     ),
     "best fit through time": Mechanism(
         stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},
-        code=[f"{_STACK}.crowded_orders", f"{_STACK}._given_out", f"{_STACK}._Gaps"],
+        code=[f"{_STACK}.crowded_orders"],
     ),
     "sums that stand for others": Mechanism(
         stand_ins={f"{_OFFSETS}._fewer": lambda alternatives, _dominance: alternatives},

@@ -29,9 +29,10 @@ from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.concurrency import fenced_graph
+from symalloc.planner.interference import floor_bytes, live_sums
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.orders import BufferOrder
-from symalloc.planner.plan_functions import LiveBytes, known_symbols
+from symalloc.planner.plan_functions import known_symbols
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Program
@@ -180,7 +181,7 @@ def order_floors(planned: PlannedModule, function: str, at: Binding) -> tuple[in
     relation = HappensBefore(graph=dependency_graph(analysis), order="dag")
     sizes = [b.size.evaluate(at) for b in buffers]
     order = BufferOrder(buffers=buffers, numbers=numbers, relation=relation)
-    return LiveBytes(buffers).most(at), sum(sizes[i] for i in order.heaviest(sizes))
+    return floor_bytes(live_sums(buffers), at), sum(sizes[i] for i in order.heaviest(sizes))
 
 
 def _fences(planned: PlannedModule, function: str) -> int:

@@ -30,7 +30,6 @@ TYPICAL = 192  # sequence models are mostly at the floor when they are packed wi
 MOST_POINTS = 192  # of three or more symbols together; sizes that are compared with each other
 MOST_LINES = 8  # symbols along which sizes are compared
 MOST_CROSSINGS = 24
-EXACT = 2.0**53  # below which floats have every integer
 MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
 EXTENTS = (0, 1, 2, 3, 7, 16, 33, 100, 192, 1000, 4096)
 LARGE = max(EXTENTS)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
-
-import numpy as np
 
 from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.effects import RETURNED
@@ -30,98 +27,20 @@ from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
-from symalloc.planner.grid import EXACT, Grid, Ranges, Values, grid_within, sample_grid
-from symalloc.planner.interference import live_counts
+from symalloc.planner.grid import Ranges
 from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Placement, Plan
 from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
 from symalloc.planner.orders import HeldInOrder, order_cost, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
-from symalloc.planner.shapes import ExtentBounds, worst_shapes
-from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search
+from symalloc.planner.shapes import ExtentBounds
+from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search, worst_ratio
 from symalloc.program.ir import DeclaredBound, Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import conjunction
 from symalloc.size.expr import Expr
-
-MOST_KINDS = 64  # distinct sizes of which it is counted how many are live together
-
-
-class LiveBytes:
-    """The bytes of some buffers that are live together, at given bindings."""
-
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self.sizes, self._counts = live_counts(buffers)
-
-    def most(self, binding: Mapping[str, int]) -> int:
-        """Return the most bytes that are live at one position under `binding`."""
-        values = [size.evaluate(binding) for size in self.sizes]
-        return max((sum(values[k] * n for k, n in one.items()) for one in self._counts), default=0)
-
-    def beside(self, size: Expr, grid: Grid) -> Iterable[tuple[float, float]]:
-        """Return the bytes of `size` and the most that are live together, at each point of `grid` but for
-        those at which a divisor is zero.
-        """
-        table = self._table(size, grid)
-        if table is not None and (np.abs(table) < EXACT).all():
-            return zip(*table.tolist(), strict=True)
-        return self._exactly(size, map(grid.binding, range(len(grid))))
-
-    def ratios(self, size: Expr, grid: Grid) -> Values | None:
-        """Return the bytes of `size` in multiples of those that are live together at each point, 0 where they
-        are not defined; None for many sizes.
-        """
-        table = self._table(size, grid)
-        if table is None:
-            return None
-        with np.errstate(invalid="ignore"):
-            found = table[0] / np.maximum(table[1], 1.0)
-        return np.where(np.isfinite(found), found, 0.0)
-
-    def _table(self, size: Expr, grid: Grid) -> Values | None:
-        """Return the bytes of `size` and those that are live together, as rows; None for many sizes."""
-        if self._combinations is None:
-            return None
-        values = grid.values([size, *self.sizes])
-        with np.errstate(invalid="ignore"):
-            return np.array([values[0], (self._combinations @ values[1:]).max(axis=0, initial=0.0)])
-
-    def _exactly(self, size: Expr, bindings: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, int]]:
-        for binding in bindings:
-            with suppress(ZeroDivisionError):
-                yield size.evaluate(binding), self.most(binding)
-
-    @cached_property
-    def _combinations(self) -> Values | None:
-        """The numbers of each size that are live together, a row for each of them; None for many sizes."""
-        if len(self.sizes) > MOST_KINDS:
-            return None
-        kinds = range(len(self.sizes))
-        rows = [[one.get(kind, 0) for kind in kinds] for one in self._counts]
-        return np.array(rows, dtype=np.float64).reshape(len(rows), len(kinds))
-
-
-def worst_ratio(live: LiveBytes, size: Expr, domain: Domain, names: Sequence[str]) -> float:
-    """Return how many times the bytes that are `live` together `size` is at most, at least 1.
-
-    Looked at are the samples of `domain`, and shapes that a search goes through: at others it may be more.
-    """
-    samples = sample_grid(domain, names)
-    found = [1.0, *(taken / max(floor, 1) for taken, floor in live.beside(size, samples))]
-
-    def excesses(wanted: Grid) -> tuple[Grid, Values] | None:
-        grid = grid_within(domain, samples.names, wanted.points)
-        ratios = live.ratios(size, grid) if len(grid) else None
-        if ratios is None:
-            return None
-        found.append(float(ratios.max()))
-        return grid, np.maximum(ratios - 1, 0.0)
-
-    worst_shapes(samples.names, ExtentBounds(), excesses)
-    return max(found)
-
 
 Value = TypeVar("Value")
 
@@ -198,7 +117,7 @@ class LayoutSearch:
             made = self._assembled(groups, results, questions)
             self.budget.spend(_written(made or ()))
             if made is not None and not self.budget.exhausted:
-                fallbacks = _layout_fallbacks(groups, results, made, self.domain)
+                fallbacks = _layout_fallbacks(groups, results, made, ranges, self.domain, shapes)
                 yield Layout(arenas=made, representative=representative, fallbacks=fallbacks)
 
     def beyond(self, layout: Layout) -> tuple[Mapping[str, int], ...]:
@@ -277,11 +196,6 @@ class _ArenaBuffers:
         of_each = tuple([known[id(b.size), b.alignment] for b in self.buffers])
         return HashedOnce((lives, of_each, tuple(kinds)))
 
-    @cached_property
-    def live(self) -> LiveBytes:
-        """The bytes that are live together."""
-        return LiveBytes(self.buffers)
-
     @property
     def grounded(self) -> bool:
         """True where all start a storage."""
@@ -319,7 +233,9 @@ def _layout_fallbacks(
     groups: Sequence[_ArenaBuffers],
     results: Mapping[int, SearchResult],
     arenas: Sequence[Arena],
+    ranges: Ranges,
     domain: Domain,
+    shapes: Sequence[Mapping[str, int]],
 ) -> tuple[Fallback, ...]:
     """Return the fallbacks that arenas were made on, each with the worst ratio of any of them."""
     worst: dict[FallbackKind, float] = {}
@@ -327,7 +243,7 @@ def _layout_fallbacks(
         result = results.get(id(group))
         taken: list[FallbackKind] = ["search"] if result is not None and result.score.worst > PERFECT else []
         taken += ["bounds"] if arena.raised else []
-        ratio = worst_ratio(group.live, arena.size, domain, group.names) if taken else 1.0
+        ratio = worst_ratio(group.buffers, arena.size, ranges, domain, shapes) if taken else 1.0
         ratio = ratio if result is None else max(ratio, result.score.worst)
         worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
     return tuple(Fallback(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())

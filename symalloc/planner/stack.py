@@ -14,10 +14,9 @@ first fit by size, area or begin are the classics of dynamic storage allocation.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,11 +25,11 @@ import numpy as np
 from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.fold import folded, folds_of, unfolded
-from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, score_grid
+from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, grid_within, score_grid
 from symalloc.planner.interference import Changes, changes_of, interference, most_at_once, pairs_live_together
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName, PlanBudget
-from symalloc.prover.domain import INT64_MAX
+from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.size.expr import Expr
 
 if TYPE_CHECKING:
@@ -296,6 +295,25 @@ class StackingProblem:
         return [-(-size // unit) for size in found] if unit > 1 else found
 
 
+def worst_ratio(
+    buffers: Sequence[Buffer],
+    size: Expr,
+    ranges: Ranges,
+    domain: Domain,
+    shapes: Sequence[Mapping[str, int]] = (),
+) -> float:
+    """Return how many times the floor of `buffers` an arena of `size` is at most, at least 1.
+
+    Looked at are the points within `domain` at which stackings are judged: at others it may be more.
+    """
+    distinct: dict[Expr, int] = {}
+    kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
+    judged_at = score_grid(tuple(distinct), ranges, shapes)
+    grid = grid_within(domain, judged_at.names, judged_at.points)
+    floors = _floors(buffers, np.nan_to_num(grid.values(tuple(distinct))), kinds)
+    return float(np.nan_to_num(grid.values([size])[0] / floors).max(initial=1.0))
+
+
 def _floors(buffers: Sequence[Buffer], values: Values, kinds: Sequence[int]) -> Values:
     """Return the most bytes that are live at one position, at each point; `values` has a row a kind."""
     now, floors = np.zeros(values.shape[1]), np.ones(values.shape[1])
@@ -516,76 +534,19 @@ def crowded_orders(problem: StackingProblem, points: Sequence[int]) -> Iterator[
     """Yield orders of the buffers of `problem`, bottom first: two for any sizes, then for those at each of
     `points`, as an allocator gives memory out by best fit, forwards or backwards in time.
 
-    Any order makes a right stacking, so holes in live ranges are passed over.
+    Any order makes a right stacking, so pairs are left to the library, which looks at them one by one.
     """
     hulls = [(b.live[0][0], b.live[-1][1]) if b.live else (0, 0) for b in problem.buffers]
     everything = range(len(problem))
     yield sorted(everything, key=lambda i: (-hulls[i][1], hulls[i][0], i))
     yield sorted(everything, key=lambda i: (hulls[i][0], -hulls[i][1], i))
-    mirrored = [(-end, -begin) for begin, end in hulls]
+    lives = lists_of([[*chain.from_iterable(b.live)] for b in problem.buffers])
+    alignments = array("q", [1] * len(problem)).tobytes()
     for point in points:
         sizes = problem.sizes_at(point)
-        for lives in (hulls, mirrored):
-            yield _by_offset(_given_out(lives, sizes), sizes)
-
-
-def _given_out(lives: Sequence[tuple[int, int]], sizes: Sequence[int]) -> list[int]:
-    """The offsets that best fit gives, in bytes; of what begins together the larger first."""
-    begins = sorted(range(len(lives)), key=lambda i: (lives[i][0], -sizes[i], i))
-    ends = sorted(range(len(lives)), key=lambda i: (lives[i][1], i))
-    offsets, heap, gone = [0] * len(lives), _Gaps(), 0
-    for i in begins:
-        while lives[ends[gone]][1] <= lives[i][0]:
-            heap.give_back(offsets[ends[gone]], sizes[ends[gone]])
-            gone += 1
-        offsets[i] = heap.take(sizes[i])
-    return offsets
-
-
-@dataclass(slots=True)
-class _Gaps:
-    """The free stretches below `top`, none next to another: by size, by start and by end."""
-
-    top: int = 0
-    by_size: list[tuple[int, int]] = field(default_factory=list)
-    starts: dict[int, int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
-
-    def take(self, size: int) -> int:
-        """Take the smallest gap that is large enough, or what lies above all; return its start."""
-        if size == 0:
-            return 0
-        place = bisect_left(self.by_size, (size, -1))
-        if place < len(self.by_size):
-            length, start = self.by_size[place]
-            self.drop(start, length)
-            self.add(start + size, length - size)
-            return start
-        last = self.ends.get(self.top)  # free up to the top, but not large enough
-        start = self.top if last is None else last
-        if last is not None:
-            self.drop(last, self.top - last)
-        self.top = start + size
-        return start
-
-    def give_back(self, start: int, size: int) -> None:
-        """Free `size` bytes from `start`."""
-        end = start + size
-        if size and start in self.ends:
-            before = self.ends[start]
-            self.drop(before, start - before)
-            start = before
-        if size and end in self.starts:
-            after = self.starts[end]
-            self.drop(end, after - end)
-            end = after
-        self.add(start, end - start)
-
-    def add(self, start: int, size: int) -> None:
-        if size:
-            insort(self.by_size, (size, start))
-            self.starts[start], self.ends[start + size] = start + size, start
-
-    def drop(self, start: int, size: int) -> None:
-        del self.by_size[bisect_left(self.by_size, (size, start))]
-        del self.starts[start], self.ends[start + size]
+        for begins in ([begin for begin, _ in hulls], [-end for _, end in hulls]):
+            order = sorted(everything, key=lambda i: (begins[i], -sizes[i], i))
+            memory = packer_functions.first_fit(array("q", sizes).tobytes(), alignments, lives)
+            answer = packer_functions.put(memory, array("i", order).tobytes(), True)
+            offsets = dict(zip(order, array("q", answer)[1:], strict=True))
+            yield _by_offset([offsets[i] for i in everything], sizes)
