@@ -11,7 +11,7 @@ is another numbering.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -185,18 +185,17 @@ class Fallback:
 class Plan(Shown):
     """The memory plan of one function.
 
-    `representative` is the binding at which buffers were stacked.  Without `fallbacks` each arena is at its
-    floor wherever that was looked at.  `picked` says what bounds="auto" stands for in it, and why.
-    `too_large` are the tensors that no arena can hold within --max-buffer.  `order`: the plan is right in any
-    order of the dispatches that this permits; `order_cost` is what that costs at most, as a share of a
-    call with a plan for the order of the text, where it was reckoned.
+    Without `fallbacks` each arena is at its floor wherever that was looked at.  `picked` says what
+    bounds="auto" stands for in it, and why.  `too_large` are the tensors that no arena can hold within
+    --max-buffer.  `order`: the plan is right in any order of the dispatches that this permits; `order_cost`
+    is what that costs at most, as a share of a call with a plan for the order of the text, where it was
+    reckoned.
     """
 
     function: str
     arenas: tuple[Arena, ...] = ()
     unplanned: tuple[Unplanned, ...] = ()
     guards: tuple[Guard, ...] = ()
-    representative: Mapping[str, int] = field(default_factory=dict)
     fallbacks: tuple[Fallback, ...] = ()
     picked: str = ""
     too_large: tuple[TooLarge, ...] = ()

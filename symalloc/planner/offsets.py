@@ -1,8 +1,8 @@
 """A stacking made into expressions: the arena's size and an offset for each buffer.
 
-off_i = max over those below of off_j + size_j, simplified by proved dominance.  An offset is kept as its
-alternatives (their maximum is meant), so that sums distribute and most maxima vanish before an expression is
-built.  Layers repeat: every distinct question is asked once.
+off_i = max over those below of off_j + size_j, simplified by the dominance that terms show.  An offset is
+kept as its alternatives (their maximum is meant), so that sums distribute and most maxima vanish before an
+expression is built.  Layers repeat: every distinct question is asked once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ from symalloc.planner.planner_options import PlanBudget
 from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.ordering import SyntacticOrder
-from symalloc.prover.prover import Prover
-from symalloc.prover.verdict import Verdict
 from symalloc.size.choice import maximum
-from symalloc.size.condition import Condition, eq, le
 from symalloc.size.expr import ZERO, Expr, Monomial, round_up
 
-PROVER_BUDGET = 8  # questions to the prover about one stacking
-COMPARED, ASKED = 10, 500  # work that a comparison counts besides its terms, and a question to the prover
+COMPARED = 10  # work that a comparison counts besides its terms
 MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences looked at closely: for a stacking, and for each buffer
 LONG = 24  # terms of alternatives that become one maximum
 LONGEST = 12_000  # characters of one of them
@@ -43,22 +39,18 @@ def assemble(
     buffers: Sequence[Buffer],
     stacking: Stacking,
     domain: Domain,
-    prover: Prover,
-    *,
-    prover_budget: int = PROVER_BUDGET,
     budget: PlanBudget | None = None,
 ) -> Arena | None:
     """Return the arena of `buffers` in `stacking`, over `domain`; there is at least one buffer.
 
-    With a `prover_budget` of 0 the prover is not asked what dominates what: offsets are longer, and what has
-    to be proved of them can be seen.  None where it is more work than is worth it to tell which alternatives
-    of offsets matter, or `budget` is exhausted.
+    None where it is more work than is worth it to tell which alternatives of offsets matter, or `budget` is
+    exhausted.
     """
     if len(buffers) == 1:
         return Arena.of(buffers[0].size, [Placement(buffers[0], ZERO)])
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
     most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
-    dominance = Dominance(domain, prover, symbols, prover_budget, most, budget or PlanBudget())
+    dominance = Dominance(domain, symbols, most, budget or PlanBudget())
     placed = offsets(buffers, stacking, dominance)
     if placed is None:
         return None
@@ -68,16 +60,11 @@ def assemble(
     return replace(Arena.of(maximum(*size), placements), raised=dominance.raised)
 
 
-def storage(
-    buffers: Sequence[Buffer], domain: Domain, prover: Prover, *, prover_budget: int = PROVER_BUDGET
-) -> Arena:
+def storage(buffers: Sequence[Buffer], domain: Domain) -> Arena:
     """Return an arena with all of `buffers`, which are never live at once, at offset 0: as large as the
     largest of them at each binding.
-
-    `prover_budget` is that of `assemble`.
     """
-    names = frozenset().union(*(b.size.symbols for b in buffers))
-    dominance = Dominance(domain, prover, names, prover_budget)
+    dominance = Dominance(domain, frozenset().union(*(b.size.symbols for b in buffers)))
     size = maximum(*prune((b.size for b in buffers), dominance))
     return replace(Arena.of(size, (Placement(b, ZERO) for b in buffers)), raised=dominance.raised)
 
@@ -159,7 +146,7 @@ def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
 
 
 def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
-    """The candidates that no other is proved to reach, or fewer sums that reach all of them; zero where there
+    """The candidates that no other is seen to reach, or fewer sums that reach all of them; zero where there
     are none.
     """
     found = list(dict.fromkeys(candidates))
@@ -226,16 +213,14 @@ def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, i
 class Dominance:
     """`reaches` and `align` over one domain.
 
-    What fails at a sample binding is never asked; what can be seen costs little.  `prover_budget` is how many
-    questions the prover is asked about the rest; then none any more: offsets keep alternatives that they
-    could do without, nothing is lost.  `most` differences are looked at closely.  `raised` counts the sums
-    that took the place of others which they only bound.  What is compared is counted in `budget`, in terms.
+    What fails at a sample binding is not looked at.  What terms do not show is left open: offsets keep
+    alternatives that they could do without, nothing is lost.  `most` differences are looked at closely.
+    `raised` counts the sums that took the place of others which they only bound.  What is compared is counted
+    in `budget`, in terms.
     """
 
     domain: Domain
-    prover: Prover
     names: Collection[str]
-    prover_budget: int = PROVER_BUDGET
     most: int = 10 * MOST_COMPARED
     budget: PlanBudget = field(default_factory=PlanBudget)
     raised: int = 0
@@ -250,13 +235,12 @@ class Dominance:
         self.order = SyntacticOrder(self.domain, self.most)
 
     def reaches(self, high: Expr, low: Expr) -> bool:
-        """Return whether `high >= low` is proved for every binding."""
+        """Return whether `high >= low` is seen to hold for every binding."""
         key = (high, low)
         found = self._reached.get(key)
         if found is None:
             self.budget.spend(COMPARED + len(high.terms) + len(low.terms))
-            found = self.may_reach(high, low) and (self.order.at_most(low, high) or self._ask(le(low, high)))
-            self._reached[key] = found
+            found = self._reached[key] = self.may_reach(high, low) and self.order.at_most(low, high)
         return found
 
     @property
@@ -301,20 +285,10 @@ class Dominance:
         return found
 
     def align(self, expr: Expr, step: int) -> Expr:
-        """`expr` rounded up to a multiple of `step` bytes; as it is where it is proved to be one."""
+        """`expr` rounded up to a multiple of `step` bytes; as it is where its terms are multiples."""
         if all(c % step == 0 for c in expr.terms.values()):
             return expr
         found = self._aligned.get((expr, step))
         if found is None:
-            remainder = expr % step
-            even = not self.at_samples(remainder).any() and self._ask(eq(remainder, 0))
-            found = self._aligned[expr, step] = expr if even else round_up(expr, step)
+            found = self._aligned[expr, step] = round_up(expr, step)
         return found
-
-    def _ask(self, condition: Condition) -> bool:
-        if self.prover_budget <= 0:
-            return False
-        self.budget.spend(ASKED)
-        proof = self.prover.prove(condition, self.domain, explain=False)
-        self.prover_budget -= 1
-        return proof.verdict is Verdict.ALWAYS_VALID

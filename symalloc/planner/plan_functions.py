@@ -29,7 +29,7 @@ from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validat
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import Ranges
 from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Placement, Plan
-from symalloc.planner.offsets import PROVER_BUDGET, assemble, storage
+from symalloc.planner.offsets import assemble, storage
 from symalloc.planner.orders import HeldInOrder, order_cost, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
@@ -54,10 +54,9 @@ _REASONS: Mapping[FallbackKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Arenas, the binding that they were stacked at, and the fallbacks that were taken."""
+    """Arenas, and the fallbacks that were taken."""
 
     arenas: tuple[Arena, ...]
-    representative: Mapping[str, int]
     fallbacks: tuple[Fallback, ...] = ()
 
     @property
@@ -89,13 +88,11 @@ class LayoutSearch:
     budget: PlanBudget = field(default_factory=PlanBudget)
     known: dict[Hashable, SearchResult] = field(default_factory=dict)
 
-    def layouts(
+    def layout(
         self, arenas: Sequence[Sequence[Buffer]], shapes: Sequence[Mapping[str, int]] = ()
-    ) -> Iterator[Layout]:
-        """Yield the tightest layout found of the buffers of each arena first, also at `shapes`, then one that
-        is easier to prove.
-
-        There may be none, where all have formulas that are too long.
+    ) -> Layout | None:
+        """Return the tightest layout found of the buffers of each arena, also at `shapes`; None where its
+        formulas are too long.
         """
         groups = [_ArenaBuffers(buffers) for buffers in arenas]
         stacked = [group for group in groups if not group.grounded]
@@ -109,16 +106,12 @@ class LayoutSearch:
             (tuple(sorted(ranges.items())), tuple(tuple(one.items()) for one in shapes)),
         )
         results = {id(group): result for group, result in zip(stacked, found, strict=True)}
-        representative = {
-            name: value for one in reversed(found) for name, value in one.representative.items()
-        }
-        asked = 0 if self.options.effort == "quick" else PROVER_BUDGET
-        for questions in dict.fromkeys((asked, 0)):
-            made = self._assembled(groups, results, questions)
-            self.budget.spend(_written(made or ()))
-            if made is not None and not self.budget.exhausted:
-                fallbacks = _layout_fallbacks(groups, results, made, ranges, self.domain, shapes)
-                yield Layout(arenas=made, representative=representative, fallbacks=fallbacks)
+        made = self._assembled(groups, results)
+        self.budget.spend(_written(made or ()))
+        if made is None or self.budget.exhausted:
+            return None
+        fallbacks = _layout_fallbacks(groups, results, made, ranges, self.domain, shapes)
+        return Layout(arenas=made, fallbacks=fallbacks)
 
     def beyond(self, layout: Layout) -> tuple[Mapping[str, int], ...]:
         """Return bindings at which an arena takes more than one buffer may, and than its largest tensor."""
@@ -128,17 +121,14 @@ class LayoutSearch:
         return tuple(beyond(layout.arenas, self.options.most, domain, self.prover))
 
     def _assembled(
-        self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult], questions: int
+        self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult]
     ) -> tuple[Arena, ...] | None:
         """Return an arena for each group; None where one has formulas that are too long."""
 
         def made(group: _ArenaBuffers) -> Arena | None:
             if group.grounded:
-                return storage(group.buffers, self.domain, self.prover, prover_budget=questions)
-            chosen = results[id(group)].stacking
-            return assemble(
-                group.buffers, chosen, self.domain, self.prover, prover_budget=questions, budget=self.budget
-            )
+                return storage(group.buffers, self.domain)
+            return assemble(group.buffers, results[id(group)].stacking, self.domain, self.budget)
 
         found = zip(_once_each(groups, made, {}), groups, strict=True)
         arenas = tuple(_with_buffers(arena, group.buffers) for arena, group in found if arena is not None)
@@ -456,22 +446,19 @@ def _layouts(
     restrictions, loose = UNRESTRICTED, []
     for left in reversed(range(MOST_CHOICES)):
         found = assign(candidates, bounds, search.options, restrictions=restrictions)
-        outgrown: set[Var] = set()
-        shapes = restrictions.shapes
-        for layout in search.layouts(found.arenas, found.shapes):
-            outgrown |= layout.outgrown
-            beyond_limit = search.beyond(layout)
-            shapes += beyond_limit
-            if layout.outgrown or beyond_limit:
-                continue
+        layout = search.layout(found.arenas, found.shapes)
+        outgrown = frozenset[Var]() if layout is None else layout.outgrown
+        beyond_limit = () if layout is None else search.beyond(layout)
+        kept = bool(outgrown or beyond_limit)
+        if layout is not None and not kept:
             excess = found.excess([arena.size for arena in layout.arenas])
             if excess <= max(1.0, found.excess()) or search.options.kept or search.options.order != "total":
                 yield found, layout
             else:
                 loose.append((excess, found, layout))
-        kept = outgrown or shapes != restrictions.shapes
         first = restrictions.first if kept else found.attempt + 1 if left > 1 else ONE_BY_ONE
         excluded = restrictions.excluded_results | outgrown
+        shapes = restrictions.shapes + beyond_limit
         restrictions = Restrictions(excluded_results=excluded, first=first, shapes=shapes)
     yield from (one[1:] for one in sorted(loose, key=lambda one: one[0]))
 
@@ -484,7 +471,6 @@ def _with_layout(bare: Plan, found: Assignment, layout: Layout, search: LayoutSe
         bare,
         arenas=arenas,
         guards=(*bare.guards, *guards(arenas, search.domain, search.prover)),
-        representative=layout.representative,
         fallbacks=(*bare.fallbacks, *layout.fallbacks),
     )
 

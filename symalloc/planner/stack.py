@@ -145,15 +145,10 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The stacking found, and its `score` over the grid.
-
-    `representative` is a binding at which the search packed; `steps` counts what was tried.
-    """
+    """The stacking found, and its `score` over the grid."""
 
     stacking: Stacking
     score: Score
-    representative: Mapping[str, int]
-    steps: int
 
 
 def search(
@@ -172,7 +167,8 @@ def search(
     """
     whole = PlanBudget() if whole is None else whole
     if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
-        return _at_floor(buffers, ranges)  # their sum, or the largest
+        stacking = Stacking.of(range(len(buffers)), buffers)
+        return SearchResult(stacking=stacking, score=Score(1.0, 1.0))  # their sum, or the largest
     classes = folded(buffers)
     if classes is None:
         return _stacked(buffers, ranges, budget, whole, shapes)
@@ -184,17 +180,6 @@ def search(
     return replace(alike, stacking=Stacking.of(unfolded(alike.stacking.order, classes), buffers))
 
 
-def _at_floor(buffers: Sequence[Buffer], ranges: Ranges) -> SearchResult:
-    """Return the stacking of buffers that are all live together, or never two of them."""
-    names = sorted(frozenset().union(*(b.size.symbols for b in buffers)))
-    return SearchResult(
-        stacking=Stacking.of(range(len(buffers)), buffers),
-        score=Score(1.0, 1.0),
-        representative=typical_binding(names, ranges),
-        steps=1,
-    )
-
-
 def _stacked(
     buffers: Sequence[Buffer],
     ranges: Ranges,
@@ -204,14 +189,8 @@ def _stacked(
 ) -> SearchResult:
     problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing, shapes=shapes)
     points = representatives(problem, ranges, budget.points)
-    run = _StackingSearch(problem=problem, budget=budget, whole=whole)
-    best = run.best_from(points)
-    return SearchResult(
-        stacking=best.stacking,
-        score=best.score,
-        representative=problem.grid.binding(points[0]),
-        steps=run.steps,
-    )
+    best = _StackingSearch(problem=problem, budget=budget, whole=whole).best_from(points)
+    return SearchResult(stacking=best.stacking, score=best.score)
 
 
 # -- the problem in numbers --------------------------------------------------------------------------------
@@ -421,15 +400,15 @@ def improved(
     steps: int,
     seed: int,
     budget: PlanBudget,
-) -> tuple[Sequence[int], int]:
-    """Return a stacking at least as good as `order` at these points of the grid, and the steps taken.
+) -> Sequence[int]:
+    """Return a stacking at least as good as `order` at these points of the grid.
 
     Stops when the worst ratio at the points is at most `target`, after `steps`, and once `budget` is
     exhausted; does nothing where sizes are beyond floats.  `seed` has at most 63 bits.
     """
     columns = [problem.relative(point) for point in points]
     if not all(isfinite(sum(column)) for column in columns):
-        return order, 0
+        return order
     answer = array("q")
     answer.frombytes(
         packer_functions.improve(
@@ -443,9 +422,9 @@ def improved(
             float(budget.allowed - budget.spent),
         )
     )
-    taken, spent, *better = answer
+    _, spent, *better = answer
     budget.spend(spent)
-    return better, taken
+    return better
 
 
 # -- the search --------------------------------------------------------------------------------------------
@@ -460,7 +439,6 @@ class _StackingSearch:
     whole: PlanBudget
     best: ScoredStacking | None = None
     seen: set[tuple[int, ...]] = field(default_factory=set)
-    steps: int = 0
     looks: int = 0
 
     def best_from(self, points: Sequence[int]) -> ScoredStacking:
@@ -489,7 +467,6 @@ class _StackingSearch:
                 looks = self.problem.pairs + LOOKS_EACH * len(self.problem)
                 self.looks += looks
                 self.whole.spend(looks)
-                self.steps += 1
                 order = tuple(packed_order(self.problem, self.problem.sizes_at(point), heuristic))
                 if order not in self.seen:
                     self.seen.add(order)
@@ -505,7 +482,7 @@ class _StackingSearch:
             if self.whole.exhausted:
                 return
             chosen = self.different((*chosen, int(self.best.ratios.argmax())))
-            order, taken = improved(
+            order = improved(
                 self.problem,
                 self.best.stacking.order,
                 chosen,
@@ -514,7 +491,6 @@ class _StackingSearch:
                 seed=(self.budget.seed + number) & INT64_MAX,
                 budget=self.whole,
             )
-            self.steps += taken
             if self.add(order):
                 return
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -80,15 +79,15 @@ def test_whole_storages_put_everything_at_offset_zero() -> None:
 
 
 def test_where_no_stacking_is_proved_whole_storages_are_shared_and_the_plan_says_so() -> None:
-    real, asked = LayoutSearch.layouts, 0
+    real, asked = LayoutSearch.layout, 0
 
-    def unproved(*args: Any, **named: Any) -> Iterator[Layout]:
+    def unproved(*args: Any, **named: Any) -> Layout | None:
         nonlocal asked
         asked += 1
-        return real(*args, **named) if asked > 3 else iter(())
+        return real(*args, **named) if asked > 3 else None
 
     program = simple("64*n", "32*n", "64*n", "32*n")
-    with patch.object(LayoutSearch, "layouts", unproved):
+    with patch.object(LayoutSearch, "layout", unproved):
         plan = only(plan_program(program, Prover()))
     (fallback,) = plan.fallbacks
     assert fallback.kind == "storages" and fallback.ratio >= 1

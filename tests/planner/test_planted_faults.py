@@ -37,7 +37,7 @@ BUFFERS = (
 
 def planned(*orders: tuple[int, ...]) -> Plan:
     """The plan that stacks by the first order up to n = 64 and by the second above; one order: always."""
-    first, *others = (assemble(BUFFERS, Stacking.of(order, BUFFERS), DOMAIN, PROVER) for order in orders)
+    first, *others = (assemble(BUFFERS, Stacking.of(order, BUFFERS), DOMAIN) for order in orders)
     arena = chosen_by(le(N, 64), first, others[0]) if others else first
     return Plan(function="f", arenas=(arena,), guards=guards([arena], DOMAIN, PROVER))
 

@@ -54,7 +54,7 @@ def pack(found: tuple[Buffer, ...], seed: int = 0) -> Arena:
     """Any order is a right stacking; two of them by turns where the seed is odd."""
     random = Random(seed)
     first, second = (Stacking.of(random.sample(range(len(found)), len(found)), found) for _ in range(2))
-    one, other = (assemble(found, stacking, DOMAIN, PROVER) for stacking in (first, second))
+    one, other = (assemble(found, stacking, DOMAIN) for stacking in (first, second))
     return chosen_by(CONDITIONS[seed % len(CONDITIONS)], one, other) if seed % 2 else other
 
 

@@ -328,7 +328,7 @@ class FunctionReport:
             return self.samples[0].binding
         bound = [sample for sample in self.samples if sample.label == "bound"]
         shown = (*bound, *self.samples[: len(EXTENTS) - 1][-1:])
-        return {**self.plan.representative, **(shown[0].binding if shown else {})}
+        return shown[0].binding if shown else {}
 
     @property
     def packed(self) -> tuple[str, ...]:

@@ -362,7 +362,7 @@ def pack_problem(
     domain = _domain(problem, prover)
     if problem.symbols or _exceeds(problem):
         found = search(_rounded(problem.buffers), problem.ranges, budget)
-        assembled = assemble(problem.buffers, found.stacking, domain, prover)
+        assembled = assemble(problem.buffers, found.stacking, domain)
         if assembled is None:
             raise ProblemError("too many sums of its sizes would have to be compared")
         arena, ratios = assembled, _ratios_of(assembled.size, live_sums(problem.buffers), problem.ranges)

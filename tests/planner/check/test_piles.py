@@ -26,7 +26,7 @@ PROVER = Prover()
 @given(problems(most=12), st.randoms(use_true_random=False))
 def test_all_that_live_together_are_reached(buffers: tuple[Buffer, ...], random: Random) -> None:
     order = random.sample(range(len(buffers)), len(buffers))
-    arena = assemble(buffers, Stacking.of(order, buffers), Domain(), PROVER)
+    arena = assemble(buffers, Stacking.of(order, buffers), Domain())
     above: dict[int, set[int]] = {i: set() for i in range(len(buffers))}
     for low, high in directly_above(arena.placements):
         assert together(buffers[low], buffers[high])
@@ -42,5 +42,5 @@ def reaches(above: dict[int, set[int]], low: int, high: int) -> bool:
 
 def test_there_are_few_however_many_live_together() -> None:
     buffers = [Buffer(id=i, name=str(i), size=constant(64), live=((i, 1000),)) for i in range(300)]
-    arena = assemble(buffers, Stacking.of(range(300), buffers), Domain(), PROVER)
+    arena = assemble(buffers, Stacking.of(range(300), buffers), Domain())
     assert len(list(directly_above(arena.placements))) == 299

@@ -86,8 +86,7 @@ BUFFERS = (
 def plan() -> Plan:
     """A choice, a maximum, divisions, a product."""
     one, other = (
-        assemble(BUFFERS, Stacking.of(order, BUFFERS), DOMAIN, Prover())
-        for order in ((2, 0, 1, 3, 4), (1, 0, 2, 3, 4))
+        assemble(BUFFERS, Stacking.of(order, BUFFERS), DOMAIN) for order in ((2, 0, 1, 3, 4), (1, 0, 2, 3, 4))
     )
     arena = chosen_by(le(N, 16), one, other)
     return Plan(function="main", arenas=(arena,), guards=guards([arena], DOMAIN, Prover()))

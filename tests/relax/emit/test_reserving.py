@@ -41,7 +41,6 @@ def test_an_arena_is_reserved_in_the_innermost_block_in_front_of_its_first_tenso
     plan = Plan(
         function="f",
         arenas=(arena(deep), arena(b, a), arena(inside, late), arena(late, after=a.var), arena()),
-        representative={},
     )
     function = Function(name="f", params=(), body=block(a, b, outer, late), result_type=VOID, symbols={})
     assert first_uses(plan, control_flow_graph(function)) == {

@@ -21,7 +21,7 @@ for name in ("torch_op_six_lengths", "onnx_nested_branch", "torch_attention_of_m
     planned = plan_lowered(lower(imported_case(name).build(), "llvm"))
     print(planned.module.script())
     for plan in planned.plans.values():
-        print(plan.representative, [str(arena.size) for arena in plan.arenas], plan.fallbacks)
+        print([str(arena.size) for arena in plan.arenas], plan.fallbacks)
 """
 
 
