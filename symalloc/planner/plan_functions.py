@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TypeVar
 
 from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.effects import RETURNED
@@ -28,21 +26,18 @@ from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import Ranges
-from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Placement, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Plan
 from symalloc.planner.offsets import assemble, storage
 from symalloc.planner.orders import HeldInOrder, order_cost, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
-from symalloc.planner.shapes import ExtentBounds
-from symalloc.planner.stack import PERFECT, SearchBudget, SearchResult, search, worst_ratio
+from symalloc.planner.shapes import ExtentBounds, symbols_of
+from symalloc.planner.stack import PERFECT, SearchBudget, search, worst_ratio
 from symalloc.program.ir import DeclaredBound, Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import conjunction
-from symalloc.size.expr import Expr
-
-Value = TypeVar("Value")
 
 WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
 
@@ -60,11 +55,6 @@ class Layout:
     fallbacks: tuple[Fallback, ...] = ()
 
     @property
-    def ratio(self) -> float:
-        """The largest ratio of an arena to its floor that was seen."""
-        return max((fallback.ratio for fallback in self.fallbacks), default=1.0)
-
-    @property
     def outgrown(self) -> frozenset[Var]:
         """The results whose memory would have to be larger than they are, for what else lies in it."""
         results = ((arena.result, arena.size) for arena in self.arenas)
@@ -77,8 +67,7 @@ class Layout:
 class LayoutSearch:
     """Finds layouts of `function` over `domain`.
 
-    All of them spend `budget` on formulas and proofs, and as much again each on its search; what was stacked
-    once is `known`: most groups come again.
+    All of them spend `budget` on formulas and proofs, and as much again each on its search.
     """
 
     function: Function
@@ -86,7 +75,6 @@ class LayoutSearch:
     prover: Prover
     options: PlanOptions
     budget: PlanBudget = field(default_factory=PlanBudget)
-    known: dict[Hashable, SearchResult] = field(default_factory=dict)
 
     def layout(
         self, arenas: Sequence[Sequence[Buffer]], shapes: Sequence[Mapping[str, int]] = ()
@@ -94,24 +82,28 @@ class LayoutSearch:
         """Return the tightest layout found of the buffers of each arena, also at `shapes`; None where its
         formulas are too long.
         """
-        groups = [_ArenaBuffers(buffers) for buffers in arenas]
-        stacked = [group for group in groups if not group.grounded]
-        ranges = _ranges(self.function, [b for group in groups for b in group.buffers])
+        ranges = _ranges(self.function, [b for buffers in arenas for b in buffers])
         budget = SearchBudget.of(self.options.effort, seed=self.options.seed)
-        searching = PlanBudget(self.budget.allowed)
-        found = _once_each(
-            stacked,
-            lambda group: search(group.buffers, ranges, budget, searching, shapes),
-            self.known,
-            (tuple(sorted(ranges.items())), tuple(tuple(one.items()) for one in shapes)),
-        )
-        results = {id(group): result for group, result in zip(stacked, found, strict=True)}
-        made = self._assembled(groups, results)
-        self.budget.spend(_written(made or ()))
-        if made is None or self.budget.exhausted:
-            return None
-        fallbacks = _layout_fallbacks(groups, results, made, ranges, self.domain, shapes)
-        return Layout(arenas=made, fallbacks=fallbacks)
+        searching, made = PlanBudget(self.budget.allowed), list[Arena]()
+        worst: dict[FallbackKind, float] = {}
+        for buffers in arenas:
+            score = 1.0
+            if buffers[0].grounded:
+                arena: Arena | None = storage(buffers, self.domain)
+            else:
+                found = search(buffers, ranges, budget, searching, shapes)
+                score = found.score.worst
+                arena = assemble(buffers, found.stacking, self.domain, self.budget)
+            if arena is None:
+                return None
+            made.append(arena)
+            taken: list[FallbackKind] = ["search"] if score > PERFECT else []
+            taken += ["bounds"] if arena.raised else []
+            ratio = worst_ratio(buffers, arena.size, ranges, self.domain, shapes) if taken else 1.0
+            worst.update({kind: max(ratio, score, worst.get(kind, 1.0)) for kind in taken})
+        self.budget.spend(_written(made))
+        fallbacks = (Fallback(kind=kind, reason=_REASONS[kind], ratio=r) for kind, r in worst.items())
+        return None if self.budget.exhausted else Layout(arenas=tuple(made), fallbacks=tuple(fallbacks))
 
     def beyond(self, layout: Layout) -> tuple[Mapping[str, int], ...]:
         """Return bindings at which an arena takes more than one buffer may, and than its largest tensor."""
@@ -120,20 +112,6 @@ class LayoutSearch:
         domain = bounded(self.function, self.domain)
         return tuple(beyond(layout.arenas, self.options.most, domain, self.prover))
 
-    def _assembled(
-        self, groups: Sequence[_ArenaBuffers], results: Mapping[int, SearchResult]
-    ) -> tuple[Arena, ...] | None:
-        """Return an arena for each group; None where one has formulas that are too long."""
-
-        def made(group: _ArenaBuffers) -> Arena | None:
-            if group.grounded:
-                return storage(group.buffers, self.domain)
-            return assemble(group.buffers, results[id(group)].stacking, self.domain, self.budget)
-
-        found = zip(_once_each(groups, made, {}), groups, strict=True)
-        arenas = tuple(_with_buffers(arena, group.buffers) for arena, group in found if arena is not None)
-        return arenas if len(arenas) == len(groups) else None
-
 
 def _written(arenas: Sequence[Arena]) -> int:
     """Return what it counts to prove the formulas of arenas and to write them down."""
@@ -141,109 +119,10 @@ def _written(arenas: Sequence[Arena]) -> int:
     return WRITTEN_EACH * sum(len(formula.terms) for formula in formulas)
 
 
-def _with_buffers(arena: Arena, buffers: Sequence[Buffer]) -> Arena:
-    """Return `arena`, made for buffers of the same structure, with `buffers` in it."""
-    if arena.placements[0].buffer is buffers[0]:
-        return arena  # it was made for these
-    placed = (Placement(b, p.offset) for b, p in zip(buffers, arena.placements, strict=True))
-    return replace(Arena.of(arena.size, placed), raised=arena.raised)
-
-
-class HashedOnce:
-    """A long value that is looked up: a tuple is hashed anew each time, with all that it holds."""
-
-    __slots__ = ("_hash", "_value")
-
-    def __init__(self, value: Hashable) -> None:
-        self._value, self._hash = value, hash(value)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HashedOnce) and self._value == other._value
-
-
-@dataclass(frozen=True)
-class _ArenaBuffers:
-    """The buffers of one arena."""
-
-    buffers: Sequence[Buffer]
-
-    @cached_property
-    def structure(self) -> Hashable:
-        """All that stacking depends on; of live ranges the order of their ends is enough."""
-        positions = sorted({position for b in self.buffers for interval in b.live for position in interval})
-        number = {position: count for count, position in enumerate(positions)}
-        lives = tuple([tuple([(number[begin], number[end]) for begin, end in b.live]) for b in self.buffers])
-        kinds: dict[tuple[Expr, int, bool], int] = {}
-        known: dict[tuple[int, int], int] = {}  # most of what is equal is one object
-        for b in self.buffers:
-            if (id(b.size), b.alignment) not in known:
-                known[id(b.size), b.alignment] = kinds.setdefault(
-                    (b.size, b.alignment, b.grounded), len(kinds)
-                )
-        of_each = tuple([known[id(b.size), b.alignment] for b in self.buffers])
-        return HashedOnce((lives, of_each, tuple(kinds)))
-
-    @property
-    def grounded(self) -> bool:
-        """True where all start a storage."""
-        return self.buffers[0].grounded
-
-    @cached_property
-    def names(self) -> Sequence[str]:
-        """The symbols of all sizes, in order."""
-        sizes = {id(b.size): b.size for b in self.buffers}
-        return sorted(frozenset().union(*(size.symbols for size in sizes.values())))
-
-
-def _once_each(
-    groups: Iterable[_ArenaBuffers],
-    make: Callable[[_ArenaBuffers], Value],
-    known: dict[Hashable, Value],
-    besides: Hashable = None,
-) -> list[Value]:
-    """Return what `make` makes of each group, made once for those of equal structure; `known` were made,
-    which depend on what is `besides`.
-    """
-    found = []
-    for group in groups:
-        key = group.structure, besides
-        if key not in known:
-            known[key] = make(group)
-        found.append(known[key])
-    return found
-
-
-# -- fallbacks ---------------------------------------------------------------------------------------------
-
-
-def _layout_fallbacks(
-    groups: Sequence[_ArenaBuffers],
-    results: Mapping[int, SearchResult],
-    arenas: Sequence[Arena],
-    ranges: Ranges,
-    domain: Domain,
-    shapes: Sequence[Mapping[str, int]],
-) -> tuple[Fallback, ...]:
-    """Return the fallbacks that arenas were made on, each with the worst ratio of any of them."""
-    worst: dict[FallbackKind, float] = {}
-    for group, arena in zip(groups, arenas, strict=True):
-        result = results.get(id(group))
-        taken: list[FallbackKind] = ["search"] if result is not None and result.score.worst > PERFECT else []
-        taken += ["bounds"] if arena.raised else []
-        ratio = worst_ratio(group.buffers, arena.size, ranges, domain, shapes) if taken else 1.0
-        ratio = ratio if result is None else max(ratio, result.score.worst)
-        worst.update({kind: max(ratio, worst.get(kind, 1.0)) for kind in taken})
-    return tuple(Fallback(kind=kind, reason=_REASONS[kind], ratio=ratio) for kind, ratio in worst.items())
-
-
 def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
     """Return the declared bounds of the symbols that buffers are sized by; extents may be 0 where none is."""
-    names = _ArenaBuffers(buffers).names
     lower, upper = function.declared_lower, function.declared_upper
-    return {name: (lower.get(name, 0), upper.get(name)) for name in names}
+    return {name: (lower.get(name, 0), upper.get(name)) for name in symbols_of(b.size for b in buffers)}
 
 
 _LOG = logging.getLogger("symalloc")
@@ -295,12 +174,9 @@ def certify(
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """The things that functions of one program share: sizes over the same symbols, and stackings of equal
-    structure.
-    """
+    """The things that functions of one program share: sizes over the same symbols."""
 
     sizes: dict[Hashable, Sizes] = field(default_factory=dict)
-    stackings: dict[Hashable, SearchResult] = field(default_factory=dict)
 
     def sizes_of(
         self, known: KnownSymbols, prover: Prover, bounds: Sequence[DeclaredBound], *, reserve: bool
@@ -384,7 +260,6 @@ def _plan_in(
             prover=prover,
             options=options,
             budget=PlanBudget() if free else PlanBudget.of(options.effort, len(candidates.buffers)),
-            known=shared.stackings,
         )
         for found, layout in _layouts(candidates, search, extents):
             bare = Plan(
