@@ -81,15 +81,6 @@ def test_many_symbols_give_sums_that_bound_others() -> None:
     assert len(first.arenas[0].size.symbols) == 75
 
 
-def test_equal_groups_are_packed_once() -> None:
-    groups = [[buffer(4 * k + i, s, 9 * k + i, 9 * k + i + 2) for i, s in enumerate(PLAIN)] for k in range(5)]
-    with patch.object(plan_functions, "search", wraps=plan_functions.search) as searched:
-        first, *_ = found(*groups)
-    assert searched.call_count == 1
-    assert [[p.buffer for p in arena.placements] for arena in first.arenas] == groups
-    assert len({arena.size for arena in first.arenas}) == 1
-
-
 @pytest.mark.parametrize("guest", ["64*n", "128*n", "64*n*(n // 5000)"])
 def test_what_lies_in_the_memory_of_a_result_must_not_outgrow_it(guest: str) -> None:
     result = replace(buffer(1, "64*n + 64", 2, 4), var=param("y", "n"), returned=True)
