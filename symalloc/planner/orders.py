@@ -152,6 +152,10 @@ class HeldInOrder:
         apart = replace(relation, graph=merged)
         self._order = BufferOrder(buffers=(), numbers=range(len(used)), relation=apart)
 
+    def taken(self) -> Iterable[Reservation]:
+        """All that a call reserves."""
+        return self.timeline.taken()
+
     def peak(self, binding: Mapping[str, int]) -> int | None:
         """The most bytes that some order may hold at once; None where that is not known."""
         text, sizes = self.timeline.peak(binding), [part.peak(binding) for part in self._parts]
@@ -161,11 +165,11 @@ class HeldInOrder:
         return max(text, sum(known[i] for i in self._order.heaviest(known)))
 
 
-def order_cost(plan: HeldInOrder, other: Timeline, domain: Domain) -> float | None:
-    """Return how much more a call with one plan may take, in any order, than with another in that of the
+def cost_beside(plan: HeldInOrder | Timeline, other: Timeline, domain: Domain) -> float | None:
+    """Return how much more a call with one plan may take, also in any order, than with another in that of the
     text, at most among the samples of `domain`: 0.2 is a fifth more.  None where that is not known.
     """
-    taken = (*plan.timeline.taken(), *other.taken())
+    taken = (*plan.taken(), *other.taken())
     grid = sample_grid(domain, sorted({name for r in taken if r.size for name in r.size.symbols}))
     pairs = [(plan.peak(at), other.peak(at)) for at in map(grid.binding, range(len(grid)))]
     found = [mine / max(theirs, 1) for mine, theirs in pairs if mine is not None and theirs is not None]

@@ -28,7 +28,7 @@ from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import Ranges
 from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Plan
 from symalloc.planner.offsets import assemble, storage
-from symalloc.planner.orders import HeldInOrder, order_cost, reordered
+from symalloc.planner.orders import HeldInOrder, cost_beside, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
@@ -220,7 +220,7 @@ def _plan_function(
     relation = HappensBefore(graph=dependency_graph(variant), order=options.searched)
     held = HeldInOrder(Timeline.of(ordered, name), relation)
     domain = known_symbols(analyses[name].cfg).domain
-    cost = order_cost(held, Timeline.of(written(plain), name), domain)
+    cost = cost_beside(held, Timeline.of(written(plain), name), domain)
     kept = options.order == "auto" and (cost is None or cost > 0)
     return replace(plain if kept else other, order_cost=cost)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import tvm
 import tvm_ffi
@@ -12,15 +12,19 @@ from tvm.target import Target
 from tvm_ffi import DLDeviceType
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.timeline import Timeline
 from symalloc.arguments import shown
 from symalloc.errors import RunError, UsageError
+from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.plan_certificate import write_certificate
 from symalloc.planner.check.validate import PlanRefusedError
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.memory_report.fits import FunctionFit
 from symalloc.planner.memory_report.function_report import MemorySample
 from symalloc.planner.memory_report.module_report import ModuleReport
+from symalloc.planner.orders import cost_beside
 from symalloc.planner.plan_functions import certify, plan_program
+from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import Flavour, PlanOptions
 from symalloc.program.ir import Program, Var
 from symalloc.program.record import no_collections
@@ -121,7 +125,7 @@ class PlannedModule:
     @property
     def in_place(self) -> Program:
         """The program that was given, with outputs written over what kernels read last."""
-        return extract(write_over(self.source, self.given)[0], name="module")
+        return extract(write_over(self.source, self.given, self.unplanned)[0], name="module")
 
     def __repr__(self) -> str:
         return f"<PlannedModule: {', '.join(map(repr, self.plans.values()))}>"
@@ -193,14 +197,18 @@ def plan_lowered(
         given, program = module, _seen(module)
         results = {n: len(f.params) - len(before.functions[n].params) for n, f in program.functions.items()}
     before = program if given is module else extract(given, name="module", handles=True)
-    over: Mapping[str, Sequence[WrittenOver]] = {}
-    if options.shrink != "none" and options.order == "total" and memory.shared:
-        module, over = write_over(module, program)
-        program = _seen(module) if over else program
-    analyses = analyse(program)
     anywhere = memory.addresses or options.flavour == "storages"
-    grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
-    plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
+
+    def attempt(module: tvm.IRModule, program: Program) -> _Attempt:
+        analyses = analyse(program)
+        grounded = frozenset[Var]() if anywhere else _grounded(module, analyses)
+        plans = plan_program(program, prover, options=options, analyses=analyses, grounded=grounded)
+        return _Attempt(module=module, program=program, analyses=analyses, plans=plans)
+
+    chosen = attempt(module, program)
+    if options.shrink != "none" and options.order == "total" and memory.shared:
+        chosen = _written_over(chosen, attempt)
+    module, analyses, plans = chosen.module, chosen.analyses, chosen.plans
     planned = emit_module(
         module,
         analyses,
@@ -217,15 +225,51 @@ def plan_lowered(
     return PlannedModule(
         module=lower_guards(planned, target),
         plans=plans,
-        program=program,
+        program=chosen.program,
         analyses=analyses,
         flavour=options.flavour,
         memory=memory,
         given=before,
         source=given,
-        over=over,
+        over=chosen.over,
         fallback=options.guards == "fallback",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """A module with a plan for each function, not written yet; outputs lie `over` what kernels read last."""
+
+    module: tvm.IRModule
+    program: Program
+    analyses: Mapping[str, FunctionAnalysis]
+    plans: Mapping[str, Plan]
+    over: Mapping[str, Sequence[WrittenOver]] = field(default_factory=dict)
+
+    def larger(self, other: _Attempt) -> frozenset[str]:
+        """The functions with outputs over something that take more than in another attempt, or may."""
+        written = [planned_program(one.program, one.plans).program for one in (self, other)]
+
+        def may(name: str) -> bool:
+            one, two = (Timeline.of(program, name) for program in written)
+            cost = cost_beside(one, two, known_symbols(self.analyses[name].cfg).domain)
+            return cost is None or cost > 0
+
+        return frozenset(filter(may, self.over))
+
+
+def _written_over(apart: _Attempt, attempt: Callable[[tvm.IRModule, Program], _Attempt]) -> _Attempt:
+    """`apart` with outputs written over what kernels read last, in functions that take more nowhere then."""
+    left = frozenset[str]()
+    while True:
+        module, over = write_over(apart.module, apart.program, apart.analyses, left)
+        if not over:
+            return apart
+        found = replace(attempt(module, _seen(module)), over=over)
+        larger = found.larger(apart)
+        if not larger:
+            return found
+        left |= larger
 
 
 def _require_plain(memory: DeviceMemory, options: PlanOptions, kept: str) -> None:

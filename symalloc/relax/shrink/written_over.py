@@ -6,14 +6,14 @@ the kernel is called in its in-place form, as where an input is donated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import tvm
 
-from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
@@ -34,18 +34,24 @@ class WrittenOver(NamedTuple):
 
 
 def write_over(
-    module: tvm.IRModule, program: ir.Program
+    module: tvm.IRModule,
+    program: ir.Program,
+    analyses: Mapping[str, FunctionAnalysis],
+    left: Collection[str] = (),
 ) -> tuple[tvm.IRModule, Mapping[str, Sequence[WrittenOver]]]:
     """`module`, as CallTIRRewrite leaves it, with outputs written over what their calls read last, where that
     is proved; and these, by function.
 
-    `program` is what was extracted from it.  Results keep memory of their own: it outlives the call, and is
+    `program` is what was extracted from it; functions that are `left` stay as they are.  Results keep memory
+    of their own: it outlives the call, and is
     held for longer if it takes in what was there before.
     """
     prover = Prover(Budget(z3_steps=0))  # what is in step is seen without z3, and the other kernels are many
     writer, in_place = DonationWriter(module, "none"), partial(can_overlay, module, program, prover)
     found: dict[str, Sequence[WrittenOver]] = {}
-    for name, analysis in analyse(program).items():
+    for name, analysis in analyses.items():
+        if name in left:
+            continue
         if pairs := tuple(OverwriteSearch(analysis=analysis, prover=prover, in_place=in_place).pairs()):
             found[name], made = pairs, analysis.cfg.definitions
             sources: dict[ir.Var, Any] = {one.output: made[one.source].handle for one in pairs}
