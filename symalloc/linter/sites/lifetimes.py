@@ -229,10 +229,11 @@ def overwritten_inputs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
 
 def _written_in_place(context: FunctionContext) -> Iterator[Target]:
-    """The views that kernels write which are given, for nothing but its extents, what the view lies over."""
+    """The views that kernels in place write, which are given what these lie over, for its extents alone."""
     points_to, kernels = context.points_to, context.program.kernels
     for _, call in context.analysis.cfg.of_type(ir.CallKernel):
-        parameters = kernels[call.kernel].parameters if call.kernel in kernels else ()
+        known = call.kernel in kernels and call.kernel in context.program.in_place
+        parameters = kernels[call.kernel].parameters if known else ()
         pairs = zip(parameters, call.arguments, strict=False)
         buffers = [(p, a) for p, a in pairs if isinstance(p, ir.KernelBuffer) and p.dtype is not None]
         idle = (a for p, a in buffers if not (p.reads or p.writes))

@@ -44,6 +44,7 @@ from symalloc.relax.emit.emit_module import bound_view
 from symalloc.relax.emit.guard_calls import GuardWriter
 from symalloc.relax.emit.kernel_offsets import accepts_offset
 from symalloc.relax.emit.prim_builder import PrimBuilder
+from symalloc.relax.extract.extract_module import WRITTEN_IN_PLACE
 from symalloc.relax.ir_types import (
     BindingNode,
     Node,
@@ -345,7 +346,8 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     replaced = [(params[index], params[output]) for index, output in over.items()]
     if not all(_same_places(source.ty, target.ty) for source, target in replaced):
         return None
-    return with_parameters(kernel, params, with_variables(kernel.body, replaced))
+    made = with_parameters(kernel, params, with_variables(kernel.body, replaced))
+    return made.with_attr(WRITTEN_IN_PLACE, True)
 
 
 def _same_places(one: TypeNode, other: TypeNode) -> bool:

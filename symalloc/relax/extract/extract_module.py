@@ -119,10 +119,11 @@ def _program(
         kernels=kernels,
         stage=stage,
         devices=tuple(str(device.target.kind.name) for device in module.devices),
-        in_place=in_place,
+        in_place=in_place | {n for n, f in host.items() if WRITTEN_IN_PLACE in (f.attrs or {})},
     )
 
 
+WRITTEN_IN_PLACE = "symalloc.in_place"  # an attribute of kernels that write over what they are given
 _IN_PLACE = frozenset({"relax.call_tir_inplace", "relax.call_inplace_packed"})
 
 

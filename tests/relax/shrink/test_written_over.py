@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -11,16 +11,23 @@ import tvm
 
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.interprocedural import analyse
+from symalloc.analysis.timeline import Timeline
+from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
+from symalloc.planner.orders import cost_beside
+from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.ir import Operand, Program, TupleValue, Var
 from symalloc.program.types import TensorType, TupleType
 from symalloc.prover.prover import Prover
+from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import plan_module
+from symalloc.relax.passes import plan_pass
 from symalloc.relax.passes.pipeline import lower
-from symalloc.relax.passes.plan_pass import plan_lowered
-from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver
+from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.shrink.written_over import OverwriteSearch, WrittenOver, write_over
 from symalloc.size.expr import ZERO
+from tests.models.planned import imported_case
 from tests.planner.random_programs import MIX, MIX_KERNEL, Maker, logs
 from tests.program.build import F32, KERNELS, Body, param, program_of
 from tests.relax.built import errors, machine
@@ -214,6 +221,57 @@ def test_what_kernels_in_place_take_for_themselves_is_told() -> None:
     shared, apart = (plan_module(module, options=PlanOptions(shrink=how)) for how in ("safe", "none"))
     taken = [[use.nbytes for use in one.report.of("main").outside.kernels] for one in (shared, apart)]
     assert taken[0] == taken[1] != []
+
+
+def test_a_plan_in_place_takes_more_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = lower(imported_case("torch_cross_attention").build(), "llvm")
+
+    def planned(function: str, stand_in: Callable[..., object]) -> PlannedModule:
+        with monkeypatch.context() as patch:
+            patch.setattr(plan_pass, function, stand_in)
+            return plan_lowered(lowered, options=PlanOptions(shrink="safe"))
+
+    def cost(one: PlannedModule, other: PlannedModule) -> float | None:
+        domain = known_symbols(one.analyses["main"].cfg).domain
+        written = (planned_program(each.program, each.plans).program for each in (one, other))
+        return cost_beside(*(Timeline.of(program, "main") for program in written), domain)
+
+    apart = planned("write_over", lambda module, *_: (module, {}))
+    anyhow = planned("cost_beside", lambda *_: -1.0)
+    assert (cost(anyhow, apart) or 0) > 0
+    assert cost(planned("cost_beside", cost_beside), apart) == 0
+
+
+LONGER = """
+@I.ir_module
+class Longer:
+    @T.prim_func(private=True, s_tir=True)
+    def longer(a: T.handle, out: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, 16), "float32")
+        B = T.match_buffer(out, (m, 16), "float32")
+        for i, j in T.grid(m, 16):
+            with T.sblock("longer"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.if_then_else(vi < n, A[vi, vj], T.float32(0))
+
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
+        n = T.int64()
+        a = R.matmul(x, w)
+        b = R.call_tir(Longer.longer, (a,), R.Tensor((n + 1, 16), "float32"))
+        return R.matmul(b, w)
+"""
+
+
+def test_a_tensor_in_place_of_a_smaller_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = lower(tvm.script.from_source(LONGER), "llvm")
+    assert not plan_lowered(lowered, options=PlanOptions(shrink="safe")).over
+    monkeypatch.setattr(OverwriteSearch, "alike", lambda search, a, b: (a != b) and b not in search.groups)
+    program = extract(lowered, name="module", stage="CallTIRRewrite", handles=True)
+    wrong, over = write_over(lowered, program, analyse(program))
+    assert [(one.source.name, one.output.name) for one in over["main"]] != []
+    assert errors(wrong)
 
 
 LATER = """
