@@ -34,6 +34,7 @@ from tvm import relax, tirx
 import symalloc
 from benchmarks.harness import in_turns, print_table, rounds_option
 from symalloc.planner.planner_options import PlanOptions
+from symalloc.pool.sessions import claimed
 from symalloc.relax.run.runner import Runner
 
 COLUMNS = 192
@@ -149,13 +150,12 @@ def served(requests: int, threads: int) -> tuple[str, bool]:
     built = relax.build(fails_at_times(), "llvm", relax_pipeline=passes)
     own, longest = local(), 1024
 
-    def claim(machine: Any, n: int) -> tuple[int, int]:
+    def sizes(machine: Any, n: int) -> tuple[int, int]:
         """Bytes of the arena and of the result.  A machine that is called lets go of its last result."""
         return int(machine["main_bytes"](tvm.runtime.ShapeTuple([n]))), 16 * n * 4
 
-    pool = symalloc.Pool(page=4096)
-    page = pool.options.page
-    pool.limit = 2 * (-(-sum(claim(relax.VirtualMachine(built, tvm.cpu()), longest)) // page) * page) + page
+    pool = symalloc.Pool()
+    pool.limit = 2 * claimed(sum(sizes(relax.VirtualMachine(built, tvm.cpu()), longest)), 2)
     ended: Counter[str] = Counter()
 
     def request(number: int) -> str:
@@ -166,18 +166,16 @@ def served(requests: int, threads: int) -> tuple[str, bool]:
         values = np.full((n, 16), 1 + number % 7, dtype="float32")
         if number % 100 == 13:
             values[0, 0] = -1
-        arena_bytes, result_bytes = claim(machine, n)
-        with pool.admit(arena_bytes + result_bytes + 64, f"request {number}"):
-            memory = pool.empty((arena_bytes + result_bytes,), "uint8")
-            bytes_of = np.from_dlpack(memory)
-            arena = tvm.runtime.from_dlpack(bytes_of[:arena_bytes])
-            result = bytes_of[arena_bytes:].view("float32").reshape(n, 16)
+        arena_bytes, result_bytes = sizes(machine, n)
+        with pool.admit(arena_bytes + result_bytes, f"request {number}", blocks=2):
+            arena = tvm.runtime.from_dlpack(pool.empty((arena_bytes,), "uint8"))
+            result = np.from_dlpack(pool.empty((n, 16), "float32"))
             try:
                 machine["main"](tvm.runtime.tensor(values), tvm.runtime.from_dlpack(result), arena)
             except Exception as error:
                 return "planted" if "planted" in str(error) else f"other: {error}"
             finally:
-                claim(machine, 1)
+                sizes(machine, 1)
             return "right" if np.allclose(result.sum(axis=1), 1, atol=1e-5) else "wrong"
 
     started = perf_counter()

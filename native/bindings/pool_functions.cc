@@ -62,8 +62,6 @@ ffi::Array<ffi::Any> HeldBy(PoolRef pool, int64_t handle) {
   return {held.nbytes, ffi::String(held.tag)};
 }
 
-int64_t Reserved(PoolRef pool) { return pool->pool.statistics().reserved; }
-
 // All damage that a pool in guard mode knows of, a line for each block; "" for others.
 ffi::String Damage(PoolRef pool) {
   return pool->pool.guard() == nullptr ? "" : pool->pool.guard()->Damage();
@@ -322,7 +320,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("symalloc.pool.address", Address)
       .def("symalloc.pool.pointer", Pointer)
       .def("symalloc.pool.held", HeldBy)
-      .def("symalloc.pool.reserved", Reserved)
       .def("symalloc.pool.trim", Trim)
       .def("symalloc.pool.decay_at", [](PoolRef pool, double now) { return pool->pool.DecayAt(now); })
       .def("symalloc.pool.damage", Damage)

@@ -32,8 +32,8 @@ class SessionRef : public ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(SessionRef, ffi::ObjectRef, SessionObj);
 };
 
-SessionRef Open(PoolRef pool, ffi::String name, int64_t limit) {
-  auto session = pool->pool.OpenSession(std::string(name), limit);
+SessionRef Open(PoolRef pool, ffi::String name, int64_t limit, bool paged) {
+  auto session = pool->pool.OpenSession(std::string(name), limit, paged);
   return SessionRef(ffi::make_object<SessionObj>(std::move(pool), std::move(session)));
 }
 

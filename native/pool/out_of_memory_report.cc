@@ -20,18 +20,15 @@ std::string Bytes(int64_t count) { return std::to_string(count) + (count == 1 ? 
 }  // namespace
 
 std::string OutOfMemoryReport::Text() const {
-  int64_t spare = reserved - in_use - in_bins;
+  int64_t spare = reserved - in_use;
   int64_t lacking = reserved + missing - limit;
   std::string text = Bytes(size) + " do not fit under the limit of " + std::to_string(limit) + ": " +
                      std::to_string(in_use) + " are in use, " + std::to_string(reserved) + " reserved";
-  if (in_bins > 0) text += ", " + std::to_string(in_bins) + " wait in the bins of other threads";
   if (spare > 0) {
     text += ", " + std::to_string(spare) + " are free within pages that are in use, at most " +
             std::to_string(piece) + " of them in one piece";
   }
-  text += "\n  help: raise the limit by " + Bytes(lacking) + ", or free as much, or run at smaller shapes";
-  if (in_bins > 0) text += "; trim() in the threads that hold bins, or a lower bin_capacity, frees what waits there";
-  return text;
+  return text + "\n  help: raise the limit by " + Bytes(lacking) + ", or free as much, or run at smaller shapes";
 }
 
 std::string HeldText(const std::map<std::string, Holding>& by_tag) {
@@ -55,10 +52,11 @@ std::string HeldText(const std::map<std::string, Holding>& by_tag) {
   return others.blocks > 0 ? text + ", without a tag " + Text(others) : text;
 }
 
-std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t live) {
-  return Bytes(nbytes) + " do not fit into the session `" + session + "`, whose limit is " + std::to_string(limit) +
-         ": " + std::to_string(live) + " are held\n  help: raise the limit of the session by " +
-         Bytes(live + nbytes - limit) + ", or free as much, or run at smaller shapes";
+std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t taken, bool paged) {
+  return Bytes(nbytes) + (paged ? " of whole pages" : "") + " do not fit into the session `" + session +
+         "`, whose limit is " + std::to_string(limit) + ": " + std::to_string(taken) + " are held\n  help: " +
+         (paged ? "claim more blocks, or " : "raise the limit of the session by ") + Bytes(taken + nbytes - limit) +
+         (paged ? " more" : "") + ", or free as much, or run at smaller shapes";
 }
 
 std::string SessionText(const std::string& session, int64_t live, int64_t limit) {

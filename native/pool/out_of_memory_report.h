@@ -12,7 +12,6 @@ struct OutOfMemoryReport {
   int64_t size;      // of the block, rounded up
   int64_t limit;
   int64_t in_use;    // by blocks
-  int64_t in_bins;   // waiting in the bins of other threads
   int64_t reserved;
   int64_t missing;   // pages to back at the best place for the block
   int64_t piece;     // the largest free piece within backed pages
@@ -30,8 +29,8 @@ struct Holding {
 // where nothing has a tag.
 std::string HeldText(const std::map<std::string, Holding>& by_tag);
 
-// Why a block does not fit into a session that holds `live` bytes.
-std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t live);
+// Why a block does not fit into a session that holds `taken` bytes; `paged`: in whole pages, which were claimed.
+std::string OverBudgetText(const std::string& session, int64_t nbytes, int64_t limit, int64_t taken, bool paged);
 
 // "\n  session: …" of one within which something does not fit into the pool.  `limit`: -1: none.
 std::string SessionText(const std::string& session, int64_t live, int64_t limit);

@@ -194,17 +194,11 @@ void PagedRange::RequirePlace(int64_t size, int64_t align) const {
   if (free_list_.Find(size, align) == kNone) throw OutOfMemory(NoAddressSpace(size, free_list_.Largest(), capacity_));
 }
 
-PagedRange::Place PagedRange::Tightest(int64_t size, int64_t align) {
+PagedRange::Place PagedRange::Tightest(int64_t size, int64_t align, bool units) {
   RequirePlace(size, align);
   GiveBack(reserved(), nullptr);
-  return Tightest(size, align, page_);
-}
-
-PagedRange::Place PagedRange::TightestOfUnits(int64_t size, int64_t align) {
-  RequirePlace(size, align);
-  GiveBack(reserved(), nullptr);
-  for (int64_t below = INT64_MAX; below > 0;) GiveBackUnits(INT64_MAX, &below, nullptr);
-  return Tightest(size, align, pages_.unit());
+  for (int64_t below = units ? INT64_MAX : 0; below > 0;) GiveBackUnits(INT64_MAX, &below, nullptr);
+  return TightestBy(units ? pages_.unit() : page_, size, align);
 }
 
 char* PagedRange::TakeAt(const Place& place, int64_t size, PageRecycler* recycler) {

@@ -62,12 +62,9 @@ class PagedRange {
   // Throws OutOfMemory where no free place is large enough for a block.
   void RequirePlace(int64_t size, int64_t align) const;
 
-  // Where a block costs the fewest pages, once all free pages are given back.  Throws OutOfMemory where no free place is
-  // large enough.
-  Place Tightest(int64_t size, int64_t align);
-
-  // The same in pages of the system, once all of those are given back.
-  Place TightestOfUnits(int64_t size, int64_t align);
+  // Where a block costs the fewest pages, once all free pages are given back; `units`: in pages of the system.  Throws
+  // OutOfMemory where no free place is large enough.
+  Place Tightest(int64_t size, int64_t align, bool units);
 
   bool Fits(const Place& place) const { return reserved() + place.missing <= limit; }
 
@@ -158,7 +155,7 @@ class PagedRange {
   int64_t FindBacked(int64_t size, int64_t align) const;
   int64_t FindClear(int64_t size, int64_t align) const;
   int64_t PastLimbo(int64_t offset, int64_t size) const;
-  Place Tightest(int64_t size, int64_t align, int64_t grain) const;
+  Place TightestBy(int64_t grain, int64_t size, int64_t align) const;
   Place LeastMissing(int64_t size, int64_t align, int64_t in_use) const;
   int64_t SoftLimit(int64_t size, int64_t in_use) const;
   bool Over(int64_t missing, int64_t size, int64_t in_use) const;

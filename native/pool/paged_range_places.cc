@@ -42,7 +42,7 @@ int64_t PagedRange::FindBacked(int64_t size, int64_t align) const {
 
 // The highest place of those that lack the fewest pages.  Those in the middle of a run of free pages lack as many as its
 // ends do, and so do those at the end of the range.
-PagedRange::Place PagedRange::Tightest(int64_t size, int64_t align, int64_t grain) const {
+PagedRange::Place PagedRange::TightestBy(int64_t grain, int64_t size, int64_t align) const {
   Place best;
   int64_t most = INT64_MAX;  // what is missing in a place that is worse
   free_list_.Downwards([&](int64_t start, int64_t end) {
@@ -102,7 +102,7 @@ PagedRange::Place PagedRange::LeastMissing(int64_t size, int64_t align, int64_t 
   if (Crowded() || !Over(found.missing, size, in_use)) return found;
   offset = FindBacked(size, align);
   if (offset != kNone) return {offset, 0, page_};
-  Place least = Tightest(size, align, page_);
+  Place least = TightestBy(page_, size, align);
   return PastLimbo(least.offset, size) == least.offset ? least : found;
 }
 

@@ -54,6 +54,9 @@ void* Pool::AllocUncached(Request asked) {
     throw OutOfMemory("an alignment of " + std::to_string(align) + " bytes is more than the pool can hold");
   }
   asked.align = std::max(align, kGrain);
+  if (asked.charge != nullptr && guard_ == nullptr) {
+    for (const auto& each : *asked.charge) asked.align = std::max(asked.align, each->page);
+  }
   void* block = Obtain(asked);
   if (watermarks_.due()) CallWatermarksWith(block, nbytes);
   return block;
@@ -96,7 +99,7 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
     std::lock_guard<std::mutex> lock(mutex_);
     RequireOpenLocked();
     if (range_.limit >= 0 && used_ + backed > range_.limit) {
-      throw OutOfMemory(OutOfMemoryReport{backed, range_.limit, used_, 0, used_, backed, 0}.Text());
+      throw OutOfMemory(OutOfMemoryReport{backed, range_.limit, used_, used_, backed, 0}.Text());
     }
     NoteUsed(backed);
   }
@@ -115,8 +118,9 @@ void* Pool::AllocGuarded(int64_t nbytes, int64_t align) {
 
 void Pool::FreeGuarded(void* block, int64_t nbytes) {
   if (tracker_.tracking()) tracker_.Freed(block, nbytes);
-  if (tracker_.charging()) Uncharge(block);
+  ChargeRef charge = Uncharge(block);
   std::string damage = DropGuarded(block, nbytes);
+  Refund(charge, nbytes);
   if (watermarks_.due()) CallWatermarks();
   if (!damage.empty()) throw Overrun(damage);
 }
@@ -151,7 +155,7 @@ int64_t Pool::Trim(const GoOn& go_on) {
 void Pool::Close() {
   Lock lock(mutex_);
   closed_ = true;
-  caches_.Seal();
+  caches_.Close();
   FlushOthersLocked(nullptr);
   ReleaseDeferredLocked();
   queue_.WakeAll();
@@ -229,10 +233,8 @@ void Pool::AwaitDeparture(Lock* lock) {
 }
 
 void Pool::RequireOpenLocked() const {
-  if (closed_) ThrowClosed();
+  if (closed_) throw PoolUsage("the pool is closed: whoever could use it is gone");
 }
-
-void Pool::ThrowClosed() const { throw PoolUsage("the pool is closed: whoever could use it is gone"); }
 
 // Until nothing is in limbo.
 void Pool::AwaitDepartures(Lock* lock) {
@@ -300,7 +302,8 @@ void Pool::CountTaken(ThreadCache* cache, int64_t nbytes, int64_t size) {
   caches_.CountAlloc(cache, nbytes);
 }
 
-// Whatever can be given back is.
+// Whatever can be given back is.  Others go on meanwhile, and may take it, or cache what they free.  So in the end nobody is
+// at any cache: then a block is refused only where the pages that blocks in use touch, and those that it lacks, are too many.
 char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int64_t size, int64_t align, PageRecycler* recycler) {
   range_.RequirePlace(size, align);
   FreeSlackLocked();
@@ -309,17 +312,17 @@ char* Pool::TakeTightest(Lock* lock, ThreadCache* cache, int64_t size, int64_t a
   FlushLocked(cache);
   FlushOthersLocked(cache);
   if (!range_.limbo.empty()) throw PagedRange::Awaited();
-  PagedRange::Place best = range_.Tightest(size, align);
-  if (!range_.Fits(best) && range_.has_units()) {
-    GiveBackUnits(lock);
-    if (!range_.limbo.empty()) throw PagedRange::Awaited();
-    best = range_.TightestOfUnits(size, align);
-  }
+  PagedRange::Place best = range_.Tightest(size, align, false);
   if (range_.Fits(best)) return range_.TakeAt(best, size, recycler);
-  int64_t in_bins = caches_.held();
-  throw OutOfMemory(OutOfMemoryReport{size, range_.limit, used_ - in_bins, in_bins, range_.reserved(), best.missing,
-                                      range_.LargestBacked()}
-                        .Text());
+  GiveBackUnits(lock);
+  if (!range_.limbo.empty()) throw PagedRange::Awaited();
+  return caches_.WhileClosed([&] {
+    FlushOthersLocked(nullptr);
+    best = range_.Tightest(size, align, true);
+    if (range_.Fits(best)) return range_.TakeAt(best, size, recycler);
+    throw OutOfMemory(
+        OutOfMemoryReport{size, range_.limit, used_, range_.reserved(), best.missing, range_.LargestBacked()}.Text());
+  });
 }
 
 Statistics Pool::statistics() {

@@ -1,6 +1,7 @@
 // The pool: what its threads cache in front of its range, its limits, and those who watch it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -100,8 +101,8 @@ class Pool {
   void CloseScope(int64_t id);
 
   // A session within the one that the calling thread is in.  Threads enter it and leave it; what they allocate meanwhile
-  // is charged to it until it is freed, by whomever.  `limit`: bytes; -1: none.
-  std::shared_ptr<Session> OpenSession(std::string name, int64_t limit);
+  // is charged to it until it is freed, by whomever.  `limit`: bytes; -1: none.  `paged`: in whole pages of the system.
+  std::shared_ptr<Session> OpenSession(std::string name, int64_t limit, bool paged = false);
   void EnterSession(std::shared_ptr<Session> session);
   void LeaveSession(const Session* session);  // throws PoolUsage where the thread is not in it
   void CountLeft();                           // a thread that is in a session ends
@@ -236,12 +237,12 @@ class Pool {
   std::string Discharge(const Request& asked);
   bool IsHeldUp(const Request& asked);
   void WakeLocked();
-  void Uncharge(const void* block);
+  ChargeRef Uncharge(const void* block);
+  void Refund(const ChargeRef& charge, int64_t nbytes);
   bool IsAsking() const;
   bool AskForMemory(const Request& asked, int64_t tries, const OutOfMemory& error);
   void CountRefused(const Request& asked);
   void RequireOpenLocked() const;
-  [[noreturn]] void ThrowClosed() const;
   void CallWatermarks();
   void CallWatermark(Watermark* watermark, int64_t in_use);
   void CallWatermarksWith(void* block, int64_t nbytes);
@@ -252,8 +253,11 @@ class Pool {
   int64_t InUse(const ThreadCache* cache) const {
     return used_ - caches_.slack() - (cache == nullptr ? 0 : cache->held());
   }
+  // What takes the place of pages in limbo is nobody's before they have gone, and counts once.
   int64_t ReservedLocked() const {
-    return guard_ == nullptr ? range_.reserved() + range_.limbo.bytes() : used_;
+    if (guard_ != nullptr) return used_;
+    int64_t backed = range_.reserved(), all = backed + range_.limbo.bytes();
+    return range_.limit < 0 ? all : std::min(all, std::max(range_.limit, backed));
   }
   Peak NowLocked() const { return {used_, ReservedLocked()}; }
   void ReleaseLocked(void* block, int64_t size);
@@ -263,7 +267,6 @@ class Pool {
   void KeepLocked(ThreadCache* cache, void* block, int64_t size);
   void KeepNearLocked(ThreadCache* cache, void* block, int64_t size);
   void FreeSlackLocked();
-  void LetGoLocked(const ThreadCache* cache);
 
   // What every small block looks at, in one cache line.
   struct alignas(64) Quick {

@@ -115,8 +115,9 @@ void Pool::CallWatermarksWith(void* block, int64_t nbytes) {
   try {
     CallWatermarks();
   } catch (...) {
-    if (tracker_.charging()) Uncharge(block);
+    ChargeRef charge = Uncharge(block);
     TakeBack(block, nbytes);
+    Refund(charge, nbytes);
     throw;
   }
 }

@@ -126,7 +126,7 @@ void Pool::FreeSlowly(void* block, int64_t nbytes) {
     throw BadFree("what is freed is no block of this pool");
   }
   if (tracker_.tracking()) tracker_.Freed(block, nbytes);
-  if (tracker_.charging()) Uncharge(block);
+  ChargeRef charge = Uncharge(block);
   ThreadCache* mine = nullptr;
   try {
     mine = cache();
@@ -134,6 +134,7 @@ void Pool::FreeSlowly(void* block, int64_t nbytes) {
     // it goes without
   }
   if (!PutCached(mine, block, nbytes)) FreeUncached(mine, block, nbytes);
+  Refund(charge, nbytes);
   if (watermarks_.due()) CallWatermarks();
 }
 

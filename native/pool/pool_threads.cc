@@ -175,15 +175,10 @@ void Pool::FreeSlackLocked() {
   });
 }
 
-// The thread's large pieces have gone back.
-void Pool::LetGoLocked(const ThreadCache* cache) {
-  if (most_holder_ == cache) most_holder_ = nullptr;
-}
-
 void Pool::FlushLocked(ThreadCache* cache) {
   if (cache == nullptr) return;
   cache->Flush([this](void* block, int64_t size) { ReleaseLocked(block, size); });
-  LetGoLocked(cache);
+  if (most_holder_ == cache) most_holder_ = nullptr;
 }
 
 bool Pool::FlushOthersLocked(const ThreadCache* mine) {

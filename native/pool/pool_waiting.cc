@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pool/pool.h"
+#include "pool/system_limits.h"
 
 namespace symalloc {
 
@@ -154,7 +155,7 @@ std::string Pool::Discharge(const Request& asked) {
   std::lock_guard<std::mutex> lock(mutex_);
   Sessions::Refund(*asked.charge, asked.nbytes);
   WakeLocked();
-  return innermost == nullptr ? "" : SessionText(innermost->name, innermost->live, innermost->limit);
+  return innermost == nullptr ? "" : SessionText(innermost->name, innermost->taken, innermost->limit);
 }
 
 void* Pool::TryUncharged(const Request& asked) {
@@ -184,15 +185,25 @@ void Pool::EndWaits() {
   queue_.End();
 }
 
-void Pool::Uncharge(const void* block) {
+// A session counts a block as long as the pool does at most, and has its budget again when the pool has the block.
+ChargeRef Pool::Uncharge(const void* block) {
+  if (!tracker_.charging()) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
-  sessions_.Remove(block);
+  ChargeRef charge = sessions_.Remove(block);
   tracker_.SetCharging(sessions_.any());
+  return charge;
+}
+
+void Pool::Refund(const ChargeRef& charge, int64_t nbytes) {
+  if (charge == nullptr) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  Sessions::Refund(*charge, nbytes);
   WakeLocked();
 }
 
-std::shared_ptr<Session> Pool::OpenSession(std::string name, int64_t limit) {
-  return std::shared_ptr<Session>(new Session{std::move(name), limit, Sessions::Innermost(quick_.id)});
+std::shared_ptr<Session> Pool::OpenSession(std::string name, int64_t limit, bool paged) {
+  return std::shared_ptr<Session>(
+      new Session{{limit}, std::move(name), Sessions::Innermost(quick_.id), paged ? SystemPage() : 0});
 }
 
 void Pool::EnterSession(std::shared_ptr<Session> session) {
@@ -221,7 +232,7 @@ void Pool::SetSessionLimit(Session* session, int64_t limit) {
 
 SessionStatistics Pool::ReadSession(const Session* session) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return {session->limit, session->live, session->peak_live, session->allocs, session->frees, session->refused};
+  return *session;
 }
 
 std::map<std::string, Holding> Pool::HeldBy(const Session* session) {

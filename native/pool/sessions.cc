@@ -86,38 +86,44 @@ void Sessions::Inherit(uint64_t pool_id) {
 
 const Session* Sessions::Lacking(const Charge& charge, int64_t nbytes) {
   for (const auto& each : charge) {
-    if (each->limit >= 0 && nbytes > each->limit - each->live) return each.get();
+    if (each->limit >= 0 && each->Takes(nbytes) > each->limit - each->taken) return each.get();
   }
   return nullptr;
 }
 
 void Sessions::Reserve(const Charge& charge, int64_t nbytes) const {
   if (const Session* lacking = Lacking(charge, nbytes)) {
-    throw OverBudget(OverBudgetText(lacking->name, nbytes, lacking->limit, lacking->live) +
+    throw OverBudget(OverBudgetText(lacking->name, lacking->Takes(nbytes), lacking->limit, lacking->taken,
+                                    lacking->page > 0) +
                          HeldText(Held(lacking)),
                      lacking);
   }
-  for (const auto& each : charge) each->live += nbytes;
+  for (const auto& each : charge) each->taken += each->Takes(nbytes);
 }
 
 void Sessions::Add(const void* block, const ChargeRef& charge, int64_t nbytes, std::string_view tag) {
   blocks_.insert_or_assign(block, Charged{charge, nbytes, std::string(tag)});
   for (const auto& each : *charge) {
     ++each->allocs;
+    each->live += nbytes;
     each->peak_live = std::max(each->peak_live, each->live);
   }
 }
 
 void Sessions::Refund(const Charge& charge, int64_t nbytes) {
-  for (const auto& each : charge) each->live -= nbytes;
+  for (const auto& each : charge) each->taken -= each->Takes(nbytes);
 }
 
-void Sessions::Remove(const void* block) {
+ChargeRef Sessions::Remove(const void* block) {
   auto found = blocks_.find(block);
-  if (found == blocks_.end()) return;
-  Refund(*found->second.charge, found->second.nbytes);
-  for (const auto& each : *found->second.charge) ++each->frees;
+  if (found == blocks_.end()) return nullptr;
+  ChargeRef charge = std::move(found->second.charge);
+  for (const auto& each : *charge) {
+    ++each->frees;
+    each->live -= found->second.nbytes;
+  }
   blocks_.erase(found);
+  return charge;
 }
 
 void Sessions::Tag(const void* block, std::string_view tag) {

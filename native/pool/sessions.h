@@ -11,27 +11,32 @@
 
 #include "pool/options.h"
 #include "pool/out_of_memory_report.h"
+#include "pool/sizes.h"
 
 namespace symalloc {
 
-// What is allocated by threads that are in it.  Sizes are bytes asked for.  Guarded by the pool's mutex.
-struct Session {
-  const std::string name;
-  int64_t limit;                          // -1: none
-  const std::shared_ptr<Session> parent;  // charged, too; nullptr: none
+// A session at one moment.  Sizes are bytes asked for.
+struct SessionStatistics {
+  int64_t limit;  // -1: none
   int64_t live = 0, peak_live = 0;
   int64_t allocs = 0, frees = 0;
   int64_t refused = 0;  // allocations by threads in it
 };
 
+// What is allocated by threads that are in it.  Guarded by the pool's mutex.
+struct Session : SessionStatistics {
+  // Bytes of a block that count for the limit.
+  int64_t Takes(int64_t nbytes) const { return page == 0 ? nbytes : RoundUp(Rounded(nbytes), page); }
+
+  const std::string name;
+  const std::shared_ptr<Session> parent;  // charged, too; nullptr: none
+  const int64_t page;                     // blocks begin on pages of so many bytes, and take whole ones; 0: as asked for
+  int64_t taken = 0;                      // by blocks, those that are yet to be had among them
+};
+
 // The sessions that an allocation is charged to, each once.
 using Charge = std::vector<std::shared_ptr<Session>>;
 using ChargeRef = std::shared_ptr<const Charge>;
-
-// A session at one moment.
-struct SessionStatistics {
-  int64_t limit, live, peak_live, allocs, frees, refused;
-};
 
 // An allocation is beyond the budget of a session.
 struct OverBudget : OutOfMemory {
@@ -68,8 +73,8 @@ class Sessions {
   void Add(const void* block, const ChargeRef& charge, int64_t nbytes, std::string_view tag);
   static void Refund(const Charge& charge, int64_t nbytes);
 
-  // The block is freed; nothing where it is charged to none.
-  void Remove(const void* block);
+  // The block is to be freed; what it was charged to, nullptr: to none.  `Refund` must follow once it is.
+  ChargeRef Remove(const void* block);
   void Tag(const void* block, std::string_view tag);
 
   // Bytes and blocks of a session by tag, "" for those without one.

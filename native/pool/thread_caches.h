@@ -82,46 +82,32 @@ class ThreadCaches {
 
   int64_t threads() const { return static_cast<int64_t>(caches_.size()); }
 
-  // Bytes that wait in all caches.
-  int64_t held() const {
-    int64_t held = 0;
-    for (auto& each : caches_) held += each->held();
-    return held;
-  }
-
-  // Once this returns, and until `Open`, no other thread is at any cache.
+  // Once this returns, and until as many calls of `Open`, no other thread is at any cache.
   void Close() {
+    if (closed_++ > 0) return;
     flags_.Set(QuickFlags::kClosed, true);
     HeavyBarrier();
     for (auto& each : caches_) each->section.AwaitLeft();
   }
-  void Open() { flags_.Set(QuickFlags::kClosed, sealed_ || kept_); }
+  void Open() { flags_.Set(QuickFlags::kClosed, --closed_ > 0); }
 
   // Calls action() while no other thread is at any cache.
   template <typename Action>
-  void WhileClosed(Action action) {
+  auto WhileClosed(Action action) {
     struct Opener {
       ~Opener() { caches->Open(); }
       ThreadCaches* caches;
     } opener{this};
     Close();
-    action();
+    return action();
   }
 
   // Closes until `LetOpen`.
   void KeepClosed() {
-    if (std::exchange(kept_, true)) return;
-    Close();
+    if (!std::exchange(kept_, true)) Close();
   }
   void LetOpen() {
-    kept_ = false;
-    Open();
-  }
-
-  // Closes for good.
-  void Seal() {
-    sealed_ = true;
-    Close();
+    if (std::exchange(kept_, false)) Open();
   }
 
   // Empties all caches but `mine`; false where nothing was in them.
@@ -164,7 +150,8 @@ class ThreadCaches {
 
   QuickFlags& flags_;
   ThreadCache* const home_;
-  bool sealed_ = false, kept_ = false;
+  bool kept_ = false;
+  int closed_ = 0;  // as often as it is
   std::vector<std::unique_ptr<ThreadCache, Drop>> caches_;
   Counts others_;  // of threads that have ended, or have no cache
 };

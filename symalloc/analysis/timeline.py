@@ -5,7 +5,7 @@ TVM's machine is followed register by register; see `symalloc.analysis.register_
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -117,6 +117,15 @@ class Timeline:
         """The most bytes held at one step; see `totals`.  None where more is taken that is not seen."""
         totals = None if self.unseen and not known else self.totals(binding, known=known)
         return None if totals is None else max(totals, default=0)
+
+    @property
+    def blocks(self) -> int | None:
+        """The most pieces of memory held at one step; None where more is taken that is not seen."""
+        if self.unseen or self.problem is not None:
+            return None
+        changes = Counter(one.begin for one in self.reservations)
+        changes.subtract(one.end for one in self.reservations)
+        return max(accumulate(changes[step] for step in range(len(self.steps))), default=0)
 
     def formulas(self) -> Iterator[tuple[int, Expr]]:
         """Yield each step with the bytes held at it, all of which must be known."""

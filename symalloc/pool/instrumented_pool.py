@@ -19,7 +19,7 @@ from symalloc.native.native_functions import pool_functions
 from symalloc.pool.native_pool import OOM, NativePool, PoolStatistics, carrying_interrupts
 from symalloc.pool.pool_errors import PoolUsageError, checked
 from symalloc.pool.pool_options import MOST, read_seconds
-from symalloc.pool.sessions import Admissions, Holding, PoolSession, native_limit
+from symalloc.pool.sessions import Admissions, Holding, PoolSession, claimed, native_limit
 from symalloc.pool.trace import ALL_EVENTS, MOST_EVENTS, Recording
 from symalloc.shown import Shown
 
@@ -110,22 +110,25 @@ class InstrumentedPool(Shown, NativePool):
         return PoolSession(self.object, name, limit)
 
     def admit(
-        self, nbytes: float | str, name: str = "call", *, timeout: float | None = None
+        self, nbytes: float | str, name: str = "call", *, blocks: int = 1, timeout: float | None = None
     ) -> AbstractContextManager[PoolSession]:
-        """Wait until `nbytes` and what all admitted calls may take fit under the limit, for `with`; within it
-        the thread is in a session of so many bytes.
+        """Wait until `nbytes` in at most `blocks` blocks at a time fit under the limit beside what all
+        admitted calls may take, for `with`; within it the thread is in a session of so much.
 
-            with pool.admit(planned.at(n=128).call):
+            at = planned.at(n=128)
+            with pool.admit(at.call + at.table, blocks=at.blocks):
                 machine["main"](x)
 
-        Those that wait are served in their order.  No admitted call waits for another, so none blocks others
-        for ever; claims count in whole pages.  Raises OutOfMemoryError where it never fits, or not within
-        `timeout` seconds (None: any time), and PoolUsageError in a thread that is admitted already.
+        The limit refuses an admitted call nothing, whatever other admitted calls do, so that none waits for
+        another.  The session counts pages of the system, each block its own.  Those that wait are served in
+        their order.  Raises OutOfMemoryError where it never fits, or not within `timeout` seconds (None: any
+        time), and PoolUsageError in a thread that is admitted already.
         """
         seconds = inf if timeout is None else read_seconds("timeout", timeout)
+        claim = min(claimed(checked(require_bytes, "nbytes", nbytes), _whole("blocks", blocks, 1)), MOST)
         with _ADMISSIONS:
             gate = self._admissions = getattr(self, "_admissions", None) or Admissions()
-        return gate.admit(self, self.session(name, checked(require_bytes, "nbytes", nbytes)), seconds)
+        return gate.admit(self, PoolSession(self.object, name, claim, admitted=True), seconds)
 
     def holders(self) -> list[tuple[str, int]]:
         """Tag and bytes of every block that has a handle or a tag; "" and their sum of all other blocks.

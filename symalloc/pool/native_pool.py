@@ -257,7 +257,7 @@ class NativePool:
     @property
     def reserved(self) -> int:
         """Bytes of the pages backed now."""
-        return pool_functions.reserved(self.object)
+        return self.statistics().reserved
 
 
 def living_pools() -> tuple[NativePool, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Condition, get_ident
+from mmap import PAGESIZE
+from threading import Condition, local
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
@@ -64,13 +64,16 @@ class PoolSession:
     thread.  A thread in several is charged to each of them once.
     """
 
-    __slots__ = ("_object", "name")
+    __slots__ = ("_admitted", "_object", "name")
 
-    def __init__(self, pool: PoolObject, name: str, limit: float | str | None) -> None:
+    def __init__(
+        self, pool: PoolObject, name: str, limit: float | str | None, *, admitted: bool = False
+    ) -> None:
         self.name = require_name(name, "the name of a session")
         if not name:
             raise PoolUsageError("the name of a session is empty")
-        self._object = pool_functions.open_session(pool, name, native_limit(limit))
+        self._object = pool_functions.open_session(pool, name, native_limit(limit), admitted)
+        self._admitted = admitted
 
     @property
     def limit(self) -> int | None:
@@ -82,6 +85,8 @@ class PoolSession:
 
     @limit.setter
     def limit(self, limit: float | str | None) -> None:
+        if self._admitted:
+            raise PoolUsageError(f"`{self.name}` was admitted with its limit, which stays")
         pool_functions.set_session_limit(self._object, native_limit(limit))
 
     def statistics(self) -> SessionStatistics:
@@ -110,8 +115,13 @@ class PoolSession:
         pool_functions.leave_session(self._object)
 
 
+def claimed(nbytes: int, blocks: int) -> int:
+    """The bytes of the pages that `blocks` blocks of `nbytes` bytes together take at most, each its own."""
+    return (max(nbytes - blocks, 0) // PAGESIZE + blocks) * PAGESIZE
+
+
 class Admissions:
-    """The calls that are admitted to one pool, by thread, and those that wait, in order.
+    """The calls that are admitted to one pool, and those that wait, in order.
 
     A banker's check: an admitted call may take all that it claims at any moment and so never waits for
     another; none holds anything while it waits.  Therefore all come to an end.
@@ -119,59 +129,61 @@ class Admissions:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._admitted: dict[int, tuple[PoolSession, int]] = {}
-        self._waiting: deque[object] = deque()
+        self._admitted: dict[PoolSession, int] = {}  # what each claims
+        self._waiting: dict[PoolSession, None] = {}
+        self._thread = local()
 
     @contextmanager
     def admit(self, pool: NativePool, session: PoolSession, timeout: float) -> Iterator[PoolSession]:
         """Wait until the limit of `session` fits, then be in it."""
-        me, claim = get_ident(), -(-(session.limit or 0) // pool.options.page) * pool.options.page
-        limit = pool_functions.limit(pool.object)
-        if claim > limit:
-            raise OutOfMemoryError(
-                f"`{session.name}` claims {claim} bytes in whole pages, more than the limit of {limit}"
-            )
-        with self._changed:
-            if me in self._admitted:
-                inside = self._admitted[me][0].name
-                raise PoolUsageError(
-                    f"this thread is admitted already, in `{inside}`: it would wait for itself"
-                )
-            self._wait(pool, session, claim, timeout)
-            self._admitted[me] = session, claim
+        inside: str | None = getattr(self._thread, "inside", None)
+        if inside is not None:
+            raise PoolUsageError(f"this thread is admitted already, in `{inside}`: it would wait for itself")
         try:
+            with self._changed:
+                self._admitted[session] = self._await_room(pool, session, timeout)
+            self._thread.inside = session.name
             with session:
                 yield session
         finally:
+            self._thread.inside = None
             with self._changed:
-                del self._admitted[me]
+                self._waiting.pop(session, None)
+                self._admitted.pop(session, None)
                 self._changed.notify_all()
 
-    def _wait(self, pool: NativePool, session: PoolSession, claim: int, timeout: float) -> None:
-        turn, until = object(), monotonic() + timeout
-        self._waiting.append(turn)
-        try:
-            while self._waiting[0] is not turn or not self._fits(pool, claim):
-                left = until - monotonic()
-                if left <= 0:
-                    claimed = sum(each for _, each in self._admitted.values())
-                    limit = pool_functions.limit(pool.object)
-                    raise OutOfMemoryError(
-                        f"`{session.name}` has waited {timeout:g} s for {claim} bytes: {len(self._admitted)} "
-                        f"calls claim {claimed}, and others hold {self._besides(pool)}, of {limit}"
-                    )
-                self._changed.wait(min(left, LOOKED_AGAIN))
-        finally:
-            self._waiting.remove(turn)
-            self._changed.notify_all()
-
-    def _fits(self, pool: NativePool, claim: int) -> bool:
-        claimed = claim + sum(each for _, each in self._admitted.values())
-        return claimed + self._besides(pool) <= pool_functions.limit(pool.object)
+    def _await_room(self, pool: NativePool, session: PoolSession, timeout: float) -> int:
+        """The claim of `session`, once it fits and nobody is in front."""
+        claim, until = session.limit or 0, monotonic() + timeout
+        self._waiting[session] = None
+        while True:
+            if pool.closed:
+                raise PoolUsageError("the pool is closed")
+            limit, others = pool_functions.limit(pool.object), sum(self._admitted.values())
+            if claim > limit:
+                raise OutOfMemoryError(
+                    f"`{session.name}` claims {claim} bytes in whole pages, more than the limit of {limit}"
+                )
+            if next(iter(self._waiting)) is session and claim + others + self._besides(pool) <= limit:
+                del self._waiting[session]
+                self._changed.notify_all()
+                return claim
+            left = until - monotonic()
+            if left <= 0:
+                raise OutOfMemoryError(
+                    f"`{session.name}` has waited {timeout:g} s for {claim} bytes: {len(self._admitted)} "
+                    f"calls claim {others}, and others hold {self._besides(pool)}, of {limit}"
+                )
+            self._changed.wait(min(left, LOOKED_AGAIN))
 
     def _besides(self, pool: NativePool) -> int:
-        """The bytes that no admitted call has taken, while none of them takes or frees any."""
+        """The bytes of the pages that blocks of no admitted call touch at most.
+
+        A block of n bytes takes up to n + 63, and begins in a page at least 64 bytes before its end.
+        """
         before = None
-        while before != (now := [session.statistics() for session, _ in self._admitted.values()]):
-            before, live = now, pool.statistics().live
-        return max(live - sum(each.live for each in now), 0)
+        while before != (now := [session.statistics() for session in self._admitted]):
+            before, counted = now, pool.statistics()  # no admitted call has taken or freed anything meanwhile
+        nbytes = counted.live - sum(each.live for each in now)
+        blocks = counted.allocs - counted.frees - sum(each.allocs - each.frees for each in now)
+        return (nbytes + blocks * (2 * PAGESIZE - 65)) // PAGESIZE * PAGESIZE

@@ -231,7 +231,8 @@ class MemorySample(Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     its own; `pool`: what TVM's pool of a fresh thread keeps for that in the end.  `table`: what the machine
     keeps sizes in, at most; `kept`: the results that it holds until the next call is over.  `call`:
     the most that a call holds together with its results; `call_unplanned`, `call_bounded`, `call_unbounded`:
-    the same without any plan and with TVM's, with and without the declared bounds.
+    the same without any plan and with TVM's, with and without the declared bounds.  `blocks`: in how many
+    pieces at most, the table one of them.
     `known_call`, `known_unplanned`: the same of what is known, which is the least.  `whole`: call, pool and
     table; `further`: a further call, with what is kept of the one before.
     `exact`: the call holds no less, and `pool_exact` is the pool no less; else it may.  `label`: `bound` at
@@ -257,6 +258,7 @@ class MemorySample(Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     table: int = 0
     kept: int | None = None
     call: int | None = None
+    blocks: int | None = None
     call_unplanned: int | None = None
     call_bounded: int | None = msgspec.field(name="call_tvm_bounded", default=None)
     call_unbounded: int | None = msgspec.field(name="call_tvm_unbounded", default=None)
@@ -471,6 +473,7 @@ def sample_at(report: FunctionReport, at: Mapping[str, int], label: BoundLabel |
         workspace=highest([use.nbytes for use in outside.kernels], at) if sized else None,
         pool=pool,
         call=call,
+        blocks=combined(sum, (held.blocks, min(outside.table, 1))),
         call_unplanned=unplanned,
         call_bounded=None if both is None or both.bounded is None else both.bounded.peak(at),
         call_unbounded=None if both is None else both.unbounded.peak(at),

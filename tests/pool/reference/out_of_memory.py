@@ -9,9 +9,8 @@ from dataclasses import dataclass
 class OutOfMemoryReport:
     """The reason why a block does not fit under the limit, all free pages given back; sizes in bytes.
 
-    `size` is that of the block, rounded up; `in_use` is held by blocks, `in_bins` waits in the caches of
-    other threads; `missing` is to be backed at the best place for the block, `piece` is the largest free
-    piece within pages that are backed.
+    `size` is that of the block, rounded up; `in_use` is held by blocks; `missing` is to be backed at the best
+    place for the block, `piece` is the largest free piece within pages that are backed.
     """
 
     size: int
@@ -20,26 +19,21 @@ class OutOfMemoryReport:
     reserved: int
     missing: int
     piece: int
-    in_bins: int = 0
 
     def text(self) -> str:
         """The missing bytes, and on a second line a way to help."""
-        spare = self.reserved - self.in_use - self.in_bins
+        spare = self.reserved - self.in_use
         text = (
             f"{_bytes(self.size)} do not fit under the limit of {self.limit}: {self.in_use} are in use, "
             f"{self.reserved} reserved"
         )
-        if self.in_bins:
-            text += f", {self.in_bins} wait in the bins of other threads"
         if spare:
             text += (
                 f", {spare} are free within pages that are in use, at most {self.piece} of them in one piece"
             )
         lacking = self.reserved + self.missing - self.limit
-        text += f"\n  help: raise the limit by {_bytes(lacking)}, or free as much, or run at smaller shapes"
-        if self.in_bins:
-            text += "; trim() in the threads that hold bins, or a lower bin_capacity, frees what waits there"
-        return text
+        help_ = f"raise the limit by {_bytes(lacking)}, or free as much, or run at smaller shapes"
+        return f"{text}\n  help: {help_}"
 
 
 def no_address_space(size: int, piece: int, capacity: int) -> str:
