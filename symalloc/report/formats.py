@@ -1,4 +1,4 @@
-"""The formats of findings by name: text, JSON, SARIF, JUnit, and one line a finding."""
+"""The formats of findings by name: text, JSON, SARIF, and one line a finding."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from msgspec import field
 
 from symalloc.linter.baseline import fingerprints
-from symalloc.linter.diagnostic import CANNOT_BE_READ, Diagnostic, Fix, Report, Severity
+from symalloc.linter.diagnostic import Diagnostic, Fix, Report, Severity
 from symalloc.program.span import Span
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.document import Binding, Count, Document, about, as_json, record
 from symalloc.report.quantities import binding_text
-from symalloc.report.text import render_text, text_of, visible
+from symalloc.report.text import render_text, visible
 
 if TYPE_CHECKING:
     from symalloc.rulebook.rule import Rule
 
-FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
+FORMATS = ("text", "concise", "json", "sarif", "github")
 
 
 def render(report: Report, form: str, *, rules: Sequence[Rule] = (), **text_options: Any) -> str:
@@ -143,68 +142,6 @@ def _finding(d: Diagnostic, report: Report) -> FindingEntry:
             for one in d.dependents
         ],
     )
-
-
-# -- JUnit -------------------------------------------------------------------------------------------------
-
-
-def render_junit(report: Report) -> str:
-    """Render the report; notes are cases that pass, a file without findings is one, too.
-
-    A file that cannot be read is an error.  Findings that the baseline left out are a suite without cases.
-    """
-    root = Element("testsuites", name="symalloc")
-    for file in dict.fromkeys((*report.files, *(_file(d) for d in report))):
-        _suite(root, file, [d for d in report if _file(d) == file], report)
-    if report.known_remarks:
-        suite = SubElement(root, "testsuite", name="baseline", tests="0", failures="0", errors="0")
-        properties = SubElement(suite, "properties")
-        for name, count in (("known", report.known), ("stale", report.stale)):
-            SubElement(properties, "property", name=name, value=str(count))
-    for kind in ("tests", "failures", "errors"):
-        root.set(kind, str(sum(int(suite.get(kind, 0)) for suite in root)))
-    indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
-
-
-def _suite(root: Element, file: str, findings: list[Diagnostic], report: Report) -> None:
-    suite = SubElement(root, "testsuite", name=_text(file))
-    for finding in findings:
-        _case(suite, file, finding, report)
-    if not findings:
-        SubElement(suite, "testcase", classname=_text(file), name="memory")
-    for kind, found in (("tests", "testcase"), ("failures", ".//failure"), ("errors", ".//error")):
-        suite.set(kind, str(len(suite.findall(found))))
-
-
-def _case(suite: Element, file: str, finding: Diagnostic, report: Report) -> None:
-    span = report.file_span(finding)
-    where = f":{span.line}:{span.column}" if span else ""
-    inside = f" in {finding.function}" if finding.function else ""
-    case = SubElement(
-        suite,
-        "testcase",
-        classname=_text(file),
-        name=_text(f"{finding.rule}{where}{inside}"),
-        file=_text(file),
-    )
-    if span:
-        case.set("line", str(span.line))
-    text = _text(text_of(finding, report).plain.rstrip())
-    if finding.severity is Severity.NOTE:
-        SubElement(case, "system-out").text = text
-        return
-    kind = "error" if finding.rule == CANNOT_BE_READ else "failure"
-    SubElement(case, kind, message=_text(finding.one_line), type=finding.severity.value).text = text
-
-
-def _file(finding: Diagnostic) -> str:
-    return finding.file or finding.module or "module"
-
-
-def _text(text: str) -> str:
-    """`text` without the control characters that XML cannot hold."""
-    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 # -- SARIF -------------------------------------------------------------------------------------------------
@@ -348,7 +285,7 @@ def render_concise(report: Report) -> str:
     lines = []
     for d in report:
         span = report.file_span(d)
-        place = f"{span.file}:{span.line}:{span.column}" if span else _file(d)
+        place = f"{span.file}:{span.line}:{span.column}" if span else d.file or d.module or "module"
         where = f" (in `{d.function}`)" if span is None and d.function else ""
         lines.append(visible(f"{place}: {d.rule} {d.one_line}{where}") + "\n")
     return "".join(lines)
@@ -408,6 +345,5 @@ _PLAIN: Mapping[str, Callable[[Report], str]] = {
     "concise": render_concise,
     "github": render_github,
     "json": render_json,
-    "junit": render_junit,
 }
 """The formats without options."""
