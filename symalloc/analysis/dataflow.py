@@ -87,15 +87,6 @@ def forward(problem: DataflowProblem[State], entry: State) -> States[State]:
     return States(before, after)
 
 
-def backward(problem: DataflowProblem[State], exit_: State) -> States[State]:
-    """Solve a backward problem; `exit_` is the state behind the function."""
-    count = problem.cfg.exit + 1
-    before, after = [exit_] * count, [exit_] * count
-    for index, front, behind in walk_backward(problem, exit_):
-        before[index], after[index] = front, behind
-    return States(before, after)
-
-
 def walk_backward(problem: DataflowProblem[State], exit_: State) -> Iterator[tuple[int, State, State]]:
     """Solve a backward problem point by point, from the last on: (point, state in front, state behind).
 

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.content import Content, KernelCoverages
-from symalloc.analysis.dataflow import States
 from symalloc.analysis.effects import Effect, find_effects, find_escapes
 from symalloc.analysis.feasibility import FeasiblePaths
 from symalloc.analysis.kernels.coverage import KernelCoverage, kernel_coverage
-from symalloc.analysis.liveness import LiveRanges, LiveRegions, find_live_ranges, live_regions
+from symalloc.analysis.liveness import LiveRanges, find_live_ranges
 from symalloc.analysis.points_to import find_points_to
 from symalloc.analysis.regions import (
     NO_EFFECTS,
@@ -82,11 +81,6 @@ class FunctionAnalysis:
     def content(self) -> Content:
         """The content that each point needs regions to hold already."""
         return Content(self.program, self.points_to, self.summaries, self.coverages)
-
-    @cached_property
-    def live(self) -> States[LiveRegions]:
-        """The regions live in front of and behind each point."""
-        return live_regions(self.points_to, self.effects)
 
     @cached_property
     def conflicts(self) -> ReuseConflicts:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.dataflow import DataflowProblem, States, backward, walk_backward
+from symalloc.analysis.dataflow import DataflowProblem, walk_backward
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.regions import Pointees, PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
@@ -28,11 +28,6 @@ class LiveRegions(NamedTuple):
     must: RegionSet = NO_REGIONS
     may: RegionSet = NO_REGIONS
     contents: RegionSet = NO_REGIONS
-
-
-def live_regions(points_to: PointsTo, effects: Sequence[Effect]) -> States[LiveRegions]:
-    """The regions live in front of (`before`, live in) and behind (`after`, live out) each point."""
-    return backward(_Liveness(points_to, effects), LiveRegions())
 
 
 class _Liveness(DataflowProblem[LiveRegions]):

@@ -1,29 +1,26 @@
 """Reads of memory that nothing has written, on some path.
 
-A forward pass keeps the regions that every path so far has written as a whole; what is read and not among
-them is then held against the paths one by one.  A tensor on a storage has no content when it is made,
-whatever the storage held: what another tensor left there is no content of this one, unless that is a tensor
-of another function, on the storage that one was handed by the other, which nothing else reads.  A view shares
-the bytes of what it is a view of; what another view of an arena left there, which is over, may not be meant
-for it (symalloc.analysis.unwritten_reads).
+Each read is held against the writes of what it reads, and against the paths.  A tensor on a storage has no
+content when it is made, whatever the storage held: what another tensor left there is no content of this one,
+unless that is a tensor of another function, on the storage that one was handed by the other, which nothing
+else reads.  A view shares the bytes of what it is a view of; what another view of an arena left there, which
+is over, may not be meant for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
-from symalloc.analysis.content import NOTHING_REQUIRED, Content
-from symalloc.analysis.dataflow import DataflowProblem, States, forward
-from symalloc.analysis.effects import NO_EFFECT, Effect
+from symalloc.analysis.content import Content
 from symalloc.analysis.kernels.coverage import Range
 from symalloc.analysis.kernels.uninitialized import MemoryRange, UninitializedRange, uninitialized_ranges
-from symalloc.analysis.liveness import LiveRegions
 from symalloc.analysis.paths import PathCondition
-from symalloc.analysis.regions import PointsTo, Region, RegionKind, Target
+from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
 from symalloc.program import ir
 from symalloc.program.operands import tensor_type
@@ -83,13 +80,11 @@ class UnwrittenReads:
         self.points_to, self.effects, self.paths = conflicts.points_to, conflicts.effects, conflicts.paths
 
     def candidates(self) -> Iterator[tuple[int, Target, bool]]:
-        """Reads of what some path to them may not have written: (point, what it reads, doubtful)."""
-        before = forward(_Filled(self.points_to, self.effects, self.content), self.given).before
+        """Reads of memory that the function has to write itself: (point, what it reads, doubtful)."""
         for point, need in enumerate(self.content.needs):
             for wanted, doubtful in ((need.must, False), (need.may, True)):
-                missing = wanted & ~before[point]
-                for target in self.points_to.targets(missing) if missing else ():
-                    if target.certain and not contains(before[point], target.region):
+                for target in self.points_to.targets(wanted) if wanted else ():
+                    if target.certain and not contains(self.given, target.region):
                         yield point, target, doubtful
 
     def on_paths(self, point: int, target: Target, *, doubtful: bool) -> Iterator[UnwrittenRead]:
@@ -137,34 +132,34 @@ class UnwrittenReads:
 
     # -- overwrites ----------------------------------------------------------------------------------------
 
-    def overwriting(self, live: States[LiveRegions]) -> Iterator[tuple[int, Target, int]]:
+    def overwriting(self) -> Iterator[tuple[int, Target, int]]:
         """Writes that may undo what another wrote: (point, what it writes, the region that may be undone).
 
-        Read off liveness alone; `overwritten` says which of them are so on some path.
+        `overwritten` says which of them are so on some path.
         """
-        points_to = self.points_to
-        written = points_to.constants | points_to.given
-        contents = points_to.contents(written)
+        points_to, (begins, ends) = self.points_to, self.spans()
+        written, in_use = points_to.constants | points_to.given, NO_REGIONS
         for point, effect in enumerate(self.effects):
+            in_use |= begins[point]
             must = effect.writes | (effect.may_defs & ~written)
-            if effect.written:
-                filled = points_to.resolve(effect.written)
-                written |= filled
-                for number in members(filled & ~contents):
-                    contents |= points_to.descendants[self.owner(number)] & ~points_to.storages
-            if must or effect.may_writes:
-                at_risk = contents & self.needed(live.before[point], live.after[point])
-                for second in points_to.targets(must, effect.may_writes):
-                    for first in members(self.conflicts.siblings(second.region) & at_risk):
-                        if self.owner(first) != self.owner(second.region):
-                            yield point, second, first
+            written |= points_to.resolve(effect.written) if effect.written else NO_REGIONS
+            for second in points_to.targets(must, effect.may_writes) if must or effect.may_writes else ():
+                for first in members(self.conflicts.siblings(second.region) & in_use):
+                    if self.owner(first) != self.owner(second.region):
+                        yield point, second, first
+            in_use &= ~ends[point]
 
-    def needed(self, live_in: LiveRegions, live_out: LiveRegions) -> RegionSet:
-        """The regions needed around a write; its own arguments are read while it writes."""
-        points_to = self.points_to
-        phis = (live_out.must | live_out.may | live_in.must | live_in.may) & points_to.phis
-        needed = live_out.contents | live_in.contents
-        return needed | points_to.contents(points_to.resolve(phis)) if phis else needed
+    def spans(self) -> tuple[Mapping[int, RegionSet], Mapping[int, RegionSet]]:
+        """By point, the regions that are first written there, and those that are last read there."""
+        first: dict[int, int] = {}
+        for number, writes in self.conflicts.accesses.writes.items():
+            owner, begin = self.owner(number), max(writes[0].point, 0)
+            first[owner] = min(first.get(owner, begin), begin)
+        begins, ends = defaultdict[int, RegionSet](RegionSet), defaultdict[int, RegionSet](RegionSet)
+        for number, reads in self.conflicts.accesses.reads.items():
+            begins[first.get(self.owner(number), -1)] |= RegionSet(1 << number)
+            ends[max(read.point for read in reads)] |= RegionSet(1 << number)
+        return begins, ends
 
     def overwritten(self, point: int, second: Target, first: int) -> Iterator[LostRead]:
         """The paths on which `first` is written, then `second` at `point`, then `first` read.
@@ -399,36 +394,3 @@ def _avoided(whole: Sequence[PathCondition], parts: Sequence[PathCondition]) -> 
     for path in [path for path in dict.fromkeys(parts) if path][:_MOST_PARTS]:
         yield [*whole, path]
     yield [*whole]
-
-
-class _Filled(DataflowProblem[RegionSet]):
-    """The regions that every path has written as a whole; phis among them, where what they are is."""
-
-    def __init__(self, points_to: PointsTo, effects: Sequence[Effect], content: Content) -> None:
-        super().__init__(points_to.cfg)
-        self.points_to, self.effects, self.needs = points_to, effects, content.needs
-
-    def transfer(self, point: int, state: RegionSet) -> RegionSet:
-        effect, need = self.effects[point], self.needs[point]
-        if effect is NO_EFFECT and need is NOTHING_REQUIRED:
-            return state
-        written = effect.written & ~need.partial | need.assumed
-        return state | self.with_parts(written) if written & ~state else state
-
-    def with_parts(self, written: RegionSet) -> RegionSet:
-        points_to = self.points_to
-        if not written & points_to.storages and not points_to.views:
-            return written
-        for number in members(written):
-            written |= points_to.descendants[number]
-        return written
-
-    def join(self, branch: int, then: RegionSet, otherwise: RegionSet) -> RegionSet:
-        both = then & otherwise
-        for number in members(self.points_to.phis & ~both):
-            region = self.points_to.regions[number]
-            if region.branch == branch and region.sources is not None:
-                sides = zip(region.sources, (then, otherwise), strict=True)
-                if not any((source.must | source.may) & ~filled for source, filled in sides):
-                    both |= RegionSet(1 << number)
-        return both

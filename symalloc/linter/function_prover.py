@@ -17,7 +17,7 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from symalloc.analysis.facts import Facts, FunctionFacts
-from symalloc.analysis.kernels.coverage import KernelTable, kernel_coverage
+from symalloc.analysis.kernels.coverage import KernelTable, Passes, kernel_coverage
 from symalloc.analysis.kernels.index_bounds import (
     IndexBound,
     entry_facts_of,
@@ -43,18 +43,6 @@ LARGEST_INPUT = 2**32
 _GIVEN = frozenset({Origin.DIMENSION, Origin.CAST, Origin.SCALAR, Origin.FLAG})
 """The origins of symbols that have a value for each input of a function."""
 _BY_SIGHT = Proof(verdict=Verdict.ALWAYS_VALID, decided_by="constant")
-
-
-class Passes(NamedTuple):
-    """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
-
-    `counters` are symbols that count passes, each >= 0, with the number of passes where that is known; a
-    fault at one pass is a fault, unless it is not `certain` that each of them is executed.
-    """
-
-    conditions: tuple[Condition, ...] = ()
-    counters: tuple[tuple[str, Expr | None], ...] = ()
-    certain: bool = True
 
 
 ANY_PASS = Passes()

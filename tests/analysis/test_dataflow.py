@@ -8,7 +8,7 @@ from functools import reduce
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symalloc.analysis.dataflow import DataflowProblem, backward, forward
+from symalloc.analysis.dataflow import DataflowProblem, State, States, forward, walk_backward
 from symalloc.analysis.paths import path_conditions
 from symalloc.program.control_flow import ControlFlowGraph, PointKind, control_flow_graph
 from symalloc.program.ir import Operand
@@ -16,6 +16,12 @@ from tests.program.build import NOTHING, Body, param
 
 Points = frozenset[int]
 NONE: Points = frozenset()
+
+
+def backward(problem: DataflowProblem[State], behind: State) -> States[State]:
+    """The states of a backward problem in front of and behind each point."""
+    solved = [*walk_backward(problem, behind)][::-1]
+    return States([front for _, front, _ in solved], [after for _, _, after in solved])
 
 
 class Passed(DataflowProblem[tuple[Points, Points]]):

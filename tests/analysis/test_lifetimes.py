@@ -15,7 +15,7 @@ def pairs(program: Program, name: str = "main") -> set[tuple[str, str, bool]]:
     """(what is lost, what is written over it, whether that is certain)."""
     analysis = analyse(program)[name]
     reads, regions = UnwrittenReads(analysis.conflicts, analysis.content), analysis.points_to.regions
-    found = (next(reads.overwritten(*one), None) for one in reads.overwriting(analysis.live))
+    found = (next(reads.overwritten(*one), None) for one in reads.overwriting())
     return {(regions[o.first].name, regions[o.second].name, o.certain) for o in found if o is not None}
 
 

@@ -33,6 +33,18 @@ class Range(NamedTuple):
     condition: Condition = TRUE
 
 
+class Passes(NamedTuple):
+    """The passes of a kernel's loops at which a constraint is asked: those where `conditions` hold.
+
+    `counters` are symbols that count passes, each >= 0, with the number of passes where that is known; a
+    fault at one pass is a fault, unless it is not `certain` that each of them is executed.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    counters: tuple[tuple[str, Expr | None], ...] = ()
+    certain: bool = True
+
+
 class Points(NamedTuple):
     """The passes of the loops around a load at which it finds what its kernel has not stored: those where
     `conditions` hold, over `counters`, each with the number of passes.  It is at `indices` there.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.kernels.coverage import Elements, Points, Range, element_index
+from symalloc.analysis.kernels.coverage import Elements, Passes, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
 from symalloc.program.types import DType, TensorType
 from symalloc.size.choice import maximum, minimum, select
@@ -134,30 +134,20 @@ class MemoryRange(NamedTuple):
         return tuple(c for c in (*self.elements.conditions, *runs) if c.as_bool is not True)
 
 
-class AtElements(NamedTuple):
-    """The elements that a gap is looked for at, or the passes that read them: those where `conditions` hold,
-    over `counters`, each with its end.
-
-    `exact` unless there may be a gap at others, too.
-    """
-
-    counters: tuple[tuple[str, Expr | None], ...]
-    conditions: tuple[Condition, ...]
-    exact: bool
-
-
 class UninitializedRange(NamedTuple):
     """The `lacking` bytes, at most 0 where there is no gap, and what is `written`, in words, or the
     elements `where` a condition holds, over so many dimensions.
 
-    `idle`: there is one only where some loop of a kernel that fills all is not run at all.  `elements`: the
-    gap is that at each of these, if they are no range.  `by_data`: it hangs on the elements of a buffer.
+    `idle`: there is one only where some loop of a kernel that fills all is not run at all.  `passes`: the gap
+    is that at each of these, as if a loop counted elements, if they are no range; with `estimate` there may
+    be one at others, too.  `by_data`: it hangs on the elements of a buffer.
     """
 
     lacking: Expr
     written: str = ""
     idle: bool = False
-    elements: AtElements | None = None
+    passes: Passes | None = None
+    estimate: bool = False
     by_data: bool = False
     where: tuple[Condition, int] | None = None
 
@@ -272,9 +262,9 @@ def _at_elements(
         at = dict(zip(names, points.indices, strict=False))
         among = conjunction((*points.conditions, *(c.substitute(at) for c in taken[0])))
         written, counters = written.substitute(at), (*points.counters, *counters[len(shape) :])
-    exact = points is None and all(part.elements.exact for part in parts)
-    gap = AtElements(counters, among.conjuncts, exact)
-    return UninitializedRange(select(written, ZERO, ONE), elements=gap, where=where)
+    estimate = points is not None or not all(part.elements.exact for part in parts)
+    passes = Passes(among.conjuncts, counters)
+    return UninitializedRange(select(written, ZERO, ONE), passes=passes, estimate=estimate, where=where)
 
 
 def _in_single(wanted: MemoryRange) -> MemoryRange | None:

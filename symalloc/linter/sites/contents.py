@@ -9,11 +9,10 @@ from itertools import islice, product
 
 from symalloc.analysis.dependencies import dependency_graph
 from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
-from symalloc.analysis.kernels.uninitialized import MemoryRange, UninitializedRange, bytes_of, gap_between
+from symalloc.analysis.kernels.uninitialized import MemoryRange, bytes_of, gap_between
 from symalloc.analysis.regions import Region, Target
 from symalloc.analysis.sets import RegionSet, contains
 from symalloc.analysis.unwritten_reads import LostRead, UnwrittenRead
-from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.site import (
     FunctionContext,
     Site,
@@ -40,8 +39,8 @@ def live_pairs(context: FunctionContext) -> Iterator[tuple[int, Site]]:
 
     Where it is not known where one of the two lies, the pair is a construct that is not verified.
     """
-    analysis, points_to = context.analysis, context.points_to
-    for point, target, index in context.unwritten.overwriting(analysis.live):
+    points_to = context.points_to
+    for point, target, index in context.unwritten.overwriting():
         first, second = points_to.regions[index], points_to.regions[target.region]
         site = Site(
             kind="live-pair",
@@ -128,7 +127,7 @@ def _rewritten(
             site,
             quantities={**site.quantities, **places, **lacking},
             uncertainty=site.uncertainty or doubt or (unknown if gap is None else None),
-            passes=None if gap is None else passes_of(gap),
+            passes=None if gap is None else gap.passes,
         )
 
 
@@ -269,9 +268,9 @@ def _read_site(context: FunctionContext, found: UnwrittenRead) -> Site:
         kind="read",
         quantities={"lacking": found.gap.lacking},
         sized=True,
-        passes=passes_of(found.gap),
-        shown_only=found.gap.elements is not None,
-        estimate=found.gap.elements is not None and not found.gap.elements.exact,
+        passes=found.gap.passes,
+        shown_only=found.gap.passes is not None,
+        estimate=found.gap.estimate,
         idle=found.gap.idle,
         path=found.path,
         until=found.reader,
@@ -290,14 +289,6 @@ def _in_words(context: FunctionContext, found: UnwrittenRead, site: Site) -> Ite
         places=places_of(allocation=region.instruction, later=later),
         uncertainty=_doubt_of_read(found, reader),
     )
-
-
-def passes_of(gap: UninitializedRange) -> Passes | None:
-    """The elements among which a gap is looked for, as if a loop counted them."""
-    among = gap.elements
-    if among is None:
-        return None
-    return Passes(among.conditions, among.counters)
 
 
 def _doubt_of_read(found: UnwrittenRead, reader: str) -> str | None:

@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel, comparisons, kernel_facts
 from symalloc.analysis.conflicts import stale_uses
-from symalloc.analysis.kernels.coverage import points_of
+from symalloc.analysis.kernels.coverage import Passes, points_of
 from symalloc.analysis.kernels.index_bounds import IndexBound
 from symalloc.analysis.kernels.overlap import Conditions, KernelArgument, clashes, is_known, symbol_values
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, Target
-from symalloc.linter.function_prover import Passes, unproved_among
+from symalloc.linter.function_prover import unproved_among
 from symalloc.linter.sites.site import (
     FunctionContext,
     Site,

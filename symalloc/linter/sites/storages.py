@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, bind_kernel
 from symalloc.analysis.handles import is_read_besides
+from symalloc.analysis.kernels.coverage import Passes
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind
 from symalloc.analysis.register_machine import Step
 from symalloc.analysis.sets import RegionSet, contains
 from symalloc.analysis.timeline import Timeline
-from symalloc.linter.function_prover import Passes
 from symalloc.linter.sites.kernels import argument_name, argument_site
 from symalloc.linter.sites.site import (
     FunctionContext,
