@@ -5,6 +5,7 @@ worth: some model is worse without it, or takes longer.  Worse is a model whose 
 unplanned call, whose arenas take more of their floor, or which has more of them.
 
     planner    plans of models of the zoo and their reports, with and without each heuristic and quick path
+    shrink     what a call takes, workspace among it, without each remedy of --shrink safe
     orders     floors of plans for any order, over the heaviest antichain, with and without its search
     passes     microseconds of a call of small models built with and without each pass behind the planner
     lint       seconds to lint a decoder of 32 layers without each quick path of the linter
@@ -14,7 +15,7 @@ Each model is planned with all and without each mechanism in turns, so that othe
 for all alike; `longest` is the time of the plan that suffers most, beside its own with all.  With
 `--rounds 2` the planner's table takes three to four minutes of one processor, `--without NAME` one row of it.
 
-    python -m benchmarks.ablate [planner|passes|lint|prover ...] [--model NAME ...] [--rounds N]
+    python -m benchmarks.ablate [planner|shrink|passes|lint|prover ...] [--model NAME ...] [--rounds N]
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from statistics import median
+from statistics import geometric_mean, median
 from time import process_time
 from typing import Any
 
@@ -54,7 +55,7 @@ from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
 from symalloc.rulebook.book import load_rules
 from symalloc.size.evaluation import highest
 
-AREAS = ("planner", "orders", "passes", "lint", "prover")
+AREAS = ("planner", "shrink", "orders", "passes", "lint", "prover")
 USUAL = (
     "model/llama_rotary",
     "model/llama_decode_concat",
@@ -223,7 +224,7 @@ def planned(model: str, mechanisms: Mapping[str, Mechanism], rounds: int) -> dic
 
 
 def _figures(seconds: float, made: PlannedModule, lowered: tvm.IRModule) -> Planned:
-    samples = [sample for report in memory_reports(made, lowered, TARGET) for sample in report.samples]
+    samples = [sample for report in memory_reports(made, TARGET) for sample in report.samples]
     return Planned(
         seconds=seconds,
         call=max((s.call_ratio or 1.0 for s in samples), default=1.0),
@@ -263,6 +264,65 @@ PLANNER_COLUMNS = {
     "arenas": ">8",
     "seconds": ">9.2f",
     "longest": ">9.2f",
+    "which": "",
+}
+
+
+# -- shrink --------------------------------------------------------------------------------------------------
+
+_SHRINK, _PASS = "symalloc.relax.shrink", "symalloc.relax.passes.plan_pass"
+SHRINK: Mapping[str, Mechanism] = {
+    "buffers in outputs, and in each other": Mechanism(
+        stand_ins={
+            f"{_SHRINK}.shrink_kernels.share_buffers": lambda kernel: (
+                kernel,
+                {buffer.name: "it is left" for buffer in kernel.body.block.alloc_buffers},
+            )
+        },
+        code=[f"{_SHRINK}.shared_buffers"],
+    ),
+    "outputs over what is read last": Mechanism(
+        stand_ins={f"{_PASS}.write_over": lambda module, *_: (module, {})}, code=[f"{_SHRINK}.written_over"]
+    ),
+    "both plans, and the better": Mechanism(
+        stand_ins={f"{_PASS}._Attempt.larger": lambda *_: frozenset()}, code=[f"{_PASS}._Attempt"]
+    ),
+}
+"""The remedies of `--shrink safe`."""
+SHRUNK = (
+    *("model/bert", "torch_gpt2", "torch_vit", "torch_t5_encoder"),
+    *("torch_convnext", "torch_unet", "torch_cross_attention"),
+)
+
+
+def shrink_rows() -> Iterator[dict[str, Any]]:
+    """A row for each remedy: what a call takes without it over what it takes with all, and without any."""
+    options, all_of = PlanOptions(shrink="safe"), Mechanism(stand_ins={})
+    with_all: dict[str, list[int]] = {}
+    for without, mechanism in {"-": all_of, "any": all_of, **SHRINK}.items():
+        more, seconds = dict[str, list[float]](), 0.0
+        for model in SHRUNK:
+            lowered = lower(case_named(model).build(), TARGET)
+            with patched(mechanism.stand_ins):
+                started = process_time()
+                made = plan_lowered(lowered, options=PlanOptions() if without == "any" else options)
+                seconds += process_time() - started
+            taken = [s.whole or 1 for report in memory_reports(made, TARGET) for s in report.samples]
+            usual = with_all.setdefault(model, taken)
+            more[model] = [one / other for one, other in zip(taken, usual, strict=True)]
+        every = [one for of in more.values() for one in of]
+        heaviest = max(more, key=lambda model: max(more[model]))
+        row = {"without": without, "lines": mechanism.lines, "mean": geometric_mean(every)}
+        yield {**row, "worst": max(every), "least": min(every), "seconds": seconds, "which": f"  {heaviest}"}
+
+
+SHRINK_COLUMNS = {
+    "without": "40",
+    "lines": ">7",
+    "mean": ">8.3f",
+    "worst": ">8.3f",
+    "least": ">8.3f",
+    "seconds": ">9.2f",
     "which": "",
 }
 
@@ -444,6 +504,8 @@ def main(areas: tuple[str, ...], models: tuple[str, ...], mechanisms: tuple[str,
         print_table(
             PLANNER_COLUMNS, planner_rows(chosen(models, ()) if models else USUAL, mechanisms, rounds)
         )
+    if "shrink" in wanted:
+        print_table(SHRINK_COLUMNS, shrink_rows())
     if "orders" in wanted:
         print_table(ORDER_COLUMNS, order_rows())
     if "passes" in wanted:

@@ -42,8 +42,8 @@ _PIPELINES: tuple[PipelineName, ...] = ("default", "target")
 @click.option("--verbose", is_flag=True, help="Name each call that is not read, or not right.")
 def main(calls: int, seed: int, every: int, verbose: bool) -> None:
     """Count the calls whose workspace is read, and those that are run and take just that."""
-    if not hasattr(ctypes.CDLL(None), "symalloc_most_workspace"):
-        sys.exit(_run_counted(sys.argv[1:]))
+    if not is_counted():
+        sys.exit(run_counted("benchmarks.workspace_calls", sys.argv[1:]))
     found: Counter[str] = Counter()
     for number, call in enumerate(islice(random_calls(seed), calls)):
         for pipeline in _PIPELINES:
@@ -56,13 +56,25 @@ def main(calls: int, seed: int, every: int, verbose: bool) -> None:
         click.echo(f"{word:28} {count}")
 
 
-def _run_counted(arguments: list[str]) -> int:
-    """Run this program again where the counter stands in front of TVM's pool."""
+def is_counted() -> bool:
+    """Return whether the counter stands in front of TVM's pool in this process."""
+    return hasattr(ctypes.CDLL(None), "symalloc_most_workspace")
+
+
+def most_workspace() -> int:
+    """Return the most bytes that kernels held at one moment since the last call of this function."""
+    most = ctypes.CDLL(None).symalloc_most_workspace
+    most.restype = ctypes.c_uint64
+    return int(most())
+
+
+def run_counted(program: str, arguments: list[str]) -> int:
+    """Run a program where the counter stands in front of TVM's pool, and return its exit status."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "workspace_calls.so"
         compiling = ["c++", "-O2", "-shared", "-fPIC", "-std=c++17", "-o", str(library), str(_COUNTER)]
         subprocess.run(compiling, check=True)
-        command = [sys.executable, "-m", "benchmarks.workspace_calls", *arguments]
+        command = [sys.executable, "-m", program, *arguments]
         return subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(library)}, check=False).returncode
 
 
@@ -102,13 +114,11 @@ def _measured(call: RandomCall, module: tvm.IRModule, expected: int) -> str:
         executable = relax.build(module, "llvm", relax_pipeline=finishing_pipeline("llvm"))
         machine = relax.VirtualMachine(executable, tvm.cpu())
         arguments = [_zero(a) for a in random_inputs(call.module["main"], call.binding)]
-        ctypes.CDLL(None).symalloc_most_workspace()
+        most_workspace()
         machine["main"](*arguments)
     except Exception as error:
         return f"TVM cannot run it: {str(error).strip()[-90:]!r}"
-    most = ctypes.CDLL(None).symalloc_most_workspace
-    most.restype = ctypes.c_uint64
-    taken = int(most())
+    taken = most_workspace()
     if taken == expected:
         return "run, and right" if taken else "run, and right (nothing)"
     return f"run, and wrong: {taken} B, not {expected} B"

@@ -36,6 +36,7 @@ from symalloc.relax.passes.stages import VerificationWarning as VerificationWarn
 from symalloc.relax.run.memory_cfg import HookError as HookError
 from symalloc.relax.run.memory_cfg import MachineBusyError as MachineBusyError
 from symalloc.relax.run.memory_cfg import memory_cfg as memory_cfg
+from symalloc.relax.shrink.shrink_kernels import ShrinkKernels as ShrinkKernels
 from symalloc.report.plan_diff import PlanDiff as PlanDiff
 from symalloc.report.pool_use import pool_report as pool_report
 from symalloc.session.api import assert_memory_safe as assert_memory_safe

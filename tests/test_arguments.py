@@ -148,6 +148,7 @@ def passes() -> Mapping[str, Case]:
         Case(symalloc.VerifyMemory, sense=LINTING),
         Case(symalloc.memory_cfg),
         PlanMemory=Case(lambda options: symalloc.PlanMemory(options)),
+        ShrinkKernels=Case(lambda level: symalloc.ShrinkKernels(level)),
     )
 
 

@@ -144,8 +144,9 @@ class PlanOptions(SearchOptions):
     shrink: ShrinkChoice = option(
         "none",
         SHRINK,
-        "Kernels are rewritten to take less memory of their own, with the same bits: safe, where it costs no "
-        "time; full, also where it may, such as the padding in front of a convolution; none, nowhere.",
+        "Kernels take less memory of their own, and write outputs over what they read last, with the same "
+        "bits: safe, where it costs no time; full, also where it may, such as the padding in front of a "
+        "convolution; none, nowhere.",
         in_file=True,
     )
     kept: str = ""

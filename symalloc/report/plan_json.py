@@ -25,7 +25,7 @@ from symalloc.planner.memory_report.function_report import (
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelUse
+from symalloc.planner.memory_report.non_arena import CalleeTensor, DonatedResult, KernelUse, ShrunkKernel
 from symalloc.program.ir import Var
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.report.document import Binding, Count, Document, about, as_json, from_json, record
@@ -138,7 +138,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     result of the one before (`again`), the same with workspace, and with weights, inputs and constants;
     `too_large`: tensors that exceed --max-buffer by themselves.  `order_cost`: what another `order` costs, as
     a share of a call with a plan for the order of the text; null where nobody asked.  `graph`:
-    what waits for what, with fences.
+    what waits for what, with fences.  `shrunk`: with --shrink, the kernels that took memory of their own.
     """
 
     function: str
@@ -165,6 +165,7 @@ class PlannedFunction(Document, frozen=True, kw_only=True):
     graph: FunctionGraph | None = None
     too_large: tuple[TooLarge, ...] | msgspec.UnsetType = msgspec.UNSET
     fits: dict[Sum, FitEntry] | msgspec.UnsetType = msgspec.UNSET
+    shrunk: tuple[ShrunkKernel, ...] = ()
 
     @property
     def sums(self) -> Mapping[Measure, tuple[Expr, ...] | None]:

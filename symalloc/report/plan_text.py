@@ -21,7 +21,7 @@ from symalloc.planner.memory_report.function_report import (
     own_storages,
     own_tensors,
 )
-from symalloc.planner.memory_report.non_arena import KernelUse
+from symalloc.planner.memory_report.non_arena import KernelUse, ShrunkKernel
 from symalloc.prover.domain import INT64_MAX
 from symalloc.prover.verdict import Verdict, counterexample_title
 from symalloc.report.quantities import (
@@ -432,12 +432,26 @@ def _outside(report: FunctionReport) -> Iterator[str]:
     if outside.kernels:
         yield "  kernels with workspace:"
         yield from capped(list(_kernels(report)), "kernels")
+    yield from _shrunk(outside.shrunk)
     if report.outcome.planned.problem is not None:
         yield "  unknown: what a whole call holds, as functions call themselves, how often depends on data"
     if report.packed:
         names = ", ".join(f"`{name}`" for name in report.packed[:MOST_ROWS])
         more = f" and {len(report.packed) - MOST_ROWS} more" if len(report.packed) > MOST_ROWS else ""
         yield f"  unknown: the memory that packed functions take: {names}{more}"
+
+
+def _shrunk(kernels: Sequence[ShrunkKernel]) -> Iterator[str]:
+    """The kernels that were to take less workspace: what that saves, and what stands in the way of more."""
+    if not kernels:
+        return
+    less = [kernel for kernel in kernels if kernel.gone]
+    yield f"  kernels shrunk: {len(less)} of {len(kernels)} that took workspace"
+    took = [f"    {k.name}, {counted(k.calls, 'call')}: {_bytes(k.before)} before" for k in less]
+    yield from capped(took, "kernels")
+    reasons = Counter(why for kernel in kernels for why in kernel.left.values())
+    left = [f"    {counted(count, 'buffer')} left: {why}" for why, count in reasons.most_common()]
+    yield from capped(left, "reasons")
 
 
 def _bytes(size: Expr | None) -> str:

@@ -19,7 +19,6 @@ from symalloc.prover.verdict import Verdict
 from symalloc.relax.extract import extract
 from symalloc.relax.extract.calls import _PACKED
 from symalloc.relax.files.plan_file import module_report, plan_module
-from symalloc.relax.passes.pipeline import lower
 from symalloc.report.formats import render_json, render_sarif
 from tests.scale import tries
 
@@ -209,9 +208,8 @@ def test_nothing_is_proved_of_a_call_that_takes_memory_which_is_not_known(name: 
     module = from_source(MODULE + text)
 
     def verdicts() -> tuple[Verdict, Verdict, int | None, bool]:
-        lowered = lower(module, "llvm")
         planned = plan_module(module)
-        whole = module_report(planned, lowered, "llvm", samples=[{"n": 1}])
+        whole = module_report(planned, "llvm", samples=[{"n": 1}])
         (report,), (memory,) = whole.reports, whole.deployment.functions
         fit = fit_function(memory, Asked(limit=1 << 40), Prover()).sums
         found = symalloc.lint(module, stage="planned", budget="1TiB", assume=["n <= 64"])

@@ -155,6 +155,20 @@ class KernelUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return cls(name=name, calls=calls, nbytes=known, problem=taken.problem, parallel=taken.parallel)
 
 
+class ShrunkKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel that was to take less workspace: `gone` of its buffers are, and `left` says why others are
+    not.
+
+    `before`: the bytes that each of its `calls` took as it was given; null where they are not known.
+    """
+
+    name: str
+    gone: int
+    left: Mapping[str, str]
+    calls: int = 0
+    before: Expr | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonArenaMemory:
     """Memory of one call of a function that lies in no arena, in bytes over the function's symbols.
@@ -162,7 +176,8 @@ class NonArenaMemory:
     `calls` holds what each kernel call takes from the pool, in order, both sides of an If one after the
     other; `kernels` the same once for each kernel and size.  `returned_inputs` are the parameters, each with
     the path to a field, that the result may hold; True if it always does.  `table`: the bytes in which the
-    machine keeps sizes, or fewer.  With `branches` some of it may not be taken.
+    machine keeps sizes, or fewer.  With `branches` some of it may not be taken.  `shrunk` are the kernels
+    that were to take less.
     """
 
     returned: tuple[ResultTensor, ...] = ()
@@ -173,6 +188,7 @@ class NonArenaMemory:
     returned_inputs: Mapping[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
     table: int = 0
     branches: bool = False
+    shrunk: tuple[ShrunkKernel, ...] = ()
 
 
 def non_arena_memory(

@@ -344,13 +344,13 @@ def in_place(kernel: tirx.PrimFunc, overlays: Collection[Overlay]) -> tirx.PrimF
     if not over.keys() | over.values() <= accepts_offset(kernel) or not over.keys().isdisjoint(over.values()):
         return None
     replaced = [(params[index], params[output]) for index, output in over.items()]
-    if not all(_same_places(source.ty, target.ty) for source, target in replaced):
+    if not all(same_places(source.ty, target.ty) for source, target in replaced):
         return None
     made = with_parameters(kernel, params, with_variables(kernel.body, replaced))
     return made.with_attr(WRITTEN_IN_PLACE, True)
 
 
-def _same_places(one: TypeNode, other: TypeNode) -> bool:
+def same_places(one: TypeNode, other: TypeNode) -> bool:
     """Return whether an index means the same place in buffers of two types."""
     mine, theirs = list(one.shape), list(other.shape)
     if one.dtype != other.dtype or one.storage_scope != other.storage_scope or len(mine) != len(theirs):

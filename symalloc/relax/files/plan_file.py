@@ -43,7 +43,12 @@ from symalloc.planner.memory_report.function_report import (
 )
 from symalloc.planner.memory_report.lanes import LanesRequest
 from symalloc.planner.memory_report.module_report import ModuleReport
-from symalloc.planner.memory_report.non_arena import KernelWorkspace, WorkspaceStep, non_arena_memory
+from symalloc.planner.memory_report.non_arena import (
+    KernelWorkspace,
+    NonArenaMemory,
+    WorkspaceStep,
+    non_arena_memory,
+)
 from symalloc.planner.plan_functions import certify
 from symalloc.planner.planned_program import planned_program
 from symalloc.planner.planner_options import PlanOptions
@@ -147,7 +152,6 @@ def plan_file(
     name = request.module or request.path.stem
     report = module_report(
         planned,
-        lowered,
         target,
         samples=samples,
         partial=partial,
@@ -216,7 +220,7 @@ def deployment_file(request: PlanRequest) -> Deployment:
 def deployment_in(module: tvm.IRModule, how: ModuleOptions, options: PlanOptions) -> Deployment:
     """The same of a module."""
     target, lowered = _lowered(module, how)
-    return module_report(_planned(lowered, target, options), lowered, target).deployment
+    return module_report(_planned(lowered, target, options), target).deployment
 
 
 def _constant_bytes(functions: Iterable[Node]) -> int:
@@ -242,7 +246,7 @@ def plan_module(
     """`module` lowered and planned, no tensor left for another planner; raises RunError."""
     target, lowered = _lowered(module, how)
     planned = _planned(lowered, target, options)
-    return replace(planned, reporter=cache(partial(module_report, planned, lowered, target, graphs=True)))
+    return replace(planned, reporter=cache(partial(module_report, planned, target, graphs=True)))
 
 
 def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModule]:
@@ -251,10 +255,11 @@ def _lowered(module: tvm.IRModule, how: ModuleOptions) -> tuple[str, tvm.IRModul
     return target, lower_or_refuse(module, target, how.pipeline)
 
 
-def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str, **shown: Any) -> ModuleReport:
-    """The memory of `planned`, which was `lowered` for `target`; `shown` is that of `memory_reports`."""
-    reports = memory_reports(planned, lowered, target, **shown)
-    functions = {v.name_hint: f for v, f in lowered.functions_items() if isinstance(f, relax.Function)}
+def module_report(planned: PlannedModule, target: str, **shown: Any) -> ModuleReport:
+    """The memory of `planned`, which is for `target`; `shown` is that of `memory_reports`."""
+    reports = memory_reports(planned, target, **shown)
+    given = planned.shrunk.module
+    functions = {v.name_hint: f for v, f in given.functions_items() if isinstance(f, relax.Function)}
     attributes = {name: function.attrs or {} for name, function in functions.items()}
     found = deployment_of(
         planned.program,
@@ -268,7 +273,6 @@ def module_report(planned: PlannedModule, lowered: tvm.IRModule, target: str, **
 
 def memory_reports(
     planned: PlannedModule,
-    lowered: tvm.IRModule,
     target: str,
     *,
     samples: Sequence[Mapping[str, int]] = (),
@@ -277,19 +281,23 @@ def memory_reports(
     prover: Prover | None = None,
     graphs: bool = False,
 ) -> tuple[FunctionReport, ...]:
-    """A report on each plan of `planned`, which was `lowered` for `target`; `graphs`: with dependency graphs.
+    """A report on each plan of `planned`, which is for `target`; `graphs`: with dependency graphs.
 
     With a `prover` it is tried what aliases and kernels in place would save.  Raises RunError for a sample
     that does not fit.
     """
     _LOG.info("measuring the plan")
-    program = planned.program
+    program, given = planned.program, planned.shrunk.module
     scratch = kernel_scratch(planned.module, program.kernels, target)
     tables = tables_of_sizes(planned.module, target) if device_kind(target) == "cpu" else {}
-    around = {
-        name: non_arena_memory(program, planned.analyses[name], scratch, tables.get(name, 0))
-        for name in planned.plans
-    }
+    shrunk = planned.shrunk.kernels
+    before = kernel_scratch(planned.shrunk.given, shrunk, target)
+    around: dict[str, NonArenaMemory] = {}
+    for name in planned.plans:
+        uses = non_arena_memory(program, planned.analyses[name], before).kernels
+        less = (msgspec.structs.replace(shrunk[u.name], calls=u.calls, before=u.nbytes) for u in uses)
+        found = non_arena_memory(program, planned.analyses[name], scratch, tables.get(name, 0))
+        around[name] = replace(found, shrunk=tuple(less))
     outcomes = plan_outcomes(planned, None if prover is None else planned.in_place)
     graph_of = _graphs(planned, outcomes) if graphs else {}
     symbols = {name: plan_symbols(plan, around[name]) for name, plan in planned.plans.items()}
@@ -311,17 +319,17 @@ def memory_reports(
             )
             for name, plan in planned.plans.items()
         )
-        return tuple(one if prover is None else _with_aliases(one, lowered, prover) for one in reports)
+        return tuple(one if prover is None else _with_aliases(one, given, prover) for one in reports)
     except SampleError as error:
         raise RunError(str(error)) from None
 
 
-def _with_aliases(report: FunctionReport, lowered: tvm.IRModule, prover: Prover) -> FunctionReport:
+def _with_aliases(report: FunctionReport, given: tvm.IRModule, prover: Prover) -> FunctionReport:
     """A report whose remedies at samples that somebody asked for were tried."""
     if not report.asked:
         return report
     name, samples = report.plan.function, report.samples
-    peaks = [s.peak and with_alias(s.peak, lowered, name, s.binding, prover) for s in samples]
+    peaks = [s.peak and with_alias(s.peak, given, name, s.binding, prover) for s in samples]
     tried = (msgspec.structs.replace(s, peak=peak) for s, peak in zip(samples, peaks, strict=True))
     return replace(report, samples=tuple(tried))
 

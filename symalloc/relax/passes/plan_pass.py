@@ -38,6 +38,7 @@ from symalloc.relax.passes.inline_calls import apart_from_callers, inline_calls
 from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.planned_copies import with_planned_copies
 from symalloc.relax.passes.sizes_and_guards import lower_guards
+from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
 from symalloc.relax.shrink.written_over import WrittenOver, write_over
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
@@ -102,7 +103,7 @@ class PlannedModule:
     `flavour` is that of the plans, `memory` that of the devices it was chosen for.  `given` is the program as
     it was before calls were written out in their callers and outputs `over` what kernels read last; it was
     extracted from `source`.  With `fallback` functions run as they were where a guard at entry fails.
-    `reporter` makes the `report`.
+    `shrunk` is the module with its kernels as they were planned.  `reporter` makes the `report`.
     """
 
     module: tvm.IRModule
@@ -114,6 +115,7 @@ class PlannedModule:
     given: Program
     source: tvm.IRModule
     over: Mapping[str, Sequence[WrittenOver]]
+    shrunk: ShrunkModule
     fallback: bool = False
     reporter: Callable[[], ModuleReport] | None = None
 
@@ -185,7 +187,8 @@ def plan_lowered(
     options = replace(options, flavour=memory.flavour(options.flavour), kept=kept or options.kept)
     if caller:
         module = apart_from_callers(module)
-    given = module = with_planned_copies(module)
+    shrunk = shrink_kernels(module, options.shrink)
+    given = module = with_planned_copies(shrunk.module)
     module = inline_calls(module, all_of_them=caller)
     program = _seen(module)
     if options.alias:
@@ -232,6 +235,7 @@ def plan_lowered(
         given=before,
         source=given,
         over=chosen.over,
+        shrunk=shrunk,
         fallback=options.guards == "fallback",
     )
 

@@ -178,7 +178,7 @@ class Runner:
     @cached_property
     def _memory(self) -> tuple[FunctionMemory, int]:
         assert self.plans is not None
-        found = module_report(self.plans, self.lowered, self._target).deployment
+        found = module_report(self.plans, self._target).deployment
         return next(one for one in found.functions if one.name == self.name), found.constants
 
     def memory(self, binding: Mapping[str, int]) -> list[object]:

@@ -22,12 +22,13 @@ __all__ = ["Kind", "Machine", "Variants"]
 Machine: TypeAlias = relax.VirtualMachine
 
 
-Kind: TypeAlias = Literal["unplanned", "ours", "unguarded", "tvm", "tvm without bounds"]
+Kind: TypeAlias = Literal["unplanned", "ours", "safe", "full", "unguarded", "tvm", "tvm without bounds"]
 
 
 @dataclass(frozen=True)
 class Variants:
-    """A case's module: unplanned, planned by this project, planned by TVM.  Each is built when it is first
+    """A case's module: unplanned, planned by this project (as it is, or with its kernels shrunk), planned by
+    TVM.  Each is built when it is first
     asked for, for `target`.
     """
 
@@ -98,6 +99,8 @@ class Variants:
         passes: dict[Kind, Callable[[], Any]] = {
             "unplanned": lambda: finishing_pipeline(self.target, pipeline=base),
             "ours": lambda: pipeline(self.target, pipeline=base),
+            "safe": lambda: pipeline(self.target, pipeline=base, options=PlanOptions(shrink="safe")),
+            "full": lambda: pipeline(self.target, pipeline=base, options=PlanOptions(shrink="full")),
             "unguarded": lambda: pipeline(self.target, pipeline=base, options=PlanOptions(guards="none")),
             "tvm": self._stock,
             "tvm without bounds": self._stock,

@@ -39,7 +39,7 @@ from tvm.script import from_source
 IMAGE, KERNELS = (3, 192, 192), [(16, 3, 3, 3), (16, 16, 3, 3), (16, 16, 3, 3)]
 Convolutions = from_source(sys.argv[2])
 planned = plan_module(Convolutions)
-(report,) = memory_reports(planned, lower(Convolutions, "llvm"), "llvm", samples=[{"n": 2}])
+(report,) = memory_reports(planned, "llvm", samples=[{"n": 2}])
 runs = machines(planned.module, "pooled", target="llvm", pipeline="default")[0]
 weights = [tvm.runtime.tensor(np.ones(shape, "float32")) for shape in KERNELS]
 images = [tvm.runtime.tensor(np.ones((n, *IMAGE), "float32")) for n in (0, 2)]

@@ -216,10 +216,39 @@ def test_a_module_is_planned_linted_and_run_in_place(lowered: tvm.IRModule) -> N
         assert results[0].tobytes() == results[1].tobytes()
 
 
+BY_ROWS = """
+@I.ir_module
+class ByRows:
+    @T.prim_func(private=True, s_tir=True)
+    def turned(a: T.handle, out: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 512), "float32")
+        B = T.match_buffer(out, (n, 512), "float32")
+        row = T.sblock_alloc_buffer((n, 512), "float32")
+        for i in range(n):
+            for j in range(512):
+                with T.sblock("row"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    row[vi, vj] = A[vi, vj]
+            for j in range(512):
+                with T.sblock("turned"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = row[vi, 511 - vj]
+
+    @R.function
+    def main(x: R.Tensor(("n", 512), "float32"), w: R.Tensor((512, 512), "float32")):
+        n = T.int64()
+        a = R.matmul(x, w)
+        b = R.call_tir(ByRows.turned, (a,), R.Tensor((n, 512), "float32"))
+        return R.matmul(b, w)
+"""
+
+
 def test_what_kernels_in_place_take_for_themselves_is_told() -> None:
-    module = tvm.script.from_source(NET)
-    shared, apart = (plan_module(module, options=PlanOptions(shrink=how)) for how in ("safe", "none"))
-    taken = [[use.nbytes for use in one.report.of("main").outside.kernels] for one in (shared, apart)]
+    module = tvm.script.from_source(BY_ROWS)
+    plans = [plan_module(module, options=PlanOptions(shrink=how)) for how in ("safe", "none")]
+    taken = [[use.nbytes for use in one.report.of("main").outside.kernels] for one in plans]
+    assert [len(one.over) for one in plans] == [1, 0]
     assert taken[0] == taken[1] != []
 
 

@@ -1,0 +1,127 @@
+"""Modules with their kernels shrunk, run beside the same as they are; and faults planted in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import ir, relax, s_tir, tirx
+from tvm.target import Target
+
+from symalloc.planner.planner_options import ShrinkChoice
+from symalloc.relax.ir_types import elements, with_parameters, with_variables
+from symalloc.relax.passes.pipeline import finishing_pipeline
+from symalloc.relax.shrink.kernel_stages import Stage, stages_of
+from symalloc.relax.shrink.shrink_kernels import shrink_kernels
+from tests.models.execution import random_inputs
+
+__all__ = ["different", "faulty", "shrunk", "targets"]
+
+PLAIN = {"kind": "llvm"}
+CONTRACTS = {"kind": "llvm", "mcpu": "haswell"}  # has an instruction for a product in a sum
+
+
+@cache
+def targets() -> Sequence[Target]:
+    """The targets that this machine runs."""
+    contracts = " fma " in Path("/proc/cpuinfo").read_text()
+    return [Target(one) for one in ((PLAIN, CONTRACTS) if contracts else (PLAIN,))]
+
+
+def shrunk(lowered: tvm.IRModule, level: ShrinkChoice) -> tuple[tvm.IRModule, Mapping[str, tirx.PrimFunc]]:
+    """A module with its kernels rewritten, and those that are others now, as they were."""
+    after = shrink_kernels(lowered, level).module
+    changed = {v.name_hint: f for v, f in lowered.functions_items() if not f.same_as(after[v])}
+    return after, changed
+
+
+def different(
+    lowered: tvm.IRModule,
+    after: Mapping[str, tvm.IRModule],
+    binding: Mapping[str, int],
+    target: Target,
+    names: Sequence[str],
+) -> list[str]:
+    """The functions that give other bits in one of the modules `after`, and which."""
+    machines = {}
+    for label, module in {"": lowered, **after}.items():
+        built = relax.build(module, target, relax_pipeline=finishing_pipeline(target))
+        machines[label] = relax.VirtualMachine(built, tvm.cpu())
+    found = []
+    for name in names:
+        arguments = random_inputs(lowered[name], binding, 0)
+        bits = {label: _bits(machine[name](*arguments)) for label, machine in machines.items()}
+        found += [f"{name} {label}" for label in after if bits[label] != bits[""]]
+    return found
+
+
+def _bits(result: tvm.runtime.Tensor) -> bytes:
+    found: np.ndarray = result.numpy()
+    return found.tobytes()
+
+
+# -- faults --------------------------------------------------------------------------------------------------
+
+
+def faulty(rewritten: tirx.PrimFunc) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """Kernels with one fault each, and what it is."""
+    stages = stages_of(rewritten) or ()
+    for number, stage in enumerate(stages):
+        yield from _misread(rewritten, number, stage)
+        if len(stages) > 1:
+            yield "a stage left out", _of(rewritten, [*stages[:number], *stages[number + 1 :]])
+    for number in range(len(stages) - 1):
+        swapped = [*stages[:number], stages[number + 1], stages[number], *stages[number + 2 :]]
+        yield "a stage that reads later", _of(rewritten, swapped)
+    outputs = {stages[-1].target.__chandle__(): stages[-1].target} if stages else {}
+    for own in elements(rewritten.body.block.alloc_buffers):
+        for output in outputs.values():
+            if tvm_ffi.structural_equal(own.ty, output.ty):
+                yield "a buffer in use in the output", _renamed(rewritten, own, output)
+
+
+def _misread(kernel: tirx.PrimFunc, number: int, stage: Stage) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """Each load of a stage at another index, or of another buffer; what it stores, at another place."""
+    for wrong in stage.loads():
+        indices = elements(wrong.indices)
+        for axis, index in enumerate(indices):
+            moved = [*indices[:axis], index + 1, *indices[axis + 1 :]]
+            yield "a wrong index", _with_load(kernel, wrong, tirx.BufferLoad(wrong.source, moved))
+        if len(indices) > 1 and not indices[0].same_as(indices[1]):
+            turned = [indices[1], indices[0], *indices[2:]]
+            yield "two indices changed over", _with_load(kernel, wrong, tirx.BufferLoad(wrong.source, turned))
+        alike = (one for one in elements(kernel.params) if not one.same_as(wrong.source))
+        for other in alike:
+            if tvm_ffi.structural_equal(other.ty, wrong.source.ty):
+                yield "another buffer", _with_load(kernel, wrong, tirx.BufferLoad(other, indices))
+
+
+def _with_load(kernel: tirx.PrimFunc, wrong: ir.Expr, right: ir.Expr) -> tirx.PrimFunc:
+    """`kernel` with one load replaced, wherever it stands."""
+    body = tvm_ffi.structural_map(
+        kernel.body, (ir.TensorLoad, lambda load: right if load.same_as(wrong) else load)
+    )
+    return with_parameters(kernel, elements(kernel.params), body)
+
+
+def _of(kernel: tirx.PrimFunc, stages: Sequence[Stage]) -> tirx.PrimFunc:
+    """`kernel` with other stages."""
+    root = kernel.body.block
+    parts = [stage.loops[0] if stage.loops else stage.realized for stage in stages]
+    body = tirx.SeqStmt(parts) if len(parts) > 1 else parts[0]
+    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
+    realized = s_tir.SBlockRealize([], kernel.body.predicate, block)
+    return with_parameters(kernel, elements(kernel.params), realized)
+
+
+def _renamed(kernel: tirx.PrimFunc, old: ir.Var, new: ir.Var) -> tirx.PrimFunc:
+    root = with_variables(kernel.body, [(old, new)]).block
+    left = [one for one in elements(kernel.body.block.alloc_buffers) if not one.same_as(old)]
+    block = s_tir.SBlock([], [], [], "root", root.body, alloc_buffers=left)
+    return with_parameters(
+        kernel, elements(kernel.params), s_tir.SBlockRealize([], kernel.body.predicate, block)
+    )
