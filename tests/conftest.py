@@ -30,6 +30,8 @@ from tests.fork_server import ForkingPopen
 from tests.quick_scripts import read_scripts_quickly
 from tests.scale import NIGHTLY
 
+gc.disable()  # until all tests are there: of what is imported nothing goes
+
 # no deadline: a busy machine is no failure.  The same examples in every run; others each night
 settings.register_profile("daily", deadline=None, derandomize=True, database=None)
 settings.register_profile("nightly", deadline=None, print_blob=True)
@@ -67,6 +69,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 _NUMBERS = count()

@@ -1,9 +1,10 @@
-"""Child processes forked from one that has imported TVM: milliseconds, not the second that the import takes.
+"""Child processes forked from one that has imported and used TVM: milliseconds, not the seconds it takes.
 
 `ForkingPopen` stands in for `subprocess.Popen` while a test runs (conftest.py).  What code of symalloc starts
 with this interpreter, `[sys.executable, "-P", "-c", ...]`, and `python -m symalloc` of a test are forked from
 the server; every other process is started as ever.  A forked child has its own signals, limits, descriptors,
-folder and exit status, and is a child of the test's process: only its imports are older than it.
+folder and exit status, and is a child of the test's process: only its imports are older than it.  Processes
+that it starts are forked from it in turn.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.compile_once import compile_kernels_once
+from tests.modules import CHAIN
 from tests.quick_scripts import read_scripts_quickly
 from tests.scale import NIGHTLY
 
@@ -90,8 +92,6 @@ class ForkingPopen(_Popen):
         if not _is_ours(call["args"]):
             super()._execute_child(*values)  # type: ignore[misc]
             return
-        if ForkingPopen.server is None:
-            ForkingPopen.server = ForkServer()
         streams = _streams(call)
         kept = tuple(call["pass_fds"])
         request = _Request(
@@ -101,9 +101,26 @@ class ForkingPopen(_Popen):
             descriptors=(0, 1, 2, *kept),
             new_session=bool(call["start_new_session"]),
         )
-        self.pid = ForkingPopen.server.fork(request, (*streams, *kept))
+        self.pid = self._forked(request, (*streams, *kept))
         self._child_created = True
         self._close_pipe_fds(*(call[name] for name in _PIPES))  # type: ignore[attr-defined]
+
+    def _forked(self, request: _Request, descriptors: Sequence[int]) -> int:
+        if ForkingPopen.server is None:
+            ForkingPopen.server = ForkServer()
+        return ForkingPopen.server.fork(request, descriptors)
+
+
+class _OwnForkPopen(ForkingPopen):
+    """Popen in a forked process, which has imported all that its children need."""
+
+    def _forked(self, request: _Request, descriptors: Sequence[int]) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            os._exit(_run(request, descriptors))
+        return child
 
 
 _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
@@ -142,6 +159,7 @@ def serve(descriptor: int) -> None:
     if not NIGHTLY:
         compile_kernels_once()
         read_scripts_quickly()
+        _run_once()
     gc.freeze()
     with socket.socket(fileno=descriptor) as ours:
         while True:
@@ -158,6 +176,14 @@ def _import_everything() -> None:
 
     for module in pkgutil.walk_packages(symalloc.relax.__path__, "symalloc.relax."):
         importlib.import_module(module.name)
+
+
+def _run_once() -> None:
+    """Have the compiler of kernels started: that takes each process half a second."""
+    import symalloc
+    from symalloc.relax.files.load import read_one
+
+    symalloc.run(read_one(Path("chain.py"), data=CHAIN.encode()), {"n": 3}, check=True)
 
 
 def _fork(ours: socket.socket, request: _Request, descriptors: Sequence[int]) -> None:
@@ -180,6 +206,7 @@ def _run(request: _Request, descriptors: Sequence[int]) -> int:
     status = 1
     try:
         _become(request, descriptors)
+        subprocess.Popen = _OwnForkPopen  # type: ignore[misc]
         _interpret(list(request.arguments))
         status = 0
     except SystemExit as stop:

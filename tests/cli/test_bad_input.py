@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import tvm
 
 from symalloc.pool.trace import trace_as_json
 from tests.modules import CHAIN
+from tests.pool.processes import descendants, until_busy, until_gone
 from tests.pool.workloads import make_trace
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
@@ -360,33 +360,6 @@ def test_closed_streams(closed: str) -> None:
 
 # -- Ctrl-C and other ends
 
-# what a shell starts in the background ignores SIGINT, and so does all that it starts
-LISTENING = (
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from symalloc.__main__ import main; os.close(int(sys.argv.pop(1))); main()"
-)
-
-
-def _descendants(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [int(child) for task in tasks for child in task.read_text().split()]
-    return children + [below for child in children for below in _descendants(child)]
-
-
-def _wait_for_child(pid: int) -> None:
-    """Returns once there is a process below `pid`, or after half a minute."""
-    for _ in range(600):
-        if _descendants(pid):
-            return
-        time.sleep(0.05)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -412,26 +385,20 @@ def test_a_signal_ends_everything_at_once(
     )
     Path("hard.json").write_text(json.dumps([{"id": c, "constraint": c} for c in hard]))
     before = sorted(folder.rglob("*"))
-    ready, listens = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, str(listens), *arguments],
+        [*SYMALLOC, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        pass_fds=[listens],
     )
-    os.close(listens)
-    with os.fdopen(ready) as stream:
-        assert stream.read() == ""  # until it listens
-    if arguments[0] != "prove":  # it works in this process
-        _wait_for_child(process.pid)
-    time.sleep(1.0)
-    below = _descendants(process.pid)
+    alone = arguments[0] == "prove"  # it works in this process
+    until_busy(lambda: [process.pid] if alone else descendants(process.pid))
+    below = descendants(process.pid)
     (os.killpg if group else os.kill)(process.pid, number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}[number]
     assert (process.returncode, out, err.strip()) == (128 + number, "", word)
-    assert below or arguments[0] == "prove"
-    assert not any(map(_runs, below))
+    assert alone is not bool(below)
+    until_gone(below)
     assert sorted(folder.rglob("*")) == before

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from symalloc.report.document import schema_text
 from symalloc.report.run_text import COLUMNS
 from tests.modules import CHAIN
 from tests.pool.library import need_native
+from tests.pool.processes import descendants, until_busy, until_gone
 
 pytestmark = pytest.mark.slow
 
@@ -238,24 +238,16 @@ def test_what_was_allocated_is_written_for_replay(run: Run) -> None:
 
 
 def test_an_interrupted_run_ends_with_130_and_leaves_nothing_behind() -> None:
-    # what a shell starts in the background ignores SIGINT, and so does all that it starts
-    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    program = listen + "from symalloc.cli.main import main; main()"
     arguments = ["run", "module.py", "--bind", "n=3", "--repeat", "1000000"]
     child = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-m", "symalloc", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    runs = Path(f"/proc/{child.pid}/task/{child.pid}/children")
-    while not (workers := runs.read_text().split()):
-        time.sleep(0.05)
-    time.sleep(1)
+    until_busy(lambda: descendants(child.pid))
+    workers = descendants(child.pid)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=120)
     assert (child.returncode, out) == (130, "") and "Traceback" not in err
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{worker}").exists() for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until_gone(workers)

@@ -66,3 +66,37 @@ def at_once(*works: Callable[[], object]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below one, as far as they are there."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children += map(int, task.read_text().split())
+    return children + [below for child in children for below in descendants(child)]
+
+
+def until_busy(find: Callable[[], list[int]]) -> None:
+    """Return once one of the processes that are found has worked for a while."""
+    while not any(_worked(pid) > 0.2 for pid in find()):
+        sleep(0.02)
+
+
+def until_gone(pids: list[int]) -> None:
+    """Return once none of these processes runs."""
+    while any(_fields(pid)[0] != "Z" for pid in pids):
+        sleep(0.02)
+
+
+def _worked(pid: int) -> float:
+    """Return the seconds of processor time that a process has taken, and those that it has waited for."""
+    return sum(map(int, _fields(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _fields(pid: int) -> list[str]:
+    """Return what the system says of a process, from its state on; Z of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ["Z", *"0" * 20]

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from symalloc.program.reading import FileResult, ReadOptions
 from symalloc.relax.read.script import parse_module
 from symalloc.relax.read.script_file import parse_text
 from symalloc.relax.workers.worker_pool import WorkerPool
+from tests.pool.processes import descendants, until_busy, until_gone
 
 pytestmark = pytest.mark.slow
 
@@ -131,18 +131,6 @@ def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
     assert found(result) == [("B", "as-is")]
 
 
-def children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in listed]
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_workers_stay_for_the_next_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -186,21 +174,15 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path, number: signal.Sig
         "except KeyboardInterrupt:\n    raise SystemExit(130)"
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True)
-    deadline = time.monotonic() + 30
-    while not children(run.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(1.5)  # let the worker get busy
-    workers = children(run.pid)
-    begun = time.monotonic()
+    until_busy(lambda: descendants(run.pid))
+    workers = descendants(run.pid)
     if number is signal.SIGINT:
         os.killpg(run.pid, number)  # as a terminal does
     else:
         run.kill()
-    assert run.wait(10) == (130 if number is signal.SIGINT else -signal.SIGKILL)
-    while any(running(worker) for worker in workers) and time.monotonic() < begun + 20:
-        time.sleep(0.05)
+    assert run.wait(120) == (130 if number is signal.SIGINT else -signal.SIGKILL)
     assert workers
-    assert not any(running(worker) for worker in workers)
+    until_gone(workers)
 
 
 def test_the_folder_it_is_started_in_is_not_imported_from(tmp_path: Path) -> None:
