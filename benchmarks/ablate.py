@@ -152,10 +152,6 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_STACK}.crowded_orders": lambda problem, _points: iter([_by_begin(problem)])},
         code=[f"{_STACK}.crowded_orders"],
     ),
-    "sums that stand for others": Mechanism(
-        stand_ins={f"{_OFFSETS}._fewer": lambda alternatives, _dominance: alternatives},
-        code=[f"{_OFFSETS}.{name}" for name in ("_fewer", "_beyond", "_larger_terms", "_nearest")],
-    ),
     "maxima within others": Mechanism(
         stand_ins={f"{_OFFSETS}._is_long": lambda _alternatives: False},
         code=[f"{_OFFSETS}._is_long", f"{_OFFSETS}._one_maximum"],

@@ -258,15 +258,6 @@ def sample_grid(domain: Domain, names: Sequence[str]) -> Grid:
     return _assumed(domain, Grid(names=every, points=_within(_bounds(domain, every), len(names))))
 
 
-def grid_within(domain: Domain, names: tuple[str, ...], points: Iterable[tuple[int, ...]]) -> Grid:
-    """Return the grid of `points`, each extent moved within its bounds; none outside of `domain`."""
-    bounds = _bounds(domain, names)
-    if any(low > high for low, high in bounds):
-        return Grid(names=names, points=())
-    moved = (tuple(min(max(e, low), high) for e, (low, high) in zip(p, bounds, strict=True)) for p in points)
-    return _assumed(domain, Grid(names=names, points=tuple(dict.fromkeys(moved))))
-
-
 def _bounds(domain: Domain, names: Iterable[str]) -> tuple[tuple[int, int], ...]:
     return tuple([(domain.lower_of(name), min(domain.upper_of(name), INT64_MAX)) for name in names])
 

@@ -80,9 +80,8 @@ class Arena:
 
     It is reserved in front of the first instruction that needs it, in the innermost block that holds all of
     them, and released behind the last.  Its size is known at entry, or behind the instruction `defined_by`,
-    which binds the last symbol that it is sized by (a match_cast).  `raised` counts the sums in its formulas
-    that took the place of others which they only bound.  `further`: why it is not one with the first.
-    `given`: the caller gives it, and it is there from entry to end.
+    which binds the last symbol that it is sized by (a match_cast).  `further`: why it is not one with the
+    first.  `given`: the caller gives it, and it is there from entry to end.
     """
 
     device: int = 0
@@ -90,7 +89,6 @@ class Arena:
     size: Expr
     placements: tuple[Placement, ...]
     defined_by: Var | None = None
-    raised: int = 0
     further: FurtherArena | None = None
     given: bool = False
 
@@ -166,7 +164,7 @@ class TooLarge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     at: Mapping[str, int] = msgspec.field(name="binding")
 
 
-FallbackKind: TypeAlias = Literal["search", "bounds", "storages", "arenas"]
+FallbackKind: TypeAlias = Literal["search", "storages", "arenas"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ expression is built.  Layers repeat: every distinct question is asked once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
 from math import gcd
@@ -30,7 +30,6 @@ COMPARED = 10  # work that a comparison counts besides its terms
 MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences looked at closely: for a stacking, and for each buffer
 LONG = 24  # terms of alternatives that become one maximum
 LONGEST = 12_000  # characters of one of them
-MOST_ALTERNATIVES, MOST_TERMS = 64, 320  # beyond these two are replaced; terms are those of all together
 
 Alternatives: TypeAlias = tuple[Expr, ...]
 
@@ -57,7 +56,7 @@ def assemble(
     size = arena_size(buffers, stacking, placed, dominance)
     built = {alternatives: maximum(*alternatives) for alternatives in dict.fromkeys(placed)}
     placements = (Placement(b, built[alternatives]) for b, alternatives in zip(buffers, placed, strict=True))
-    return replace(Arena.of(maximum(*size), placements), raised=dominance.raised)
+    return Arena.of(maximum(*size), placements)
 
 
 def storage(buffers: Sequence[Buffer], domain: Domain) -> Arena:
@@ -66,7 +65,7 @@ def storage(buffers: Sequence[Buffer], domain: Domain) -> Arena:
     """
     dominance = Dominance(domain, frozenset().union(*(b.size.symbols for b in buffers)))
     size = maximum(*prune((b.size for b in buffers), dominance))
-    return replace(Arena.of(size, (Placement(b, ZERO) for b in buffers)), raised=dominance.raised)
+    return Arena.of(size, (Placement(b, ZERO) for b in buffers))
 
 
 # -- offsets as alternatives --------------------------------------------------------------------------------
@@ -75,13 +74,11 @@ def storage(buffers: Sequence[Buffer], domain: Domain) -> Arena:
 def offsets(buffers: Sequence[Buffer], stacking: Stacking, dominance: Dominance) -> list[Alternatives] | None:
     """Return for each buffer the alternatives whose maximum is its offset, a multiple of its alignment.
 
-    Long ones become one maximum, which what lies above does not repeat; where such maxima get too long, there
-    are fewer alternatives instead.  None once `dominance` or its budget is exhausted.
+    Long ones become one maximum, which what lies above does not repeat, but where such maxima get too long.
+    None once `dominance` or its budget is exhausted.
     """
-    raised = dominance.raised
     found = _offsets(buffers, stacking, dominance, nested=True)
     if found is None and not dominance.too_long:
-        dominance.raised = raised
         found = _offsets(buffers, stacking, dominance, nested=False)
     return found
 
@@ -142,68 +139,20 @@ def _ends(placed: Iterable[tuple[Alternatives, Expr]]) -> Iterable[Expr]:
     return dict.fromkeys(alternative + size for starts, size in placed for alternative in starts)
 
 
-# -- the alternatives that matter, and no more of them than a formula should have ---------------------------
+# -- the alternatives that matter --------------------------------------------------------------------------
 
 
 def prune(candidates: Iterable[Expr], dominance: Dominance) -> tuple[Expr, ...]:
-    """The candidates that no other is seen to reach, or fewer sums that reach all of them; zero where there
-    are none.
-    """
+    """The candidates that no other is seen to reach; zero where there are none."""
     found = list(dict.fromkeys(candidates))
     if len(found) <= 1:
         return tuple(found) or (ZERO,)
     totals = [float(np.nan_to_num(dominance.at_samples(e)).sum()) for e in found]
     kept: list[Expr] = []
     for i in sorted(range(len(found)), key=lambda i: (-totals[i], -len(found[i].terms), found[i].key)):
-        if any(dominance.reaches(one, found[i]) for one in kept):
-            continue
-        kept.append(found[i])
-        if len(kept) > MOST_ALTERNATIVES:
-            kept = _fewer(kept, dominance)
-    return tuple(sorted(_fewer(kept, dominance), key=lambda e: e.key))
-
-
-def _fewer(alternatives: list[Expr], dominance: Dominance) -> list[Expr]:
-    """`alternatives`, or fewer sums that reach all of them where they are too many or too long."""
-    while len(alternatives) > 1 and _beyond(alternatives):
-        if not all(dominance.order.never_negative(m) for e in alternatives for m in e.terms):
-            return [maximum(*alternatives)] if len(alternatives) > MOST_ALTERNATIVES else alternatives
-        left, right = _nearest(alternatives, dominance)
-        both = _larger_terms(alternatives[left], alternatives[right])
-        dominance.raised += 1
-        rest = [e for k, e in enumerate(alternatives) if k not in (left, right)]
-        alternatives = [e for e in rest if not dominance.order.at_most(e, both)] + [both]
-    return alternatives
-
-
-def _beyond(alternatives: Sequence[Expr]) -> bool:
-    return len(alternatives) > MOST_ALTERNATIVES or sum(len(e.terms) for e in alternatives) > MOST_TERMS
-
-
-def _larger_terms(left: Expr, right: Expr) -> Expr:
-    """The sum with the larger coefficient of each term: at least either of the two."""
-    terms = {m: max(left.terms.get(m, 0), right.terms.get(m, 0)) for m in (*left.terms, *right.terms)}
-    return Expr({m: c for m, c in terms.items() if c})
-
-
-def _nearest(alternatives: Sequence[Expr], dominance: Dominance) -> tuple[int, int]:
-    """Return the two that are replaced with the least growth of the maximum, relative to it, at any sample.
-
-    Of those alike they are the two with the most terms.
-    """
-    monomials = list(dict.fromkeys(m for e in alternatives for m in e.terms))
-    matrix = np.array([[float(e.terms.get(m, 0)) for m in monomials] for e in alternatives])
-    table = np.nan_to_num(np.stack([dominance.at_samples(Expr({m: 1})) for m in monomials]))
-    top = (matrix @ table).max(axis=0, initial=1.0)
-    found: list[tuple[float, int, int, int]] = []
-    for left in range(len(alternatives) - 1):
-        joined = np.maximum(matrix[left], matrix[left + 1 :])
-        costs = ((joined @ table) / top - 1).max(axis=1, initial=0.0)  # there may be no sample
-        lengths = np.count_nonzero(joined, axis=1)
-        each = zip(costs.tolist(), lengths.tolist(), strict=True)
-        found += ((round(cost, 9), -length, left, i) for i, (cost, length) in enumerate(each, left + 1))
-    _, _, left, right = min(found)
-    return left, right
+        if not any(dominance.reaches(one, found[i]) for one in kept):
+            kept.append(found[i])
+    return tuple(sorted(kept, key=lambda e: e.key))
 
 
 # -- comparisons that hold for every shape: cheap answers first, each question asked once -------------------
@@ -215,15 +164,13 @@ class Dominance:
 
     What fails at a sample binding is not looked at.  What terms do not show is left open: offsets keep
     alternatives that they could do without, nothing is lost.  `most` differences are looked at closely.
-    `raised` counts the sums that took the place of others which they only bound.  What is compared is counted
-    in `budget`, in terms.
+    What is compared is counted in `budget`, in terms.
     """
 
     domain: Domain
     names: Collection[str]
     most: int = 10 * MOST_COMPARED
     budget: PlanBudget = field(default_factory=PlanBudget)
-    raised: int = 0
     order: SyntacticOrder = field(init=False)
     _reached: dict[tuple[Expr, Expr], bool] = field(default_factory=dict)
     _aligned: dict[tuple[Expr, int], Expr] = field(default_factory=dict)

@@ -26,25 +26,20 @@ from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
 from symalloc.planner.grid import Ranges
-from symalloc.planner.memory_plan import Arena, Buffer, Fallback, FallbackKind, Plan
+from symalloc.planner.memory_plan import Arena, Buffer, Fallback, Plan
 from symalloc.planner.offsets import assemble, storage
 from symalloc.planner.orders import HeldInOrder, cost_beside, reordered
 from symalloc.planner.overflow_guards import guards
 from symalloc.planner.planned_program import written_function
 from symalloc.planner.planner_options import GIVEN, PlanBudget, PlanOptions
 from symalloc.planner.shapes import ExtentBounds, symbols_of
-from symalloc.planner.stack import PERFECT, SearchBudget, search, worst_ratio
+from symalloc.planner.stack import PERFECT, SearchBudget, search
 from symalloc.program.ir import DeclaredBound, Function, Program, Var
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.condition import conjunction
 
 WRITTEN_EACH = 20  # what a term of a formula counts that is proved and written
-
-_REASONS: Mapping[FallbackKind, str] = {
-    "search": "no stacking at the floor was found within the budget of the search",
-    "bounds": "sums took the place of others that they are at least, so that formulas stay short",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,25 +80,22 @@ class LayoutSearch:
         ranges = _ranges(self.function, [b for buffers in arenas for b in buffers])
         budget = SearchBudget.of(self.options.effort, seed=self.options.seed)
         searching, made = PlanBudget(self.budget.allowed), list[Arena]()
-        worst: dict[FallbackKind, float] = {}
+        worst = 1.0
         for buffers in arenas:
-            score = 1.0
             if buffers[0].grounded:
                 arena: Arena | None = storage(buffers, self.domain)
             else:
                 found = search(buffers, ranges, budget, searching, shapes)
-                score = found.score.worst
+                worst = max(worst, found.score.worst)
                 arena = assemble(buffers, found.stacking, self.domain, self.budget)
             if arena is None:
                 return None
             made.append(arena)
-            taken: list[FallbackKind] = ["search"] if score > PERFECT else []
-            taken += ["bounds"] if arena.raised else []
-            ratio = worst_ratio(buffers, arena.size, ranges, self.domain, shapes) if taken else 1.0
-            worst.update({kind: max(ratio, score, worst.get(kind, 1.0)) for kind in taken})
         self.budget.spend(_written(made))
-        fallbacks = (Fallback(kind=kind, reason=_REASONS[kind], ratio=r) for kind, r in worst.items())
-        return None if self.budget.exhausted else Layout(arenas=tuple(made), fallbacks=tuple(fallbacks))
+        if self.budget.exhausted:
+            return None
+        fallbacks = (Fallback(kind="search", reason=NOT_FOUND, ratio=worst),) if worst > PERFECT else ()
+        return Layout(arenas=tuple(made), fallbacks=fallbacks)
 
     def beyond(self, layout: Layout) -> tuple[Mapping[str, int], ...]:
         """Return bindings at which an arena takes more than one buffer may, and than its largest tensor."""
@@ -127,6 +119,7 @@ def _ranges(function: Function, buffers: Sequence[Buffer]) -> Ranges:
 
 _LOG = logging.getLogger("symalloc")
 
+NOT_FOUND = "no stacking at the floor was found within the budget of the search"
 SEVERAL = "several arenas, so that a call takes no more than without a plan"
 WHOLE = "whole storages are shared, in which nothing is stacked"
 UNPROVED = "no stacking was proved; buffers share whole storages"

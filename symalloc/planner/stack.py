@@ -25,11 +25,11 @@ import numpy as np
 from symalloc.native.flat_lists import lists_of
 from symalloc.native.native_functions import packer_functions
 from symalloc.planner.fold import folded, folds_of, unfolded
-from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, grid_within, score_grid
+from symalloc.planner.grid import TYPICAL, Grid, Ranges, Values, score_grid
 from symalloc.planner.interference import Changes, changes_of, interference, most_at_once, pairs_live_together
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.planner_options import EffortName, PlanBudget
-from symalloc.prover.domain import INT64_MAX, Domain
+from symalloc.prover.domain import INT64_MAX
 from symalloc.size.expr import Expr
 
 if TYPE_CHECKING:
@@ -144,10 +144,11 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
-    """The stacking found, and its `score` over the grid."""
+class ScoredStacking:
+    """A stacking with its height over the floor at each point of the grid."""
 
     stacking: Stacking
+    ratios: Values
     score: Score
 
 
@@ -157,7 +158,7 @@ def search(
     budget: SearchBudget,
     whole: PlanBudget | None = None,
     shapes: Sequence[Mapping[str, int]] = (),
-) -> SearchResult:
+) -> ScoredStacking:
     """Return the best stacking found for `buffers`.
 
     `ranges` gives declared bounds of symbols: none is relied on, they only say which bindings are likely.
@@ -167,8 +168,8 @@ def search(
     """
     whole = PlanBudget() if whole is None else whole
     if buffers and most_at_once(changes_of([b.live for b in buffers])) in (0, 1, len(buffers)):
-        stacking = Stacking.of(range(len(buffers)), buffers)
-        return SearchResult(stacking=stacking, score=Score(1.0, 1.0))  # their sum, or the largest
+        stacking = Stacking.of(range(len(buffers)), buffers)  # as high as their sum, or as the largest
+        return ScoredStacking(stacking=stacking, ratios=np.ones(1), score=Score(1.0, 1.0))
     classes = folded(buffers)
     if classes is None:
         return _stacked(buffers, ranges, budget, whole, shapes)
@@ -186,11 +187,10 @@ def _stacked(
     budget: SearchBudget,
     whole: PlanBudget,
     shapes: Sequence[Mapping[str, int]],
-) -> SearchResult:
+) -> ScoredStacking:
     problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing, shapes=shapes)
     points = representatives(problem, ranges, budget.points)
-    best = _StackingSearch(problem=problem, budget=budget, whole=whole).best_from(points)
-    return SearchResult(stacking=best.stacking, score=best.score)
+    return _StackingSearch(problem=problem, budget=budget, whole=whole).best_from(points)
 
 
 # -- the problem in numbers --------------------------------------------------------------------------------
@@ -274,25 +274,6 @@ class StackingProblem:
         return [-(-size // unit) for size in found] if unit > 1 else found
 
 
-def worst_ratio(
-    buffers: Sequence[Buffer],
-    size: Expr,
-    ranges: Ranges,
-    domain: Domain,
-    shapes: Sequence[Mapping[str, int]] = (),
-) -> float:
-    """Return how many times the floor of `buffers` an arena of `size` is at most, at least 1.
-
-    Looked at are the points within `domain` at which stackings are judged: at others it may be more.
-    """
-    distinct: dict[Expr, int] = {}
-    kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
-    judged_at = score_grid(tuple(distinct), ranges, shapes)
-    grid = grid_within(domain, judged_at.names, judged_at.points)
-    floors = _floors(buffers, np.nan_to_num(grid.values(tuple(distinct))), kinds)
-    return float(np.nan_to_num(grid.values([size])[0] / floors).max(initial=1.0))
-
-
 def _floors(buffers: Sequence[Buffer], values: Values, kinds: Sequence[int]) -> Values:
     """Return the most bytes that are live at one position, at each point; `values` has a row a kind."""
     now, floors = np.zeros(values.shape[1]), np.ones(values.shape[1])
@@ -342,15 +323,6 @@ def typical_binding(names: Iterable[str], ranges: Ranges) -> dict[str, int]:
 
 
 # -- packings and stackings in the native library ----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredStacking:
-    """A stacking with its height over the floor at each point of the grid."""
-
-    stacking: Stacking
-    ratios: Values
-    score: Score
 
 
 def judged(problem: StackingProblem, order: Sequence[int]) -> ScoredStacking:

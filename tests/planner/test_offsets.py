@@ -12,8 +12,6 @@ from symalloc.planner import offsets as module
 from symalloc.planner.check.validate import validate
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.planner.offsets import (
-    MOST_ALTERNATIVES,
-    MOST_TERMS,
     Alternatives,
     Dominance,
     assemble,
@@ -25,7 +23,6 @@ from symalloc.planner.stack import Stacking
 from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
-from symalloc.size.condition import le
 from symalloc.size.expr import ZERO, Expr, constant, floordiv, mod, round_up, symbol
 from tests.scale import tries
 
@@ -103,7 +100,7 @@ def stored(id_: int, size: Expr, begin: int, end: int) -> Buffer:
 
 def test_it_is_as_large_as_the_largest_in_it_at_each_binding() -> None:
     found = storage((stored(0, 64 * N, 0, 1), stored(1, 64 * M, 1, 2), stored(2, 32 * N * 2, 2, 3)), DOMAIN)
-    assert str(found.size) == "max(64*m, 64*n)" and not found.raised
+    assert str(found.size) == "max(64*m, 64*n)"
 
 
 @settings(max_examples=60)
@@ -220,29 +217,15 @@ def pruning(domain: Domain = Domain()) -> Dominance:  # noqa: B008 - frozen
 
 @settings(max_examples=tries(25, 400))
 @given(st.lists(sums, min_size=1, max_size=50))
-def test_the_maximum_never_falls_and_rises_only_where_it_says_so(candidates: list[Expr]) -> None:
-    order = pruning()
-    found = prune(candidates, order)
-    assert len(found) <= MOST_ALTERNATIVES and sum(len(e.terms) for e in found) <= MOST_TERMS
+def test_the_maximum_stays(candidates: list[Expr]) -> None:
+    found = prune(candidates, pruning())
     for binding in BINDINGS:
-        height = max(e.evaluate(binding) for e in candidates)
-        reached = max(e.evaluate(binding) for e in found)
-        assert reached == height or (reached > height and order.raised)
-
-
-def test_what_may_be_negative_is_not_summed_up() -> None:
-    candidates = [64 * symbol(a) * symbol(b) for a in NAMES for b in NAMES]
-    order = pruning(Domain(default_lower=-5))
-    found = prune(candidates, order)
-    assert len(found) < len(set(candidates)) and not order.raised
-    for binding in ({**dict.fromkeys(NAMES, 2), "n0": -5}, dict.fromkeys(NAMES, 3)):
         assert max(e.evaluate(binding) for e in found) == max(e.evaluate(binding) for e in candidates)
 
 
-def test_sums_are_made_fewer_where_no_sample_is_in_the_domain() -> None:
-    impossible = pruning(Domain(assumptions=(le(symbol("n0"), -1),)))
-    candidates = [64 * k * symbol(a) + 64 * (9 - k) * symbol(b) for k in (1, 4) for a in NAMES for b in NAMES]
-    found = prune(candidates, impossible)
-    assert len(found) <= MOST_ALTERNATIVES
-    for binding in BINDINGS:
-        assert max(e.evaluate(binding) for e in found) >= max(e.evaluate(binding) for e in candidates)
+def test_the_maximum_stays_where_symbols_may_be_negative() -> None:
+    candidates = [64 * symbol(a) * symbol(b) for a in NAMES for b in NAMES]
+    found = prune(candidates, pruning(Domain(default_lower=-5)))
+    assert len(found) < len(set(candidates))
+    for binding in ({**dict.fromkeys(NAMES, 2), "n0": -5}, dict.fromkeys(NAMES, 3)):
+        assert max(e.evaluate(binding) for e in found) == max(e.evaluate(binding) for e in candidates)

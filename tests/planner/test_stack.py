@@ -16,8 +16,8 @@ from symalloc.planner.planner_options import PlanBudget
 from symalloc.planner.stack import (
     HEURISTICS,
     Score,
+    ScoredStacking,
     SearchBudget,
-    SearchResult,
     Stacking,
     StackingProblem,
     improved,
@@ -43,11 +43,11 @@ def problems(draw: st.DrawFn, sizes: tuple[Expr, ...] = SIZES, most: int = 6) ->
     )
 
 
-def found_for(buffers: tuple[Buffer, ...], effort: SearchBudget) -> SearchResult:
+def found_for(buffers: tuple[Buffer, ...], effort: SearchBudget) -> ScoredStacking:
     return search(buffers, {}, effort)
 
 
-def height(found: SearchResult, buffers: tuple[Buffer, ...], binding: dict[str, int]) -> int:
+def height(found: ScoredStacking, buffers: tuple[Buffer, ...], binding: dict[str, int]) -> int:
     """The height at `binding`, from the order and the lists below that the answer holds."""
     sizes = [b.size.evaluate(binding) for b in buffers]
     tops: dict[int, int] = {}
