@@ -27,7 +27,10 @@ from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, Monomial, round_up
 
 COMPARED = 10  # work that a comparison counts besides its terms
-MOST_COMPARED, COMPARED_EACH = 400, 0.25  # differences looked at closely: for a stacking, and for each buffer
+MOST_COMPARED, COMPARED_EACH = (
+    3000,
+    0.25,
+)  # differences looked at closely: for a stacking, and for each buffer
 LONG = 24  # terms of alternatives that become one maximum
 LONGEST = 12_000  # characters of one of them
 
@@ -48,8 +51,7 @@ def assemble(
     if len(buffers) == 1:
         return Arena.of(buffers[0].size, [Placement(buffers[0], ZERO)])
     symbols = frozenset().union(*(b.size.symbols for b in buffers))
-    most = MOST_COMPARED + int(COMPARED_EACH * len(buffers))
-    dominance = Dominance(domain, symbols, most, budget or PlanBudget())
+    dominance = Dominance(domain, symbols, budget or PlanBudget())
     placed = offsets(buffers, stacking, dominance)
     if placed is None:
         return None
@@ -163,13 +165,12 @@ class Dominance:
     """`reaches` and `align` over one domain.
 
     What fails at a sample binding is not looked at.  What terms do not show is left open: offsets keep
-    alternatives that they could do without, nothing is lost.  `most` differences are looked at closely.
-    What is compared is counted in `budget`, in terms.
+    alternatives that they could do without, nothing is lost.  What is compared is counted in
+    `budget`, in terms.
     """
 
     domain: Domain
     names: Collection[str]
-    most: int = 10 * MOST_COMPARED
     budget: PlanBudget = field(default_factory=PlanBudget)
     order: SyntacticOrder = field(init=False)
     _reached: dict[tuple[Expr, Expr], bool] = field(default_factory=dict)
@@ -179,7 +180,7 @@ class Dominance:
     _columns: Columns | None = None
 
     def __post_init__(self) -> None:
-        self.order = SyntacticOrder(self.domain, self.most)
+        self.order = SyntacticOrder(self.domain, MOST_COMPARED)
 
     def reaches(self, high: Expr, low: Expr) -> bool:
         """Return whether `high >= low` is seen to hold for every binding."""
@@ -195,7 +196,7 @@ class Dominance:
         """True once so much was compared that only what terms show is seen: formulas must be short from
         here on.
         """
-        return self.order.compared > self.most
+        return self.order.compared > MOST_COMPARED
 
     @property
     def too_long(self) -> bool:

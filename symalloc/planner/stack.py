@@ -45,25 +45,11 @@ LARGEST = 1 << 60  # bytes that all sizes together may have in the native librar
 Key: TypeAlias = Callable[["StackingProblem", Sequence[int], int], float]
 
 # what a greedy packing places first; ties go to the one that begins first, then to the lower index
-_ORDERS: Mapping[str, Key] = {
-    "lasting": lambda problem, sizes, i: -sizes[i] * sqrt(problem.durations[i]),
-    "conflict": lambda problem, sizes, i: -sizes[i] * sum(map(sizes.__getitem__, problem.neighbours[i])),
-    "size": lambda _, sizes, i: -sizes[i],
-    "area": lambda problem, sizes, i: -sizes[i] * problem.durations[i],
-    "span": lambda problem, _, i: -problem.durations[i],
-    "begin": lambda problem, _, i: problem.begins[i],
-}
-HEURISTICS = (  # an order, and whether the smallest gap is taken instead of the lowest; the best come first
-    ("lasting", True),
-    ("conflict", True),
-    ("size", True),
-    ("area", True),
-    ("size", False),
-    ("span", True),
-    ("area", False),
-    ("begin", True),
-    ("conflict", False),
-    ("begin", False),
+HEURISTICS: Sequence[Key] = (
+    lambda problem, sizes, i: -sizes[i] * sqrt(problem.durations[i]),
+    lambda problem, sizes, i: -sizes[i] * sum(map(sizes.__getitem__, problem.neighbours[i])),
+    lambda _, sizes, i: -sizes[i],
+    lambda problem, sizes, i: -sizes[i] * problem.durations[i],
 )
 
 
@@ -71,15 +57,14 @@ HEURISTICS = (  # an order, and whether the smallest gap is taken instead of the
 class SearchBudget:
     """The budget of one search.  All of it is counted: the same seed gives the same answer under any load.
 
-    `points` bindings are packed at with `heuristics` each, as long as `packing` lasts, in pairs of buffers
-    that were looked at.  `work` bounds the local search, in steps times points times what is live together.
+    `points` bindings are packed at by each heuristic, as long as `packing` lasts, in pairs of buffers that
+    were looked at.  `work` bounds the local search, in steps times points times what is live together.
     For problems of fixed sizes `exact` bounds the exact method, `capacity` where a packing within a capacity
     is looked for, both in steps times neighbours of a buffer.
     """
 
     seed: int = 0
     points: int = 8
-    heuristics: int = 4
     packing: int = 2_000_000
     work: int = 400_000
     exact: int = 500_000
@@ -95,7 +80,6 @@ _BUDGETS: Mapping[EffortName, SearchBudget] = {
     "quick": SearchBudget(),
     "normal": SearchBudget(
         points=16,
-        heuristics=len(HEURISTICS),
         packing=4_000_000,
         work=4_000_000,
         exact=6_000_000,
@@ -103,7 +87,6 @@ _BUDGETS: Mapping[EffortName, SearchBudget] = {
     ),
     "thorough": SearchBudget(
         points=48,
-        heuristics=len(HEURISTICS),
         packing=60_000_000,
         work=100_000_000,
         exact=150_000_000,
@@ -344,16 +327,12 @@ def _piled(
     return Stacking(order=tuple(order), below=below), np.frombuffer(heights)
 
 
-def packed_order(problem: StackingProblem, sizes: Sequence[int], heuristic: tuple[str, bool]) -> list[int]:
-    """Return all buffers, bottom first, as a heuristic packs them where they have these sizes."""
-    name, best_fit = heuristic
-    key = _ORDERS[name]
+def packed_order(problem: StackingProblem, sizes: Sequence[int], key: Key) -> list[int]:
+    """Return all buffers, bottom first, as best fit packs them in an order, where they have these sizes."""
     order = sorted(range(len(problem)), key=lambda i: (key(problem, sizes, i), problem.begins[i], i))
     offsets = array("q")
     offsets.frombytes(
-        packer_functions.place(
-            problem.graph, array("i", order).tobytes(), array("q", sizes).tobytes(), best_fit
-        )
+        packer_functions.place(problem.graph, array("i", order).tobytes(), array("q", sizes).tobytes(), True)
     )
     return _by_offset(offsets, sizes)
 
@@ -432,7 +411,7 @@ class _StackingSearch:
 
     def packings(self, points: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield the stackings that heuristics make, but those that were made before."""
-        for heuristic in HEURISTICS[: self.budget.heuristics]:
+        for heuristic in HEURISTICS:
             for point in points:
                 if self.looks > self.budget.packing or (self.whole.exhausted and self.best):
                     return

@@ -7,8 +7,8 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from symalloc.planner.fold import folded, folds_of, unfolded
 
+from symalloc.planner.fold import folded, folds_of, unfolded
 from symalloc.planner.interference import interference
 from symalloc.planner.memory_plan import Buffer
 from symalloc.planner.stack import SearchBudget, search
