@@ -131,7 +131,7 @@ class ScoredStacking:
     """A stacking with its height over the floor at each point of the grid."""
 
     stacking: Stacking
-    ratios: Values
+    ratios: Values = field(compare=False)
     score: Score
 
 
