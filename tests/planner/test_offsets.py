@@ -226,6 +226,5 @@ def test_the_maximum_stays(candidates: list[Expr]) -> None:
 def test_the_maximum_stays_where_symbols_may_be_negative() -> None:
     candidates = [64 * symbol(a) * symbol(b) for a in NAMES for b in NAMES]
     found = prune(candidates, pruning(Domain(default_lower=-5)))
-    assert len(found) < len(set(candidates))
     for binding in ({**dict.fromkeys(NAMES, 2), "n0": -5}, dict.fromkeys(NAMES, 3)):
         assert max(e.evaluate(binding) for e in found) == max(e.evaluate(binding) for e in candidates)
