@@ -29,18 +29,18 @@ from symalloc.program.ir import Var
 from symalloc.prover.domain import Domain
 from symalloc.size.expr import Expr
 
+MOST_BINDINGS = 8  # at which heaviest antichains are looked for
+
 
 def reordered(
-    buffers: Sequence[Buffer], numbers: Sequence[int], relation: HappensBefore, ranges: Ranges, most: int
+    buffers: Sequence[Buffer], numbers: Sequence[int], relation: HappensBefore, ranges: Ranges
 ) -> list[Buffer]:
-    """Return `buffers`, the memories `numbers` of a function, with live ranges for the order of `relation`;
-    heaviest antichains are looked for at up to `most` bindings.
-    """
+    """Return `buffers`, the memories `numbers` of a function, with live ranges for an order."""
     order = BufferOrder(buffers=buffers, numbers=numbers, relation=relation)
     cliques = order.cover()
     if not cliques:
         return list(buffers)
-    lives = _with_positions(buffers, [*order.heaviest_over(ranges, most), *cliques])
+    lives = _with_positions(buffers, [*order.heaviest_over(ranges), *cliques])
     return [replace(b, live=live) for b, live in zip(buffers, lives, strict=True)]
 
 
@@ -79,15 +79,15 @@ class BufferOrder:
             left[np.ix_(clique, clique)] = False
         return cliques
 
-    def heaviest_over(self, ranges: Ranges, most: int) -> list[list[int]]:
-        """Return the heaviest antichains at bindings spread over a grid, each once."""
+    def heaviest_over(self, ranges: Ranges) -> list[list[int]]:
+        """Return the heaviest antichains at some bindings spread over a grid, each once."""
         kinds: dict[Expr, int] = {}
         index = [kinds.setdefault(b.size, len(kinds)) for b in self.buffers]
         grid = score_grid(tuple(kinds), ranges)
         values = np.nan_to_num(grid.values(tuple(kinds)))
         shapes = (values / np.maximum(values.max(axis=0, initial=1.0), 1.0)).round(9)
         unlike = np.unique(shapes, axis=1, return_index=True)[1]
-        chosen = unlike[np.linspace(0, len(unlike) - 1, min(most, len(unlike)), dtype=int)]
+        chosen = unlike[np.linspace(0, len(unlike) - 1, min(MOST_BINDINGS, len(unlike)), dtype=int)]
         found: dict[tuple[int, ...], None] = {}
         for point in chosen.tolist():
             sizes = [kind.evaluate(grid.binding(point)) for kind in kinds]

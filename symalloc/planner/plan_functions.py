@@ -282,8 +282,7 @@ def _reordered(candidates: Candidates, analysis: FunctionAnalysis, options: Plan
     relation = HappensBefore(graph=dependency_graph(analysis), order=options.searched)
     numbers = [analysis.allocations[b.var].number for b in candidates.buffers if b.var is not None]
     ranges = _ranges(analysis.cfg.function, candidates.buffers)
-    most = SearchBudget.of(options.effort).points
-    return replace(candidates, buffers=reordered(candidates.buffers, numbers, relation, ranges, most))
+    return replace(candidates, buffers=reordered(candidates.buffers, numbers, relation, ranges))
 
 
 def _sized_by(function: Function, analysis: FunctionAnalysis) -> frozenset[str]:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 PERFECT = 1.0 + 1e-9
 ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
-CROWDED_POINTS = 3  # at which so many are packed that pairs cannot be looked at
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
 LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
@@ -57,14 +56,13 @@ HEURISTICS: Sequence[Key] = (
 class SearchBudget:
     """The budget of one search.  All of it is counted: the same seed gives the same answer under any load.
 
-    `points` bindings are packed at by each heuristic, as long as `packing` lasts, in pairs of buffers that
-    were looked at.  `work` bounds the local search, in steps times points times what is live together.
+    Buffers are packed where no more than `packing` pairs of them are live together.  `work` bounds the local
+    search, in steps times points times what is live together.
     For problems of fixed sizes `exact` bounds the exact method, `capacity` where a packing within a capacity
     is looked for, both in steps times neighbours of a buffer.
     """
 
     seed: int = 0
-    points: int = 8
     packing: int = 2_000_000
     work: int = 400_000
     exact: int = 500_000
@@ -79,14 +77,12 @@ class SearchBudget:
 _BUDGETS: Mapping[EffortName, SearchBudget] = {
     "quick": SearchBudget(),
     "normal": SearchBudget(
-        points=16,
         packing=4_000_000,
         work=4_000_000,
         exact=6_000_000,
         capacity=150_000_000,
     ),
     "thorough": SearchBudget(
-        points=48,
         packing=60_000_000,
         work=100_000_000,
         exact=150_000_000,
@@ -172,8 +168,8 @@ def _stacked(
     shapes: Sequence[Mapping[str, int]],
 ) -> ScoredStacking:
     problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing, shapes=shapes)
-    points = representatives(problem, ranges, budget.points)
-    return _StackingSearch(problem=problem, budget=budget, whole=whole).best_from(points)
+    (point,) = problem.grid.nearest([typical_binding(problem.grid.names, ranges)])
+    return _StackingSearch(problem=problem, budget=budget, whole=whole, point=point).found()
 
 
 # -- the problem in numbers --------------------------------------------------------------------------------
@@ -275,27 +271,6 @@ def _graph(neighbours: Sequence[Sequence[int]], changes: Changes) -> GraphObject
     return packer_functions.graph(lists_of(neighbours), lists_of(begins), lists_of(ends))
 
 
-def representatives(problem: StackingProblem, ranges: Ranges, most: int) -> list[int]:
-    """Return at most `most` points of the grid to pack at, at least one.
-
-    First a typical one within the declared bounds, then those where one symbol is typical and the others are
-    small; then for each order of the distinct sizes the point in the middle of those that have it, the common
-    orders first; then points spread over the grid.
-    """
-    grid = problem.grid
-    typical = typical_binding(grid.names, ranges)
-    likely = [
-        typical,
-        *(dict.fromkeys(grid.names, 1) | {name: typical[name]} for name in reversed(grid.names)),
-    ]
-    groups: dict[bytes, list[int]] = {}
-    for point, order in enumerate(np.argsort(problem.values, axis=0, kind="stable").T):
-        groups.setdefault(order.tobytes(), []).append(point)
-    middles = [group[len(group) // 2] for group in sorted(groups.values(), key=lambda group: -len(group))]
-    spread = np.linspace(0, len(grid) - 1, most, dtype=int).tolist()
-    return list(dict.fromkeys((*grid.nearest(likely[:most]), *middles, *spread)))[:most]
-
-
 def typical_binding(names: Iterable[str], ranges: Ranges) -> dict[str, int]:
     """Return a typical extent for each symbol, within its declared bounds."""
     bounds = {name: ranges.get(name, (0, None)) for name in names}
@@ -383,21 +358,20 @@ def improved(
 
 @dataclass(slots=True, kw_only=True)
 class _StackingSearch:
-    """The `best` stacking so far, and what was tried: `seen` are the orders, `looks` the pairs looked at."""
+    """The `best` stacking so far of a search that begins at one `point` of the grid."""
 
     problem: StackingProblem
     budget: SearchBudget
     whole: PlanBudget
+    point: int
     best: ScoredStacking | None = None
-    seen: set[tuple[int, ...]] = field(default_factory=set)
-    looks: int = 0
 
-    def best_from(self, points: Sequence[int]) -> ScoredStacking:
-        """Return the best stacking found from packings at `points`; the first that is perfect ends it."""
+    def found(self) -> ScoredStacking:
+        """Return the best stacking found; the first that is perfect ends the search."""
         if self.problem.crowded:
-            any(map(self.add, crowded_orders(self.problem, points[:CROWDED_POINTS])))
-        elif not any(map(self.add, self.packings(points))):
-            self.improve(points)
+            any(map(self.add, crowded_orders(self.problem, self.point)))
+        elif not any(map(self.add, self.packings())):
+            self.improve()
         assert self.best is not None
         return self.best
 
@@ -409,25 +383,20 @@ class _StackingSearch:
             self.best = found
         return self.best.score.worst <= PERFECT
 
-    def packings(self, points: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield the stackings that heuristics make, but those that were made before."""
+    def packings(self) -> Iterator[Sequence[int]]:
+        """Yield the stackings that heuristics make."""
+        sizes = self.problem.sizes_at(self.point)
         for heuristic in HEURISTICS:
-            for point in points:
-                if self.looks > self.budget.packing or (self.whole.exhausted and self.best):
-                    return
-                looks = self.problem.pairs + LOOKS_EACH * len(self.problem)
-                self.looks += looks
-                self.whole.spend(looks)
-                order = tuple(packed_order(self.problem, self.problem.sizes_at(point), heuristic))
-                if order not in self.seen:
-                    self.seen.add(order)
-                    yield order
+            if self.whole.exhausted and self.best:
+                return
+            self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
+            yield packed_order(self.problem, sizes, heuristic)
 
-    def improve(self, points: Sequence[int]) -> None:
-        """Search from the best stacking at the first of `points`, and where it is worst."""
+    def improve(self) -> None:
+        """Search from the best stacking at the point, and where it is worst."""
         each = len(self.problem) + self.problem.pairs
         work = min(self.budget.work, WORK_EACH * len(self.problem))
-        chosen = points[:1]
+        chosen = [self.point]
         for number in range(ROUNDS if work else 0):
             assert self.best is not None
             if self.whole.exhausted:
@@ -457,9 +426,9 @@ class _StackingSearch:
 # -- where so much is live at once that pairs cannot be looked at --------------------------------------------
 
 
-def crowded_orders(problem: StackingProblem, points: Sequence[int]) -> Iterator[list[int]]:
-    """Yield orders of the buffers of `problem`, bottom first: two for any sizes, then for those at each of
-    `points`, as an allocator gives memory out by best fit, forwards or backwards in time.
+def crowded_orders(problem: StackingProblem, point: int) -> Iterator[list[int]]:
+    """Yield orders of the buffers of `problem`, bottom first: two for any sizes, then two for those at
+    `point`, as an allocator gives memory out by best fit, forwards or backwards in time.
 
     Any order makes a right stacking, so pairs are left to the library, which looks at them one by one.
     """
@@ -469,11 +438,10 @@ def crowded_orders(problem: StackingProblem, points: Sequence[int]) -> Iterator[
     yield sorted(everything, key=lambda i: (hulls[i][0], -hulls[i][1], i))
     lives = lists_of([[*chain.from_iterable(b.live)] for b in problem.buffers])
     alignments = array("q", [1] * len(problem)).tobytes()
-    for point in points:
-        sizes = problem.sizes_at(point)
-        for begins in ([begin for begin, _ in hulls], [-end for _, end in hulls]):
-            order = sorted(everything, key=lambda i: (begins[i], -sizes[i], i))
-            memory = packer_functions.first_fit(array("q", sizes).tobytes(), alignments, lives)
-            answer = packer_functions.put(memory, array("i", order).tobytes(), True)
-            offsets = dict(zip(order, array("q", answer)[1:], strict=True))
-            yield _by_offset([offsets[i] for i in everything], sizes)
+    sizes = problem.sizes_at(point)
+    for begins in ([begin for begin, _ in hulls], [-end for _, end in hulls]):
+        order = sorted(everything, key=lambda i: (begins[i], -sizes[i], i))
+        memory = packer_functions.first_fit(array("q", sizes).tobytes(), alignments, lives)
+        answer = packer_functions.put(memory, array("i", order).tobytes(), True)
+        offsets = dict(zip(order, array("q", answer)[1:], strict=True))
+        yield _by_offset([offsets[i] for i in everything], sizes)
