@@ -29,7 +29,7 @@ from symalloc.analysis.dependencies import DependencyGraph, dependency_graph
 from symalloc.analysis.happens_before import Collision, HappensBefore, placed_together
 from symalloc.analysis.interprocedural import analyse
 from symalloc.planner.check.concurrency import fenced_graph
-from symalloc.planner.interference import floor_bytes, live_sums
+from symalloc.planner.interference import live_sums
 from symalloc.planner.memory_plan import Plan
 from symalloc.planner.orders import BufferOrder
 from symalloc.planner.plan_functions import known_symbols
@@ -42,6 +42,7 @@ from symalloc.relax.files.load import lower_or_refuse, plan_or_refuse
 from symalloc.relax.passes.plan_pass import PlannedModule
 from symalloc.relax.run.inputs import random_arguments
 from symalloc.relax.run.machine import call, machines, planned_by_tvm
+from symalloc.size.evaluation import highest
 from tests.relax.reordering import error, reordered, with_constant_weights
 
 Binding = Mapping[str, int]
@@ -181,7 +182,7 @@ def order_floors(planned: PlannedModule, function: str, at: Binding) -> tuple[in
     relation = HappensBefore(graph=dependency_graph(analysis), order="dag")
     sizes = [b.size.evaluate(at) for b in buffers]
     order = BufferOrder(buffers=buffers, numbers=numbers, relation=relation)
-    return floor_bytes(live_sums(buffers), at), sum(sizes[i] for i in order.heaviest(sizes))
+    return highest(live_sums(buffers), at) or 0, sum(sizes[i] for i in order.heaviest(sizes))
 
 
 def _fences(planned: PlannedModule, function: str) -> int:

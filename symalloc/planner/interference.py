@@ -5,7 +5,7 @@ position.  No plan of this order can do with less.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -75,27 +75,13 @@ def live_sums(buffers: Sequence[Buffer]) -> tuple[Expr, ...]:
 
     A set within another, or with no more buffers of any size, is left out: sizes are >= 0.
     """
-    sizes, counts = live_counts(buffers)
-    sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(counts)}
-    return tuple(sorted(sums, key=lambda e: e.key))
-
-
-def live_counts(buffers: Sequence[Buffer]) -> tuple[tuple[Expr, ...], list[dict[int, int]]]:
-    """Return the distinct sizes, and how many buffers of each, by its index, are live together wherever
-    something has begun and something ends next.
-    """
     distinct: dict[Expr, int] = {}
     kinds = [distinct.setdefault(b.size, len(distinct)) for b in buffers]
-    now: Counter[int] = Counter()
-    grown = False
-    counts: set[frozenset[tuple[int, int]]] = set()
-    for begins, ends in changes_of([b.live for b in buffers]):
-        if ends and grown:
-            counts.add(frozenset((+now).items()))
-        now.subtract(kinds[index] for index in ends)
-        now.update(kinds[index] for index in begins)
-        grown = bool(begins) or (grown and not ends)
-    return tuple(distinct), [dict(one) for one in counts]
+    sets = live_sets([b.live for b in buffers])
+    counts = {frozenset(Counter(kinds[index] for index in together).items()) for together in sets}
+    sizes = tuple(distinct)
+    sums = {sum((sizes[kind] * n for kind, n in c.items()), ZERO) for c in _maximal(map(dict, counts))}
+    return tuple(sorted(sums, key=lambda e: e.key))
 
 
 def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
@@ -109,8 +95,3 @@ def _maximal(found: Iterable[dict[int, int]]) -> list[dict[int, int]]:
             for kind in counts:
                 holding.setdefault(kind, []).append(counts)
     return kept
-
-
-def floor_bytes(sums: Sequence[Expr], binding: Mapping[str, int]) -> int:
-    """Return the largest of `sums` (from `live_sums`) under `binding`."""
-    return max((s.evaluate(binding) for s in sums), default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symalloc.analysis.dependencies import dependency_graph
@@ -21,7 +21,7 @@ from symalloc.planner.buffers.assignment import (
     assign,
 )
 from symalloc.planner.buffers.candidates import Candidates, find_candidates, left_alone
-from symalloc.planner.buffers.sizing import KnownSymbols, Sizes, known_symbols
+from symalloc.planner.buffers.sizing import Sizes, known_symbols
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanFault, PlanRefusedError, validate
 from symalloc.planner.enforced_bounds import bound_guards, enforced
@@ -143,12 +143,11 @@ def plan_program(
     """
     analyses = analyse(program) if analyses is None else analyses
     plans: dict[str, Plan] = {}
-    shared = _Shared()
     functions = dict(program.functions)
     for name, analysis in analyses.items():
         _LOG.info("planning `%s`", name, extra={"done": len(plans), "total": len(analyses)})
         judged = replace(program, functions=functions)
-        plans[name] = _plan_function(name, judged, analyses, prover, options, grounded, shared)
+        plans[name] = _plan_function(name, judged, analyses, prover, options, grounded)
         if analysis.called:
             functions[name] = written_function(plans[name], analysis.cfg)
     return {name: plans[name] for name in program.functions}
@@ -165,24 +164,6 @@ def certify(
     return plan_certificate(judged, prover, texts=texts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """The things that functions of one program share: sizes over the same symbols."""
-
-    sizes: dict[Hashable, Sizes] = field(default_factory=dict)
-
-    def sizes_of(
-        self, known: KnownSymbols, prover: Prover, bounds: Sequence[DeclaredBound], *, reserve: bool
-    ) -> Sizes:
-        """Return the sizes of a function; those over symbols that are known at entry are worked out once."""
-        if known.later:
-            return Sizes(known, prover, bounds, reserve=reserve)
-        key = known.entry, known.signed, tuple(bounds)
-        if key not in self.sizes:
-            self.sizes[key] = Sizes(known, prover, bounds, reserve=reserve)
-        return self.sizes[key]
-
-
 def _plan_function(
     name: str,
     program: Program,
@@ -190,7 +171,6 @@ def _plan_function(
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var],
-    shared: _Shared,
 ) -> Plan:
     """Return a proved plan of the function `name` for the order that `options` ask for.
 
@@ -198,7 +178,7 @@ def _plan_function(
     """
 
     def planned(order: OrderName) -> Plan:
-        return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded, shared)
+        return _plan_in(name, program, analyses, prover, replace(options, order=order), grounded)
 
     def written(plan: Plan) -> Program:
         function = written_function(plan, analyses[name].cfg)
@@ -225,7 +205,6 @@ def _plan_in(
     prover: Prover,
     options: PlanOptions,
     grounded: Collection[Var],
-    shared: _Shared,
 ) -> Plan:
     """Return the first proved plan of the function `name`: as `options` ask, else with whole storages.
 
@@ -238,7 +217,7 @@ def _plan_in(
     if options.arena == "caller" and function.takes_memory:
         options = replace(options, kept=GIVEN)
     reserve = options.bounds == "reserve"
-    sizes = shared.sizes_of(known, prover, bounds, reserve=reserve)
+    sizes = Sizes(known, prover, bounds, reserve=reserve)
     upper = function.declared_upper if reserve else {}
     extents = ExtentBounds(function.declared_lower, upper, known.may_be_negative, frozenset(known.later))
     faults: tuple[PlanFault, ...] = ()

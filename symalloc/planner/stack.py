@@ -401,7 +401,7 @@ class _StackingSearch:
             assert self.best is not None
             if self.whole.exhausted:
                 return
-            chosen = self.different((*chosen, int(self.best.ratios.argmax())))
+            chosen = list(dict.fromkeys((*chosen, int(self.best.ratios.argmax()))))
             order = improved(
                 self.problem,
                 self.best.stacking.order,
@@ -413,14 +413,6 @@ class _StackingSearch:
             )
             if self.add(order):
                 return
-
-    def different(self, points: Sequence[int]) -> list[int]:
-        """Return `points`, of those that are alike but for the scale only the first."""
-        values, floors = self.problem.values, self.problem.floors
-        seen: dict[bytes, int] = {}
-        for point in points:
-            seen.setdefault((values[:, point] / floors[point]).round(9).tobytes(), point)
-        return list(seen.values())
 
 
 # -- where so much is live at once that pairs cannot be looked at --------------------------------------------

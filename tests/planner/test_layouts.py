@@ -54,7 +54,7 @@ def test_what_starts_a_storage_lies_at_offset_0_beside_the_arena() -> None:
 
 
 def test_a_search_that_ends_above_the_floor_says_so() -> None:
-    poor = SearchBudget(work=0, points=6)
+    poor = SearchBudget(work=0)
     buffers = [buffer(i, *row) for i, row in enumerate(CROSSED)]
     with (
         patch.object(plan_functions.SearchBudget, "of", lambda *_, **__: poor),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symalloc.planner.check.validate import validate
-from symalloc.planner.interference import floor_bytes, interference, live_sums
+from symalloc.planner.interference import interference, live_sums
 from symalloc.planner.memory_plan import Arena, Buffer, Plan
 from symalloc.planner.offsets import assemble
 from symalloc.planner.overflow_guards import guards
@@ -21,6 +21,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.size.choice import maximum
 from symalloc.size.condition import eq, gt, le
+from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, round_up, symbol
 from tests.planner.brute_stackings import chosen_by, live_ranges, together
 
@@ -83,7 +84,7 @@ def test_a_packing_is_disjoint_inside_its_arena_and_never_below_the_floor(
         tops = [p.offset.evaluate(binding) + p.buffer.size.evaluate(binding) for p in arena.placements]
         assert max(tops) == size, "the arena ends where the highest buffer ends"
         assert all(p.offset.evaluate(binding) % ALIGNMENT == 0 for p in arena.placements)
-        assert floor_bytes(sums, binding) <= size
+        assert highest(sums, binding) <= size
 
 
 @settings(max_examples=40)
@@ -96,7 +97,7 @@ def test_the_floor_is_the_largest_sum_over_all_positions(found: tuple[Buffer, ..
             sum(b.size.evaluate(binding) for b in found if any(s <= p < e for s, e in b.live))
             for p in positions
         )
-        assert floor_bytes(sums, binding) == expected
+        assert highest(sums, binding) == expected
 
 
 @settings(max_examples=40)

@@ -23,7 +23,6 @@ from symalloc.planner.stack import (
     improved,
     judged,
     packed_order,
-    representatives,
     search,
 )
 from symalloc.size.expr import Expr, constant, round_up, symbol
@@ -161,17 +160,6 @@ def test_sizes_beyond_floats_are_left_as_they_are() -> None:
     buffers = tuple(Buffer(id=i, name=f"b{i}", size=constant(1 << 1023), live=()) for i in range(3))
     found = improved(instance(buffers), [2, 0, 1], [0], target=0.0, steps=9, seed=1, budget=PlanBudget())
     assert found == [2, 0, 1]
-
-
-@settings(max_examples=30)
-@given(problems(most=8), st.integers(1, 20))
-def test_representatives_are_different_points(buffers: tuple[Buffer, ...], most: int) -> None:
-    problem = instance(buffers)
-    points = representatives(problem, {"n": (1, 16)}, most)
-    assert 1 <= len(points) == len(set(points)) <= most
-    assert all(0 <= p < len(problem.grid) for p in points)
-    if "n" in problem.grid.names:
-        assert 8 <= problem.grid.binding(points[0])["n"] <= 32, "near the declared bound"
 
 
 def test_scores_compare_by_the_worst_first() -> None:

@@ -238,9 +238,7 @@ class Sizes:
                 return constant(most)
             nbytes = self._at_bounds(nbytes)
         rounded = round_up(nbytes, ALIGNMENT)
-        positive = self._order.at_most(ZERO, nbytes)
-        if not positive and not self._falls_below_0(nbytes):
-            positive = self._always(ge(nbytes, 0))
+        positive = self._order.at_most(ZERO, nbytes) or self._always(ge(nbytes, 0))
         return rounded if positive else maximum(rounded, ZERO)
 
     def _at_bounds(self, nbytes: Expr) -> Expr:
@@ -249,17 +247,6 @@ class Sizes:
         most = nbytes.substitute({name: constant(top) for name, top in tops.items() if top < INT64_MAX})
         small = all(abs(factor) <= MOST_BYTES for factor in most.terms.values())
         return most if small and self._always(le(nbytes, most)) else nbytes
-
-    def _falls_below_0(self, nbytes: Expr) -> bool:
-        """Return whether `nbytes` is seen to be negative where one symbol that may be is -1, the others 1."""
-        signed = [name for name in nbytes.symbols if self.domain.lower_of(name) < 0]
-        return any(self._is_negative(nbytes, dict.fromkeys(nbytes.symbols, 1) | {s: -1}) for s in signed)
-
-    def _is_negative(self, nbytes: Expr, point: Mapping[str, int]) -> bool:
-        try:
-            return self.domain.contains(point) and nbytes.evaluate(point) < 0
-        except (KeyError, ZeroDivisionError):
-            return False
 
     def _always(self, condition: Condition) -> bool:
         return self.prover.prove(condition, self.domain, explain=False).verdict is Verdict.ALWAYS_VALID

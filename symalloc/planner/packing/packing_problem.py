@@ -33,7 +33,7 @@ from symalloc.errors import nearest
 from symalloc.planner.check.plan_certificate import plan_certificate
 from symalloc.planner.check.validate import PlanRefusedError, validate
 from symalloc.planner.grid import Grid, Ranges, score_grid
-from symalloc.planner.interference import changes_of, floor_bytes, live_sums, pairs_live_together
+from symalloc.planner.interference import changes_of, live_sums, pairs_live_together
 from symalloc.planner.memory_plan import Arena, Buffer, Placement, Plan
 from symalloc.planner.offsets import assemble
 from symalloc.planner.packing.exact_packing import pack_exactly
@@ -43,6 +43,7 @@ from symalloc.prover.domain import Domain
 from symalloc.prover.prover import Prover
 from symalloc.prover.verdict import Verdict
 from symalloc.size.condition import Condition, ge, le
+from symalloc.size.evaluation import highest
 from symalloc.size.expr import Expr, constant, round_up
 from symalloc.size.parse import SizeSyntaxError, as_expr, is_sympy, parse_expr, symbols_in
 
@@ -507,7 +508,7 @@ def _ratios_of(arena: Expr, sums: Sequence[Expr], ranges: Ranges) -> tuple[Floor
         if worst not in bindings:
             bindings.append(worst)
     ordered = sorted(bindings, key=lambda b: tuple(b.values()))
-    both = [(b, arena.evaluate(b), floor_bytes(sums, b)) for b in ordered]
+    both = [(b, arena.evaluate(b), highest(sums, b) or 0) for b in ordered]
     return tuple(
         FloorRatio(binding=b, bytes=taken, floor=least, ratio=taken / least if least else 1.0)
         for b, taken, least in both

@@ -126,7 +126,7 @@ CROSSED: list[tuple[str | int, int, int]] = [
 def test_local_search_is_at_the_floor_there() -> None:
     found = problem(CROSSED, symbols={"n": {}})
     with patch.object(stack, "HEURISTICS", stack.HEURISTICS[:1]):
-        greedy = pack_problem(found, budget=replace(QUICK, work=0, points=6))
+        greedy = pack_problem(found, budget=replace(QUICK, work=0))
     packing = pack_problem(found, budget=QUICK)
     assert packing.worst_ratio == 1 < greedy.worst_ratio
     for n in range(1, 200):
