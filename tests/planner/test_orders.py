@@ -152,7 +152,7 @@ def test_the_floor_is_the_heaviest_antichain(seed: int) -> None:
         if not any(order.over[i, j] or order.over[j, i] for i, j in combinations(some, 2))
     )
     assert sum(sizes[i] for i in order.heaviest(sizes)) == best
-    lives = reordered(buffers, numbers, relation, {}, 8)
+    lives = reordered(buffers, numbers, relation, {})
     for i, j in combinations(range(len(buffers)), 2):
         apart = relation.apart(numbers[i], numbers[j]) and not _meet(buffers[i], buffers[j])
         assert apart == (not _meet(lives[i], lives[j]))
