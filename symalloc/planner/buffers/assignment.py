@@ -2,14 +2,12 @@
 
 One arena for all, held from its first use to its last, takes the most that is live at one moment; but results
 are made while it is held, sizes become known, and memory is taken that no plan places.  So assignments are
-tried in this order, until one keeps the limit of `CallBytes` with what it allows beyond, and its arenas
-together their floor, about:
+tried in this order, until one keeps the limit of `CallBytes` with what it allows beyond:
 
 1. one arena for all that may share one;
 2. two and three, of which one ends before results are made and one holds all that is made from there on, with
    buffers in the memory of a result and without: found by a search through time;
-3. each buffer joins the arena that grows least by it and has room, or opens one: not where the best of the
-   others keeps the limit, whatever its arenas take together.
+3. each buffer joins the arena that grows least by it and has room, or opens one.
 
 They are judged at sample bindings.  Others at which the chosen one takes too much are looked for, and the
 choice goes on with those among the samples.
@@ -257,23 +255,20 @@ class _Attempts:
     hosts: Groups
 
     def best(self, first: int) -> tuple[Groups, int]:
-        """Return the first attempt, from the number `first` on, that keeps the limits of the call and of the
-        floor, and its number; rather than many arenas few that keep that of the call; else the one that comes
-        nearest.
+        """Return the first attempt, from the number `first` on, that keeps the limit of the call, and its
+        number; else the one that comes nearest.
         """
         nearest: tuple[float, ...] = (np.inf,)
         found: tuple[Groups, int] = [*self.results, *self.whole], 0
         for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + 1):
-            if number == ONE_BY_ONE and nearest[0] <= 1:
-                break
             groups = self.made(number)
             if not groups or not all(map(self.held.fits, groups)):
                 continue
-            taken = max(self.held.excess(groups), 1.0), self.held.beyond_floor(groups)
-            if max(taken) <= 1:
+            taken = self.held.excess(groups)
+            if taken <= 1:
                 return groups, number
-            if (*taken, len(groups)) < nearest:
-                nearest, found = (*taken, len(groups)), (groups, number)
+            if (taken, len(groups)) < nearest:
+                nearest, found = (taken, len(groups)), (groups, number)
         return found
 
     def made(self, number: int) -> Groups:
@@ -316,11 +311,10 @@ class _Attempts:
         return np.array([steps.may_share([*self.host, i]) for i in self.order.tolist()], dtype=np.int64)
 
     @cached_property
-    def besides(self) -> tuple[Values, Values]:
-        """The bytes at each step of what stays as it is: beside them the limit, and the floor of arenas."""
-        others = self.held.arenas(sorted(self.whole, key=len, reverse=True)[1:])
-        results = self.held.arenas(self.results)
-        return self.held.unplanned + results + others, others
+    def rooms(self) -> Values:
+        """The bytes at each step that are left beside what stays as it is."""
+        held, others = self.held, sorted(self.whole, key=len, reverse=True)[1:]
+        return held.limit + held.allowed - held.unplanned - held.arenas(self.results) - held.arenas(others)
 
     def divided(self, way: Partition) -> Groups:
         """Return the buffers of the largest of `whole` divided in one way, none where that is not found."""
@@ -331,11 +325,7 @@ class _Attempts:
         if (way.ended and until <= 0) or (way.hosted and not host) or (way.tail and not tail):
             return ()
         members, *others = sorted(self.whole, key=len, reverse=True)
-        taken, planned = self.besides
-        own = held.floor - planned + held.bytes[host].sum(axis=0)
-        rooms = np.minimum(held.limit + held.allowed - taken, own + held.spare)
-        if tail:
-            rooms -= held.arenas([tail])
+        rooms = self.rooms - held.arenas([tail]) if tail else self.rooms
         untils = [*[until] * way.ended, len(steps)]
         hosted = self.hosted[~behind] if host else 0
         found = _divided(held, self.order[~behind], untils, host, hosted, rooms)
@@ -446,8 +436,7 @@ def _numbers(of: Numbers | Sequence[int]) -> bytes:
 class _FirstFit:
     """Groups of buffers, largest first: each joins the group that grows least by it, or opens one.
 
-    `room` is what is left of the limit and of the floor at each step, where what is in no group counts as
-    lying by itself.
+    `room` is what is left of the limit at each step, where what is in no group counts as lying by itself.
     """
 
     def __init__(self, held: CallBytes, results: Groups) -> None:
@@ -458,8 +447,7 @@ class _FirstFit:
         self.spans: list[Spans] = []
         own = held.load([i for i, b in enumerate(self.steps.buffers) if not b.returned])
         taken = own + held.load([i for (i,) in results]) + held.unplanned
-        room = held.limit + held.allowed - taken
-        self.room = np.minimum(room, held.floor + held.spare - own)
+        self.room = held.limit + held.allowed - taken
         self.scale = np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)
         self.work = 0
 
@@ -520,9 +508,8 @@ def _add(table: Values, spans: Spans, size: Values) -> None:
 
 
 def _joined(held: CallBytes, groups: Groups, results: Groups) -> Groups:
-    """Return `groups` with pairs joined as long as that keeps the limit, and about the floor."""
+    """Return `groups` with pairs joined as long as that keeps the limit."""
     room = held.limit + held.allowed - held.unplanned - held.arenas(results)
-    room = np.minimum(room, held.floor + held.spare)
     found = [(list(group), held.arenas([group])) for group in groups]
     taken = sum((own for _, own in found), np.zeros_like(room))
     few = 1 < len(found) <= MOST_TRIED and bool((taken <= room).all())

@@ -510,24 +510,11 @@ class CallBytes:
         """The most bytes of tensors that are live together, results left out, at each binding."""
         return self.live([i for i, b in enumerate(self.steps.buffers) if not b.returned])
 
-    @cached_property
-    def spare(self) -> Values:
-        """The bytes that several arenas may take beyond the floor, at each binding."""
-        return _share(self.floor)
-
-    def together(self, groups: Groups) -> Values:
-        """The most bytes that arenas take together, results left out, at each binding."""
-        own = [group for group in groups if not self.steps.buffers[group[0]].returned]
-        found: Values = self._planned(own, {})[0].max(axis=0, initial=0.0)
-        return found
-
-    def beyond_floor(self, groups: Groups) -> float:
-        """The most bytes that arenas take together beyond the floor, in units of what is allowed."""
-        return float(((self.together(groups) - self.floor) / self.spare).max(initial=0.0))
-
     def spread(self, groups: Groups) -> float:
-        """The most that arenas take together, in multiples of the floor, at least 1."""
-        return float((self.together(groups) / np.maximum(self.floor, 1.0)).max(initial=1.0))
+        """The most that arenas take together, results left out, in multiples of the floor, at least 1."""
+        own = [group for group in groups if not self.steps.buffers[group[0]].returned]
+        together = self._planned(own, {})[0].max(axis=0, initial=0.0)
+        return float((together / np.maximum(self.floor, 1.0)).max(initial=1.0))
 
 
 def _share(limit: Values) -> Values:
