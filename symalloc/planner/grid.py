@@ -1,4 +1,4 @@
-"""Grids of bindings: where stackings are judged, and where what is to hold in a domain is tried first.
+"""Grids of bindings, at which stackings are judged.
 
 Values are floats (exact below 2**53): they rank stackings and prove nothing.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import chain, product
 from operator import mul
 from random import Random
@@ -16,7 +16,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.size.algebra import Algebra, Operator, Term
 from symalloc.size.expr import Expr, Monomial
 
@@ -31,8 +30,6 @@ MOST_POINTS = 192  # of three or more symbols together; sizes that are compared 
 MOST_LINES = 8  # symbols along which sizes are compared
 MOST_CROSSINGS = 24
 MOST_PRODUCTS = 200_000  # that BLAS is given at once: above some it starts threads, which take longer
-EXTENTS = (0, 1, 2, 3, 7, 16, 33, 100, 192, 1000, 4096)
-LARGE = max(EXTENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,26 +62,24 @@ class Grid:
             products = np.array([columns.product(m) for m in numbers]).reshape(len(numbers), len(self))
             return _summed(coefficients, products)
 
-    def nearest(self, wanted: Iterable[Mapping[str, int]]) -> Iterator[int]:
-        """Yield for each of `wanted` the index of the point nearest to it, by the ratio of extents."""
+    def nearest(self, wanted: Mapping[str, int]) -> int:
+        """The index of the point nearest to `wanted`, by the ratio of extents."""
         logs = np.log(np.maximum(np.array(self.points, dtype=np.float64), 1.0))
-        for one in wanted:
-            target = np.log([max(one[name], 1) for name in self.names])
-            yield int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
+        target = np.log([max(wanted[name], 1) for name in self.names])
+        return int(np.abs(logs - target).sum(axis=1).argmin()) if self.names else 0
 
 
 def score_grid(sizes: Sequence[Expr], ranges: Ranges, more: Iterable[Mapping[str, int]] = ()) -> Grid:
     """The grid for problems whose distinct sizes are `sizes`, with `more` bindings in it.
 
-    It starts at each symbol's lower bound and goes far past any declared upper bound: a plan must be good
-    there too.  A symbol that may be 0 is so at a few points more.
+    It starts at each symbol's lower bound, 1 at least, and goes far past any declared upper bound: a plan
+    must be good there too.
     """
     names = tuple(sorted(frozenset().union(*(size.symbols for size in sizes))))
     if not names:
         return Grid(names=(), points=((),))
     lows = [max(ranges.get(name, (1, None))[0], 1) for name in names]
     points = dict.fromkeys(_lattice(lows))
-    points.update(dict.fromkeys(_without([ranges.get(name, (1, None))[0] for name in names], lows)))
     points.update(dict.fromkeys(_crossings(list(_lines(names, lows)), sizes[:MOST_POINTS])))
     points.update(dict.fromkeys(tuple(one.get(name, TYPICAL) for name in names) for one in more))
     return Grid(names=names, points=tuple(points))
@@ -103,15 +98,6 @@ def _lattice(lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
     yield from (tuple(max(step, low) for low in lows) for step in COARSE)
     random = Random(len(axes))
     yield from (tuple(random.choice(axis) for axis in axes) for _ in range(MOST_POINTS))
-
-
-def _without(least: Sequence[int], lows: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Points at which one symbol of those that may be is 0, and the others are alike."""
-    for index, low in enumerate(least):
-        if low <= 0:
-            for step in COARSE if len(lows) > 1 else COARSE[:1]:
-                rest = [max(step, other) for other in lows]
-                yield (*rest[:index], 0, *rest[index + 1 :])
 
 
 def _lines(names: Sequence[str], lows: Sequence[int]) -> Iterator[Grid]:
@@ -244,48 +230,3 @@ class Columns(Algebra[Values, Truths]):
 
     def disjunction(self, operands: Sequence[Truths]) -> Truths:
         return reduce(np.logical_or, operands, np.full(self.count, False))
-
-
-# -- inside a domain ---------------------------------------------------------------------------------------
-
-
-def sample_grid(domain: Domain, names: Sequence[str]) -> Grid:
-    """A few bindings of `names`, and of what else `domain` speaks of, inside it: all symbols alike, and each
-    of `names` by itself none, or large.
-    """
-    spoken = frozenset().union(*(a.symbols for a in domain.assumptions))
-    every = tuple(dict.fromkeys((*names, *sorted(spoken))))
-    return _assumed(domain, Grid(names=every, points=_within(_bounds(domain, every), len(names))))
-
-
-def _bounds(domain: Domain, names: Iterable[str]) -> tuple[tuple[int, int], ...]:
-    return tuple([(domain.lower_of(name), min(domain.upper_of(name), INT64_MAX)) for name in names])
-
-
-def _assumed(domain: Domain, grid: Grid) -> Grid:
-    """Return the points of `grid` at which what `domain` assumes holds."""
-    if not domain.assumptions:
-        return grid
-    inside = (i for i in range(len(grid)) if _inside(domain, grid.binding(i)))
-    return Grid(names=grid.names, points=tuple(grid.points[i] for i in inside))
-
-
-@lru_cache(maxsize=256)
-def _within(bounds: tuple[tuple[int, int], ...], own: int) -> tuple[tuple[int, ...], ...]:
-    """The points that `sample_grid` starts from, each extent moved within its bounds."""
-    count = len(bounds)
-    wanted = [(extent,) * count for extent in EXTENTS]
-    for axis in range(own if own > 1 else 0):
-        for extent, others in ((0, (1, LARGE)), (LARGE, (1, TYPICAL))):
-            wanted += [(*(rest,) * axis, extent, *(rest,) * (count - axis - 1)) for rest in others]
-    if any(low > high for low, high in bounds):
-        return ()
-    lows, highs = zip(*bounds, strict=True) if bounds else ((), ())
-    return tuple([tuple(map(min, map(max, point, lows), highs)) for point in wanted])
-
-
-def _inside(domain: Domain, binding: Mapping[str, int]) -> bool:
-    try:
-        return domain.contains(binding)
-    except (KeyError, ZeroDivisionError):
-        return False

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.planner.grid import TYPICAL, Grid, Truths, Values
-from symalloc.prover.domain import INT64_MAX, INT64_MIN
+from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
 from symalloc.size.expr import Expr
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -117,6 +117,25 @@ def sample_table(
     grid = bounds.grid(names, (*bounds.starting(names, _samples(len(names))), *others))
     first = Grid(names=names, points=grid.points[:1])
     return SizeTable.at(grid, sizes).defined() or SizeTable.at(first, sizes)
+
+
+def sample_grid(domain: Domain, names: Sequence[str]) -> Grid:
+    """Return a few bindings of `names`, and of what else `domain` speaks of, inside it."""
+    spoken = frozenset().union(*(a.symbols for a in domain.assumptions))
+    every = tuple(dict.fromkeys((*names, *sorted(spoken))))
+    lower, upper = ({name: bound(name) for name in every} for bound in (domain.lower_of, domain.upper_of))
+    if any(lower[name] > upper[name] for name in every):
+        return Grid(names=every, points=())
+    grid = ExtentBounds(lower, upper).grid(every, _samples(len(every)))
+    inside = (i for i in range(len(grid)) if not domain.assumptions or _inside(domain, grid.binding(i)))
+    return Grid(names=every, points=tuple(grid.points[i] for i in inside))
+
+
+def _inside(domain: Domain, binding: Mapping[str, int]) -> bool:
+    try:
+        return domain.contains(binding)
+    except (KeyError, ZeroDivisionError):
+        return False
 
 
 def symbols_of(sizes: Iterable[Expr]) -> tuple[str, ...]:

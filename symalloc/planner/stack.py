@@ -168,7 +168,7 @@ def _stacked(
     shapes: Sequence[Mapping[str, int]],
 ) -> ScoredStacking:
     problem = StackingProblem.of(buffers, ranges, most_pairs=budget.packing, shapes=shapes)
-    (point,) = problem.grid.nearest([typical_binding(problem.grid.names, ranges)])
+    point = problem.grid.nearest(typical_binding(problem.grid.names, ranges))
     return _StackingSearch(problem=problem, budget=budget, whole=whole, point=point).found()
 
 
