@@ -47,10 +47,10 @@ PLAN_MAY_IMPORT: dict[str, set[str]] = {
     },
     "overflow_guards": {"memory_plan"},
     "grid": set(),
-    "orders": {"grid", "interference", "memory_plan"},
+    "orders": {"grid", "interference", "memory_plan", "shapes"},
     "fold": {"interference", "memory_plan"},
     "stack": {"fold", "grid", "interference", "memory_plan", "planner_options"},
-    "offsets": {"grid", "memory_plan", "planner_options", "stack"},
+    "offsets": {"grid", "memory_plan", "planner_options", "shapes", "stack"},
     "plan_functions": {
         *("buffer_limit", "buffers", "check", "enforced_bounds", "overflow_guards", "memory_plan"),
         *("grid", "interference", "offsets", "orders", "planned_program", "planner_options", "shapes"),
