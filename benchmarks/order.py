@@ -145,7 +145,7 @@ def _certificate(program: Program, function: str, at: Binding) -> tuple[HappensB
         )
         if start < stop and begin < end:
             sharing += 1
-            found = relation.collision(*pair)
+            found = next(iter(relation.collisions(*pair)), None)
             lost += [found] if found is not None and not found.in_order else []
     return relation, sharing, lost
 

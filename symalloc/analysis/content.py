@@ -52,14 +52,13 @@ KernelCoverages: TypeAlias = Callable[[str], KernelCoverage]
 class RequiredContents(NamedTuple):
     """The regions whose content one point reads as it was before.
 
-    `may` are those that it may not read after all.  `partial` are regions that it writes, but not all of
-    them whatever the shapes.  `assumed` are regions that count as written behind the point, whatever its
-    effect says: something that is not understood was handed them, or a kernel of which that is not known.
+    `may` are those that it may not read after all.  `assumed` are regions that count as written behind the
+    point, whatever its effect says: something that is not understood was handed them, or a kernel of which
+    that is not known.
     """
 
     must: RegionSet = NO_REGIONS
     may: RegionSet = NO_REGIONS
-    partial: RegionSet = NO_REGIONS
     assumed: RegionSet = NO_REGIONS
 
 
@@ -118,8 +117,7 @@ class Content:
             and contains(self.surely([call.arguments[i] for i in call.contract.defines]), number)
         )
         parts = self._parts(call, number, lambda known: known.writes)
-        untouched = not parts and contains(self.needs[point].partial, number)
-        return () if untouched else parts or (_part_of(region, exact=sure),)
+        return (_part_of(region, exact=sure),) if parts is None else parts
 
     def loads(self, point: int, number: int) -> Sequence[MemoryRange]:
         """The parts that hold all that a point may read of what a region held before; exact where it surely
@@ -135,7 +133,7 @@ class Content:
         given = map(pointees_of, self.values(call))
         named = [points_to.resolve(must | may) & self.tensors for must, may in given]
         if all(only_member(one) == number for one in named if one & family):
-            return self._parts(call, number, lambda found: found.loads)
+            return self._parts(call, number, lambda found: found.loads) or ()
         return (_part_of(region, exact=False),)
 
     def _parts(
@@ -143,18 +141,19 @@ class Content:
         call: ir.Instruction | None,
         number: int,
         chosen: Callable[[ParameterCoverage], Sequence[Elements]],
-    ) -> Sequence[MemoryRange]:
-        """The parts of a region that a call accesses; empty where they are not known."""
+    ) -> Sequence[MemoryRange] | None:
+        """The parts of a region that a call accesses; None where they are not known."""
         if not isinstance(call, KernelCall):
-            return ()
+            return None
         region = self.points_to.regions[number]
-        found: list[MemoryRange] = []
+        found: list[MemoryRange] | None = None
         for position, known, value in self.covered(call):
             if contains(self.points_to.resolve(pointees_of(value)[0]), number):
                 boxes, kind = self.at_call(call, position, chosen(known)), self.types(call)[position]
                 if kind is not None and kind.nbytes != region.nbytes:  # a reshape, maybe of a part
                     boxes = (one._replace(exact=one.exact and not one.is_whole) for one in boxes)
-                found += (MemoryRange(region, kind if one.ranges else None, one) for one in boxes)
+                parts = (MemoryRange(region, kind if one.ranges else None, one) for one in boxes)
+                found = [*(found or ()), *parts]
         return found
 
     # -- by instruction -----------------------------------------------------------------------------------
@@ -177,16 +176,13 @@ class Content:
 
     def call_kernel(self, call: KernelCall) -> RequiredContents:
         tensors = self.tensors
-        must = may = partial = whole = NO_REGIONS
+        must = may = whole = NO_REGIONS
         for position, known, value in self.covered(call):
             read = surely_meant(self.points_to, value) & tensors if known.needed else NO_REGIONS
             must, may = (must | read, may) if known.surely else (must, may | read)
-            written = pointees_of(value)[0] & tensors
             if any(one.is_whole for one in self.at_call(call, position, known.writes)):
-                whole |= written
-            else:
-                partial |= written
-        return RequiredContents(must, may, partial & ~whole, whole)
+                whole |= pointees_of(value)[0] & tensors
+        return RequiredContents(must, may, whole)
 
     def call_packed(self, call: ir.CallPacked) -> RequiredContents:
         known = call.contract

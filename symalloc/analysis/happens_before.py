@@ -105,12 +105,10 @@ class HappensBefore:
         touches = self.graph.touches.items()
         return {memory: reduce(and_, (self.ahead[t.dispatch] for t in of)) for memory, of in touches}
 
-    def collision(self, one: int, other: int) -> Collision | None:
-        """A run in which one of two memories at the same bytes is lost before it is read, if there is one."""
-        return next(iter(self.collisions(one, other)), None)
-
     def collisions(self, one: int, other: int) -> Sequence[Collision]:
-        """All such runs; first those that take no two dispatches at the same time, and another order."""
+        """The runs in which one of two memories at the same bytes is lost before it is read; first those that
+        take no two dispatches at the same time, and another order.
+        """
         found = [] if self.apart(one, other) else [*self._losses(one, other), *self._losses(other, one)]
         return sorted(found, key=lambda loss: (loss.at_once, loss.in_order, not loss.certain))
 

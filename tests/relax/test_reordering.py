@@ -66,7 +66,7 @@ def certificate(program: Program) -> tuple[HappensBefore, list[Collision]]:
     for pair in placed_together(relation.graph):
         ranges = [(regions[n].offset or ZERO, regions[n].nbytes or ZERO) for n in pair]
         (begin, end), (start, stop) = ((at.evaluate(AT), (at + nbytes).evaluate(AT)) for at, nbytes in ranges)
-        lost = relation.collision(*pair) if begin < stop and start < end else None
+        lost = next(iter(relation.collisions(*pair)), None) if begin < stop and start < end else None
         found += [] if lost is None else [lost]
     return relation, found
 
