@@ -7,7 +7,6 @@ from typing import Any
 
 from symalloc.size.choice import Choice, Max, Min
 from symalloc.size.condition import And, Condition, Or, Relation
-from symalloc.size.defined import Discarded
 from symalloc.size.expr import Atom, Expr, FloorDiv, Mod, Symbol
 
 Interval = tuple[int, int]
@@ -121,7 +120,6 @@ _INTERVALS: dict[type[Atom], Callable[[Any, Box], Interval]] = {
     Mod: lambda atom, box: _remainder(interval(atom.numerator, box), interval(atom.denominator, box)),
     Min: lambda atom, box: _extremum(min, atom.parts, box),
     Max: lambda atom, box: _extremum(max, atom.parts, box),
-    Discarded: lambda _atom, _box: (0, 0),
 }
 
 

@@ -57,10 +57,6 @@ class Algebra(ABC, Generic[T, B]):
     def select(self, condition: B, then: T, otherwise: T) -> T:
         """`then` where `condition` holds, else `otherwise`."""
 
-    def discarded(self, _operand: T) -> T:
-        """Zero, once the operand is evaluated; the value alone where this is not overridden."""
-        return self.total(())
-
     @abstractmethod
     def relation(self, operator: Operator, terms: Sequence[Term[T]]) -> B:
         """`terms operator 0`."""

@@ -71,15 +71,24 @@ class Max(Extremum):
 
 @dataclass(frozen=True, eq=False)
 class Select(Choice):
-    """`then` where `condition` holds, `otherwise` elsewhere."""
+    """`then` where `condition` holds, `otherwise` elsewhere; `whole`: all of the condition is evaluated, not
+    only what decides it.
+    """
 
     condition: Condition
     then: Expr
     otherwise: Expr
+    whole: bool = False
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", f"?({self.condition.key})({self.then.key})({self.otherwise.key})")
+        parts = (self.condition.key, self.then.key, self.otherwise.key)
+        object.__setattr__(self, "key", f"{'!' * self.whole}?({')('.join(parts)})")
+
+    @property
+    def tested(self) -> tuple[Expr, ...]:
+        """The expressions of the condition that are evaluated at every point."""
+        return self.condition.exprs if self.whole else self.condition.leading
 
     @property
     def operands(self) -> tuple[Expr, ...]:
@@ -90,7 +99,8 @@ class Select(Choice):
         return [(self.condition, self.then), (negate(self.condition), self.otherwise)]
 
     def rebuild(self, change: Callable[[Expr], Expr]) -> Expr:
-        return select(self.condition.map(change), change(self.then), change(self.otherwise))
+        then, otherwise = change(self.then), change(self.otherwise)
+        return select(self.condition.map(change), then, otherwise, whole=self.whole)
 
     def evaluate(self, binding: Mapping[str, int]) -> int:
         return (self.then if self.condition.evaluate(binding) else self.otherwise).evaluate(binding)
@@ -110,13 +120,13 @@ def maximum(*operands: ExprLike) -> Expr:
     return _extremum(Max, operands)
 
 
-def select(condition: Condition, then: ExprLike, otherwise: ExprLike) -> Expr:
+def select(condition: Condition, then: ExprLike, otherwise: ExprLike, *, whole: bool = False) -> Expr:
     """`then` where `condition` holds, else `otherwise`; folded where the condition is constant."""
     then, otherwise = lift(then), lift(otherwise)
     value = condition.as_bool
     if value is not None:
         return then if value else otherwise
-    return then if then == otherwise else from_atom(Select(condition, then, otherwise))
+    return then if then == otherwise else from_atom(Select(condition, then, otherwise, whole))
 
 
 def _extremum(kind: type[Extremum], operands: tuple[ExprLike, ...]) -> Expr:

@@ -50,8 +50,6 @@ class Atom:
         """The atom in `algebra`."""
         raise NotImplementedError
 
-    discards: ClassVar[bool] = False  # whether the value is zero whatever the operands are
-
     @property
     def divisor(self) -> Expr | None:
         """The operand that must be at least 1; None where there is none."""
@@ -356,11 +354,6 @@ class Expr(Written):
                 found.add(atom.divisor)
             found.update(*(operand.divisors for operand in atom.operands))
         return frozenset(found)
-
-    @cached_property
-    def discards(self) -> bool:
-        """True if an atom, at some depth, is zero whatever its operands are."""
-        return any(atom.discards or any(e.discards for e in atom.operands) for atom in self.atoms)
 
     def substitute(self, replacement: Mapping[str, Expr]) -> Expr:
         """The expression with symbols replaced (all at once); symbols not in `replacement` stay."""

@@ -106,9 +106,6 @@ class Notation(Algebra[Phrase, Phrase]):
     def select(self, condition: Phrase, then: Phrase, otherwise: Phrase) -> Phrase:
         return Phrase(f"({self._bracketed(then)} if {condition.text} else {self._bracketed(otherwise)})")
 
-    def discarded(self, operand: Phrase) -> Phrase:
-        return Phrase(f"0{self.times}{self._bracketed(operand, _PRODUCT)}", _SCALED)
-
     def relation(self, operator: Operator, terms: Sequence[Term[Phrase]]) -> Phrase:
         """`left operator right`, with negative terms moved to the other side and a number to the right."""
         left = [term for term in terms if term[0] > 0]

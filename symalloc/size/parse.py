@@ -4,25 +4,37 @@ Accepted: integers, names, `+ - * // % **` (a constant exponent), unary minus, `
 `ceildiv(a, b)`, `round_up(a, c)`, `a if c else b`, comparisons (chained too), `and`, `or`, `not`.
 `Min`/`Max` are read as `min`/`max`.
 
-A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`),
-what is read keeps the obligation (`symalloc.size.defined`).
+A divisor carries the obligation to be at least 1.  Where arithmetic cancels a division (`n//k == n//k`), a
+condition that is read states the obligation (`symalloc.size.defined`); a size does not.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import pairwise, takewhile
+from functools import lru_cache, partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Union
 
 from symalloc.arguments import shown
 from symalloc.errors import nearest
 from symalloc.size import condition as cond
-from symalloc.size.choice import maximum, minimum
+from symalloc.size.choice import Select, maximum, minimum, select
 from symalloc.size.condition import Condition
-from symalloc.size.defined import choose, defined, evaluating, owing, owing_condition, settled
-from symalloc.size.expr import Expr, ceildiv, constant, floordiv, mod, round_up, symbol
+from symalloc.size.defined import defined, evaluated_atoms
+from symalloc.size.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    FloorDiv,
+    ceildiv,
+    constant,
+    floordiv,
+    from_atom,
+    mod,
+    round_up,
+    symbol,
+)
 
 if TYPE_CHECKING:
     from sympy.logic.boolalg import Boolean
@@ -152,6 +164,8 @@ class SizeParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self._in_test = False  # what is read decides between two sizes
+        self._guards: tuple[Condition, ...] = ()  # under which it is evaluated
+        self._divided: list[tuple[tuple[Condition, ...], FloorDiv | Select]] = []  # under such, what divides
 
     def fail(self, node: ast.expr, problem: str, suggestion: str | None = None) -> SizeSyntaxError:
         """The error that `node` is not what it should be."""
@@ -178,8 +192,7 @@ class SizeParser:
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.expr(operand)
             case ast.BinOp(op=ast.Pow(), left=left, right=right):
-                base, exponent = self.expr(left), self.expr(right)
-                return owing(self._power(node, base, exponent), base, exponent)
+                return self._power(node, self.expr(left), self.expr(right))
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
                 return self._arithmetic(node, operator, self.expr(left), self.expr(right))
             case ast.BinOp(op=ast.Div() | ast.BitXor()):
@@ -187,8 +200,7 @@ class SizeParser:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._choice(test, body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                arguments = [self.expr(a) for a in args]
-                return owing(self._call(node, name, arguments), *arguments)
+                return self._call(node, name, [self.expr(a) for a in args])
             case ast.Compare() | ast.BoolOp():
                 raise self.fail(node, "a condition where a size is expected")
         raise self.fail(node, "not a size expression")
@@ -198,13 +210,44 @@ class SizeParser:
             divisor = right.as_constant
             if divisor is not None and divisor < 1:
                 raise self.fail(node, "division by zero" if divisor == 0 else "division by a negative number")
-        return owing(_ARITHMETIC[type(operator)](left, right), left, right)
+            self._divides(FloorDiv(left, right))
+        return _ARITHMETIC[type(operator)](left, right)
 
     def _choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Expr:
         outside, self._in_test = self._in_test, True
         condition = self.condition(test)
         self._in_test = outside
-        return choose(condition, self.expr(body), self.expr(orelse))
+        then = self._where(condition, body)
+        otherwise = self._where(cond.negate(condition), orelse)
+        if condition.as_bool is None:
+            self._divides(Select(condition, then, otherwise))
+        return select(condition, then, otherwise)
+
+    def _where(self, guard: Condition, node: ast.expr) -> Expr:
+        """The size that `node` writes, which is evaluated only where `guard` holds."""
+        around, first = self._guards, len(self._divided)
+        self._guards = (*around, guard)
+        value = self.expr(node)
+        self._guards = around
+        if guard.as_bool is None:  # what the value still divides by is the choice's
+            self._keep_lost(first, value)
+        return value
+
+    # -- divisions that arithmetic cancels -----------------------------------------------------------------
+
+    def _divides(self, atom: FloorDiv | Select) -> None:
+        if from_atom(atom).divisors:
+            self._divided.append((self._guards, atom))
+
+    def _keep_lost(self, first: int, *values: Expr) -> None:
+        """Keep, of the divisions noted from number `first` on, those that `values` do not make."""
+        made = {atom for value in values for atom in evaluated_atoms(value)}
+        divisors = {atom.divisor for atom in made}
+        self._divided[first:] = [
+            (guards, atom)
+            for guards, atom in self._divided[first:]
+            if atom not in made and (isinstance(atom, Select) or atom.divisor not in divisors)
+        ]
 
     def _power(self, node: ast.expr, base: Expr, exponent: Expr) -> Expr:
         value = exponent.as_constant
@@ -220,6 +263,7 @@ class SizeParser:
             case "max", [_, *_]:
                 return maximum(*arguments)
             case "ceildiv", [numerator, denominator]:
+                self._divides(FloorDiv(numerator, denominator))
                 return ceildiv(numerator, denominator)
             case "round_up", [value, multiple]:
                 step = multiple.as_constant
@@ -238,37 +282,50 @@ class SizeParser:
             case ast.Constant(value=bool(value)):
                 return cond.TRUE if value is not negated else cond.FALSE
             case ast.BoolOp(op=operator, values=values):
-                parts = [self.condition(v, negated=negated) for v in values]
-                return self._joined(parts, every=isinstance(operator, ast.And) is not negated)
+                readers = [partial(self.condition, value, negated=negated) for value in values]
+                return self._joined(readers, every=isinstance(operator, ast.And) is not negated)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.condition(operand, negated=not negated)
             case ast.Compare():
                 return self._comparison(node, negated=negated)
         raise self.fail(node, "a size where a condition is expected, such as `4*m <= 16`")
 
-    def _joined(self, parts: Sequence[Condition], *, every: bool) -> Condition:
-        """All or some of `parts`; a test evaluates those before the one that settles it."""
+    def _joined(self, readers: Sequence[Callable[[], Condition]], *, every: bool) -> Condition:
+        """All or some of the conditions that are read; a test evaluates those before one that settles it."""
+        around, parts = self._guards, list[Condition]()
+        for read in readers:
+            parts.append(read())
+            if self._in_test:
+                self._guards = (*self._guards, parts[-1] if every else cond.negate(parts[-1]))
+        self._guards = around
         joined = cond.conjunction(parts) if every else cond.disjunction(parts)
-        if joined.as_bool is None or not self._in_test:
-            return joined
-        before = takewhile(lambda part: part.as_bool is None, parts)
-        return evaluating(joined, cond.And(tuple(before)) if every else cond.Or(tuple(before)))
+        if joined.as_bool is not None and self._in_test:
+            before = tuple(takewhile(lambda part: part.as_bool is None, parts))
+            self._divides(Select(cond.And(before) if every else cond.Or(before), ONE, ZERO))
+        return joined
 
     def _comparison(self, node: ast.Compare, *, negated: bool) -> Condition:
         if any(type(operator) not in _COMPARISONS for operator in node.ops):
             raise self.fail(node.left, "only == != < <= > >= compare sizes")
-        sides = [self.expr(side) for side in (node.left, *node.comparators)]
-        pairs = list(pairwise(sides))
-        compared = [_COMPARISONS[type(op)](*pair) for op, pair in zip(node.ops, pairs, strict=True)]
-        owed: list[Condition] = []
-        for index, (left, right) in enumerate(pairs):
-            if self._in_test:
-                compared[index] = owing_condition(compared[index], left, right)
-            else:
-                compared[index], rest = settled(compared[index], left, right)
-                owed.append(defined(rest, _is_positive))
-        joined = self._joined(compared, every=True)
-        return cond.conjunction((*owed, cond.negate(joined) if negated else joined))
+        first, sides = len(self._divided), [self.expr(node.left)]
+
+        def compared(operator: ast.cmpop, right: ast.expr) -> Condition:
+            sides.append(self.expr(right))
+            found = _COMPARISONS[type(operator)](*sides[-2:])
+            self._keep_lost(first, *found.exprs)
+            return found
+
+        pairs = zip(node.ops, node.comparators, strict=True)
+        joined = self._joined([partial(compared, *pair) for pair in pairs], every=True)
+        condition = cond.negate(joined) if negated else joined
+        if self._in_test:
+            return condition
+        lost, self._divided[first:] = self._divided[first:], []
+        owed = (
+            cond.disjunction((*map(cond.negate, guards), defined(from_atom(atom), _is_positive)))
+            for guards, atom in lost
+        )
+        return cond.conjunction((*owed, condition))
 
 
 def _is_positive(divisor: Expr) -> bool:

@@ -26,7 +26,7 @@ from tests.program.build import Body, param, size, tensor_of
         ("n // k if m > 3 else m % k", ["k"]),
         ("8 if n // k > 3 else m", ["k"]),
         ("8 if m > 3 and n // k > 3 else m", []),
-        ("n // k - n // k", ["k"]),
+        ("n // k - n // k", []),
     ],
 )
 def test_what_is_divided_by(quantity: str, expected: list[str]) -> None:

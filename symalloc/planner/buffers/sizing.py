@@ -196,8 +196,6 @@ class Sizes:
 
         The shape itself divides, where TVM evaluates it.
         """
-        if atom.discards:
-            return ZERO
         if not isinstance(atom, Division) or self._always(ge(atom.divisor, 1)):
             return None
         positive = _by_positive(atom, atom.numerator, atom.divisor)

@@ -34,7 +34,6 @@ from symalloc.size.condition import (
     ne,
     negate,
 )
-from symalloc.size.defined import owing
 from symalloc.size.expr import ONE, ZERO, Expr, constant, floordiv, mod, symbol
 from symalloc.size.sign import Signs
 
@@ -420,7 +419,7 @@ def _chosen(form: TirToExpr, node: PrimNode) -> Expr:
     if choice is None:
         return form.expr(_seen_through(node, "size"))
     condition = form.condition(choice[0])
-    return owing(select(condition, form.expr(choice[1]), form.expr(choice[2])), *condition.exprs)
+    return select(condition, form.expr(choice[1]), form.expr(choice[2]), whole=True)
 
 
 TRANSPARENT = frozenset({"prim.likely", "tirx.tvm_thread_invariant"})

@@ -42,7 +42,6 @@ const KINDS = {
   "min": (parts, v) => extreme(parts.map((i) => v[i]), (a, b) => a < b),
   "max": (parts, v) => extreme(parts.map((i) => v[i]), (a, b) => a > b),
   "if": ([c, a, b], v) => (v[c] === null ? null : v[c] ? v[a] : v[b]),
-  "0": ([a], v) => (v[a] === null ? null : 0n),
   "<=": ([a], v) => (v[a] === null ? null : v[a] <= 0n),
   "==": ([a], v) => (v[a] === null ? null : v[a] === 0n),
   "!=": ([a], v) => (v[a] === null ? null : v[a] !== 0n),

@@ -43,8 +43,8 @@ class FormulaTable(Algebra[int, int]):
 
     A node is a list: its kind, then numbers of nodes before it.  Kinds are `["s", name]`, `["+", term, …]`
     with terms `[coefficient, node, power, node, power, …]`, `["//", a, b]`, `["%", a, b]`, `["min", …]`,
-    `["max", …]`, `["if", condition, a, b]`, `["0", a]` (zero, once `a` is evaluated), `["<=", a]`,
-    `["==", a]`, `["!=", a]` (compared with 0), `["and", …]` and `["or", …]`.  Nothing in a table is code,
+    `["max", …]`, `["if", condition, a, b]`, `["<=", a]`, `["==", a]`, `["!=", a]` (compared with 0),
+    `["and", …]` and `["or", …]`.  Nothing in a table is code,
     whatever symbols are called.  Each distinct node is in `nodes` once.
 
     `formulas` holds the text and the node of each formula, by the numbers that `add` returns; `symbols` the
@@ -96,9 +96,6 @@ class FormulaTable(Algebra[int, int]):
 
     def select(self, condition: int, then: int, otherwise: int) -> int:
         return self._node("if", condition, then, otherwise)
-
-    def discarded(self, operand: int) -> int:
-        return self._node("0", operand)
 
     def relation(self, operator: Operator, terms: Sequence[Term[int]]) -> int:
         return self._node(operator, self.total(terms))
