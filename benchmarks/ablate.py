@@ -277,6 +277,9 @@ SHRINK: Mapping[str, Mechanism] = {
         },
         code=[f"{_SHRINK}.shared_buffers"],
     ),
+    "workspace in the plan": Mechanism(
+        stand_ins={f"{_PASS}.plan_workspaces": lambda shrunk: shrunk}, code=[f"{_SHRINK}.workspaces"]
+    ),
     "outputs over what is read last": Mechanism(
         stand_ins={f"{_PASS}.write_over": lambda module, *_: (module, {})}, code=[f"{_SHRINK}.written_over"]
     ),

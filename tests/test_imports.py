@@ -71,7 +71,7 @@ RELAX_MAY_IMPORT: dict[str, set[str]] = {
     "read": {"emit", "ir_types", "source_spans", "tvm_error"},
     "emit": {"extract", "ir_types", "rewrite"},
     "donation": {"emit", "extract", "ir_types", "rewrite"},
-    "shrink": {"donation", "extract", "ir_types", "rewrite", "tvm_error"},
+    "shrink": {"donation", "emit", "extract", "ir_types", "rewrite", "tvm_error"},
     "passes": {
         *("donation", "emit", "extract", "ir_types", "read", "rewrite", "shrink", "source_spans"),
         "tvm_error",

@@ -445,7 +445,7 @@ def _shrunk(kernels: Sequence[ShrunkKernel]) -> Iterator[str]:
     """The kernels that were to take less workspace: what that saves, and what stands in the way of more."""
     if not kernels:
         return
-    less = [kernel for kernel in kernels if kernel.gone]
+    less = [kernel for kernel in kernels if kernel.gone or kernel.planned]
     yield f"  kernels shrunk: {len(less)} of {len(kernels)} that took workspace"
     took = [f"    {k.name}, {counted(k.calls, 'call')}: {_bytes(k.before)} before" for k in less]
     yield from capped(took, "kernels")

@@ -156,8 +156,8 @@ class KernelUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ShrunkKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kernel that was to take less workspace: `gone` of its buffers are, and `left` says why others are
-    not.
+    """A kernel that was to take less workspace: `gone` of its buffers are, those `planned` are tensors of a
+    plan, and `left` says why others are neither.
 
     `before`: the bytes that each of its `calls` took as it was given; null where they are not known.
     """
@@ -165,6 +165,7 @@ class ShrunkKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: str
     gone: int
     left: Mapping[str, str]
+    planned: tuple[str, ...] = ()
     calls: int = 0
     before: Expr | None = None
 

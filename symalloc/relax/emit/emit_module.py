@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import tvm
+import tvm_ffi
 from tvm import DataType, relax
 from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm
 
@@ -59,6 +60,16 @@ _ENSURE_ZERO_OFFSET = Op.get("relax.memory.ensure_zero_offset")
 BUILTIN_ALLOC = Op.get("relax.builtin.alloc_tensor")
 _RESHAPED = relax.ExternFunc("vm.builtin.reshape")  # what LowerRuntimeBuiltin makes of R.reshape
 _LEFT_ALONE = frozenset({ir.Alias, ir.CallKernel, ir.CallPacked})
+
+
+def allocated(var: VarNode, devices: Sequence[Node]) -> relax.VarBinding:
+    """`var` as a tensor of its own, on the one of `devices` that its type names."""
+    type_, where = var.ty, [relax.prim_value(0), StringImm("global")]
+    if type_.vdevice is not None:
+        index = next(i for i, one in enumerate(devices) if tvm_ffi.structural_equal(one, type_.vdevice))
+        where = [relax.prim_value(index), StringImm(str(type_.vdevice.memory_scope))]
+    dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
+    return bound(var, typed_call(BUILTIN_ALLOC, [type_.shape, dtype, *where], type_, [type_]))
 
 
 def bound_view(var: VarNode, source: Node, shape: Node) -> relax.VarBinding:

@@ -291,10 +291,10 @@ def memory_reports(
     scratch = kernel_scratch(planned.module, program.kernels, target)
     tables = tables_of_sizes(planned.module, target) if device_kind(target) == "cpu" else {}
     shrunk = planned.shrunk.kernels
-    before = kernel_scratch(planned.shrunk.given, shrunk, target)
+    before, analyses = kernel_scratch(planned.shrunk.given, shrunk, target), planned.unplanned
     around: dict[str, NonArenaMemory] = {}
     for name in planned.plans:
-        uses = non_arena_memory(program, planned.analyses[name], before).kernels
+        uses = non_arena_memory(planned.given, analyses[name], before).kernels
         less = (msgspec.structs.replace(shrunk[u.name], calls=u.calls, before=u.nbytes) for u in uses)
         found = non_arena_memory(program, planned.analyses[name], scratch, tables.get(name, 0))
         around[name] = replace(found, shrunk=tuple(less))

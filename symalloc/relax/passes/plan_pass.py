@@ -39,6 +39,7 @@ from symalloc.relax.passes.pass_sequence import captures_graphs
 from symalloc.relax.passes.planned_copies import with_planned_copies
 from symalloc.relax.passes.sizes_and_guards import lower_guards
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule, shrink_kernels
+from symalloc.relax.shrink.workspaces import plan_workspaces
 from symalloc.relax.shrink.written_over import WrittenOver, write_over
 
 _ADDRESSES = frozenset({DLDeviceType.kDLCPU, DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAHost})
@@ -187,7 +188,7 @@ def plan_lowered(
     options = replace(options, flavour=memory.flavour(options.flavour), kept=kept or options.kept)
     if caller:
         module = apart_from_callers(module)
-    shrunk = shrink_kernels(module, options.shrink)
+    shrunk = plan_workspaces(shrink_kernels(module, options.shrink))
     given = module = with_planned_copies(shrunk.module)
     module = inline_calls(module, all_of_them=caller)
     program = _seen(module)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import tvm
 import tvm_ffi
-from tvm import DataType, relax
-from tvm.ir import Call, GenericConst, StringImm
+from tvm import relax
+from tvm.ir import Call
 
 from symalloc.relax.donation.caller_results import COPIED
-from symalloc.relax.emit.emit_module import BUILTIN_ALLOC
+from symalloc.relax.emit.emit_module import allocated
 from symalloc.relax.emit.guard_calls import NOTHING
 from symalloc.relax.ir_types import BindingNode, Node, bound, elements, typed_call, typed_var
 from symalloc.relax.rewrite import BindingRewriter, map_functions
@@ -35,12 +35,9 @@ class _Mover(BindingRewriter):
         if not moves or type_.shape is None or not isinstance(type_.shape, relax.ShapeExpr):
             return BindingRewriter.rewrite(self, binding)
         source, target = value.args[0], type_.vdevice
-        index = next((i for i, one in enumerate(self.devices) if tvm_ffi.structural_equal(one, target)), None)
-        if index is None or source.ty.vdevice is None or tvm_ffi.structural_equal(source.ty.vdevice, target):
+        if target is None or source.ty.vdevice is None or tvm_ffi.structural_equal(source.ty.vdevice, target):
             return [binding]
-        dtype = GenericConst(DataType(type_.dtype), relax.AnyType())
-        where = [relax.prim_value(index), StringImm(str(target.memory_scope))]
-        made = typed_call(BUILTIN_ALLOC, [type_.shape, dtype, *where], type_, [type_])
         var = typed_var("moved", type_)
         copy = typed_call(COPIED, [source, var], NOTHING, [NOTHING])
-        return [bound(var, made), bound(typed_var("copied", NOTHING), copy), bound(binding.var, var)]
+        made = allocated(var, self.devices)
+        return [made, bound(typed_var("copied", NOTHING), copy), bound(binding.var, var)]

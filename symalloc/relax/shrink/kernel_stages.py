@@ -72,6 +72,8 @@ def stages_of(kernel: tirx.PrimFunc) -> tuple[Stage, ...] | None:
     if type(root) is not s_tir.SBlockRealize or elements(root.block.iter_vars):
         return None
     body = root.block.body
+    if root.block.init is not None or elements(root.block.match_buffers):
+        return None
     found = [_stage(part) for part in (elements(body.seq) if type(body) is tirx.SeqStmt else (body,))]
     stages = tuple(one for one in found if one is not None)
     names = {root.block.name_hint, *(stage.name for stage in stages)}

@@ -1,0 +1,273 @@
+# ruff: noqa
+"""Relax modules whose kernels have buffers of their own, read by symalloc's own loader."""
+
+from tvm.script import ir as I, relax as R, tirx as T
+
+
+@I.ir_module
+class Everywhere:
+    """Two buffers of two types, at several sizes, in branches and in a callee."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def turned(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (m, n), "float32")
+        S = T.sblock_alloc_buffer((m, n), "float32")
+        K = T.sblock_alloc_buffer((n * 2 + 1,), "int64")
+        for i, j in T.grid(m, n):
+            with T.sblock("turn"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[v, u]
+        for i in range(n * 2 + 1):
+            with T.sblock("count"):
+                v = T.axis.spatial(n * 2 + 1, i)
+                K[v] = v * v
+        for i, j in T.grid(m, n):
+            with T.sblock("add"):
+                u, v = T.axis.remap("SS", [i, j])
+                B[u, v] = S[u, v] + T.Cast("float32", K[2 * v + 1])
+
+    @R.function(private=True)
+    def twice(x: R.Tensor(("k", 3), "float32")) -> R.Tensor(("k", 3), "float32"):
+        k = T.int64()
+        cls = Everywhere
+        a = R.call_tir(cls.turned, (x,), R.Tensor((3, k), "float32"))
+        b = R.call_tir(cls.turned, (a,), R.Tensor((k, 3), "float32"))
+        return b
+
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((3, "n"), "float32"):
+        n = T.int64()
+        cls = Everywhere
+        y = cls.twice(x)
+        if c:
+            s = R.call_tir(cls.turned, (y,), R.Tensor((3, n), "float32"))
+            r = s
+        else:
+            e = R.exp(y)
+            t = R.call_tir(cls.turned, (e,), R.Tensor((3, n), "float32"))
+            r = t
+        return r
+
+
+@I.ir_module
+class Extents:
+    """Extents that come as numbers, from shapes and from a parameter."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def rows(a: T.handle, m: T.int64, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        S = T.sblock_alloc_buffer((m, n), "float32")
+        for i, j in T.grid(m, n):
+            with T.sblock("fill"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[v]
+        for j in range(n):
+            with T.sblock("turn"):
+                v = T.axis.spatial(n, j)
+                B[v] = S[m - 1, n - 1 - v]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"), k: R.Prim("int64")) -> R.Tensor(
+        ("n",), "float32"
+    ):
+        n, m = T.int64(), T.int64()
+        cls = Extents
+        a = R.call_tir(cls.rows, (x, R.prim_value(m + 1)), R.Tensor((n,), "float32"))
+        b = R.call_tir(cls.rows, (a, k), R.Tensor((n,), "float32"))
+        return b
+
+
+@I.ir_module
+class Left:
+    """Buffers that stay with their kernels, each for another reason."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def tiny(a: T.Buffer((255,), "float32"), b: T.Buffer((255,), "float32")):
+        S = T.sblock_alloc_buffer((255,), "float32")
+        for i in range(255):
+            with T.sblock("fill"):
+                v = T.axis.spatial(255, i)
+                S[v] = a[v] * T.float32(2)
+        for i in range(255):
+            with T.sblock("turn"):
+                v = T.axis.spatial(255, i)
+                b[v] = S[254 - v]
+
+    @T.prim_func(private=True, s_tir=True)
+    def inside(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        S = T.sblock_alloc_buffer((n, n), "float32")
+        for i in range(n):
+            for j in range(n):
+                with T.sblock("fill"):
+                    u, v = T.axis.remap("SS", [i, j])
+                    S[u, v] = A[u, v]
+            for j in range(n):
+                with T.sblock("turn"):
+                    u, v = T.axis.remap("SS", [i, j])
+                    B[u, v] = S[u, n - 1 - v]
+
+    @T.prim_func(private=True, s_tir=True)
+    def scheduled(a: T.handle, b: T.handle):
+        T.func_attr({"tirx.is_scheduled": True})
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        S = T.sblock_alloc_buffer((n, n), "float32")
+        for i, j in T.grid(n, n):
+            with T.sblock("fill"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[u, v]
+        for i, j in T.grid(n, n):
+            with T.sblock("turn"):
+                u, v = T.axis.remap("SS", [i, j])
+                B[u, v] = S[v, u]
+
+    @T.prim_func(private=True, s_tir=True)
+    def handed(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        S = T.sblock_alloc_buffer((n, n), "float32")
+        for i, j in T.grid(n, n):
+            with T.sblock("fill"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[u, v]
+        for i, j in T.grid(n, n):
+            with T.sblock("turn"):
+                u, v = T.axis.remap("SS", [i, j])
+                B[u, v] = S[v, u]
+
+    @T.prim_func(s_tir=True)
+    def public(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        S = T.sblock_alloc_buffer((n, n), "float32")
+        for i, j in T.grid(n, n):
+            with T.sblock("fill"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[u, v]
+        for i, j in T.grid(n, n):
+            with T.sblock("turn"):
+                u, v = T.axis.remap("SS", [i, j])
+                B[u, v] = S[v, u]
+
+    @T.prim_func(private=True, s_tir=True)
+    def pointed(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, n), "float32")
+        B = T.match_buffer(b, (n, n), "float32")
+        S = T.sblock_alloc_buffer((n, n), "float32")
+        for i, j in T.grid(n, n):
+            with T.sblock("fill"):
+                u, v = T.axis.remap("SS", [i, j])
+                S[u, v] = A[u, v]
+        for i, j in T.grid(n, n):
+            with T.sblock("turn"):
+                u, v = T.axis.remap("SS", [i, j])
+                T.reads(S[0:n, 0:n])
+                T.writes(B[u, v])
+                B[u, v] = T.call_extern("float32", "fabsf", T.address_of(S[v, u]))
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", "n"), "float32"), t: R.Tensor((255,), "float32")) -> R.Tensor(
+        ("n", "n"), "float32"
+    ):
+        n = T.int64()
+        cls = Left
+        s = R.call_tir(cls.tiny, (t,), R.Tensor((255,), "float32"))
+        a = R.call_tir(cls.inside, (x,), R.Tensor((n, n), "float32"))
+        b = R.call_tir(cls.scheduled, (a,), R.Tensor((n, n), "float32"))
+        c = R.call_tir(cls.handed, (b,), R.Tensor((n, n), "float32"))
+        p = R.call_tir(cls.public, (c,), R.Tensor((n, n), "float32"))
+        d = R.call_tir(cls.pointed, (p,), R.Tensor((n, n), "float32"))
+        seen = R.call_packed("mylib.f", s, cls.handed, ty_args=(R.Any,))
+        return d
+
+
+@I.ir_module
+class Unknown:
+    """A buffer as large as a tensor of which only the rank is known."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def summed(a: T.handle, b: T.Buffer((1,), "float32")):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        S = T.sblock_alloc_buffer((n,), "float32")
+        for i in range(n):
+            with T.sblock("fill"):
+                v = T.axis.spatial(n, i)
+                S[v] = A[v] + A[v]
+        for i in range(n):
+            with T.sblock("sum"):
+                v = T.axis.reduce(n, i)
+                with T.init():
+                    b[0] = T.float32(0)
+                b[0] = b[0] + S[v]
+
+    @R.function
+    def main(x: R.Tensor(ndim=1, dtype="float32")) -> R.Tensor((1,), "float32"):
+        a = R.call_tir(Unknown.summed, (x,), R.Tensor((1,), "float32"))
+        return a
+
+
+@I.ir_module
+class Halves:
+    """The buffer is read in its second half before anything is written there."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def turned(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (2 * n,), "float32")
+        S = T.sblock_alloc_buffer((2 * n,), "float32")
+        for i in range(n):
+            with T.sblock("fill"):
+                v = T.axis.spatial(n, i)
+                S[v] = A[v]
+        for i in range(2 * n):
+            with T.sblock("turn"):
+                v = T.axis.spatial(2 * n, i)
+                B[v] = S[2 * n - 1 - v]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n * 2",), "float32"):
+        n = T.int64()
+        a = R.call_tir(Halves.turned, (x,), R.Tensor((2 * n,), "float32"))
+        return a
+
+
+@I.ir_module
+class Second:
+    """The kernel runs on the second of two devices."""
+
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0, "global"), I.vdevice("llvm", 1, "global")]})
+
+    @T.prim_func(private=True, s_tir=True)
+    def turned(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        S = T.sblock_alloc_buffer((n,), "float32")
+        for i in range(n):
+            with T.sblock("fill"):
+                v = T.axis.spatial(n, i)
+                S[v] = A[v] + A[v]
+        for i in range(n):
+            with T.sblock("turn"):
+                v = T.axis.spatial(n, i)
+                B[v] = S[n - 1 - v]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32", "llvm:1")) -> R.Tensor(("n",), "float32", "llvm:1"):
+        n = T.int64()
+        a = R.call_tir(Second.turned, (x,), R.Tensor((n,), "float32", "llvm:1"))
+        b = R.call_tir(Second.turned, (a,), R.Tensor((n,), "float32", "llvm:1"))
+        return b

@@ -1,0 +1,130 @@
+"""Kernels' own buffers as tensors of their callers: planned, run, and compared with the kernels as given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm import tirx
+
+import symalloc.relax.shrink.workspaces as subject
+from symalloc.planner.memory_report.non_arena import ShrunkKernel
+from symalloc.relax.files.load import load_one
+from symalloc.relax.files.plan_file import kernel_scratch
+from symalloc.relax.passes.pipeline import lower
+from symalloc.relax.passes.plan_pass import plan_lowered
+from symalloc.relax.shrink.shrink_kernels import ShrunkModule
+from symalloc.relax.shrink.workspaces import plan_workspaces
+from tests.models.execution import random_inputs
+from tests.relax.built import errors, machine
+
+TO_LIFT = Path(__file__).parent / "modules_to_lift.py"
+WITH_WORKSPACE = Path(__file__).parents[1] / "modules_with_workspace.py"
+
+SOFTMAX = ("T_softmax_maxelem", "T_softmax_exp", "T_softmax_expsum")
+LIFTED: Mapping[str, tuple[Path, Mapping[str, Sequence[str]], Sequence[Mapping[str, int]]]] = {
+    "Everywhere": (TO_LIFT, {"turned": ("S", "K")}, [{"n": n} for n in (0, 1, 5, 64)]),
+    "Extents": (TO_LIFT, {"rows": ("S",)}, [{"n": 3, "m": 2, "k": 1}, {"n": 40, "m": 1, "k": 9}]),
+    "Attention": (WITH_WORKSPACE, {"softmax": SOFTMAX}, [{"b": 1, "n": 1}, {"b": 2, "n": 33}]),
+    "Mixed": (
+        WITH_WORKSPACE,
+        {"conv2d": ("pad_temp",), "softmax1": SOFTMAX},
+        [{"h": 5, "v": 8, "m": 3, "n": 9}],
+    ),
+    "Scalars": (WITH_WORKSPACE, {"reverse": ("S",)}, [{"k": 7, "m": 0}, {"k": 100, "m": 3}]),
+}
+
+
+def lowered(path: Path, name: str) -> tvm.IRModule:
+    return lower(load_one(path, module=name), "llvm")
+
+
+def lift_workspaces(given: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, Sequence[str]]]:
+    """A module whose callers allocate what kernels did, none of which was shrunk, and these buffers."""
+    names = [v.name_hint for v, f in given.functions_items() if isinstance(f, tirx.PrimFunc)]
+    kernels = {name: ShrunkKernel(name=name, gone=0, left={}) for name in names}
+    found = plan_workspaces(ShrunkModule(module=given, given=given, kernels=kernels))
+    return found.module, {name: one.planned for name, one in found.kernels.items() if one.planned}
+
+
+def pooled(module: tvm.IRModule) -> set[str]:
+    """The kernels that take memory from TVM's pool; none may be unreadable."""
+    taken = kernel_scratch(module, {v.name_hint for v in module.get_global_vars()}, "llvm")
+    assert not [one.problem for one in taken.values() if one.problem]
+    return {name for name, one in taken.items() if one.steps}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIFTED)
+def test_a_plan_places_the_buffers_of_kernels(name: str) -> None:
+    path, expected, bindings = LIFTED[name]
+    given = lowered(path, name)
+    lifted, found = lift_workspaces(given)
+    assert found == expected
+    assert pooled(given) == {*expected}
+    assert not pooled(lifted)
+    plan = plan_lowered(lifted)
+    placed = [b.buffer.name for a in plan.plans["main"].arenas for b in a.placements]
+    assert {f"{k}_{b}" for k, buffers in expected.items() for b in buffers} <= {*map(_bare, placed)}
+    before, after = machine(given), machine(plan.module)
+    for binding in bindings:
+        for path_taken in (True, False):
+            arguments = random_inputs(given["main"], binding, 0)
+            if name == "Everywhere":
+                arguments[1] = tvm.runtime.tensor(path_taken)
+            assert bits(before["main"](*arguments)) == bits(after["main"](*arguments)), binding
+
+
+def _bare(name: str) -> str:
+    return name.split(".")[-1].rstrip("0123456789").removesuffix("_")
+
+
+def bits(result: object) -> list[bytes]:
+    fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+    return [one.numpy().tobytes() for one in fields]
+
+
+def test_planned_modules_are_clean() -> None:
+    for path, name in ((TO_LIFT, "Everywhere"), (WITH_WORKSPACE, "Attention"), (WITH_WORKSPACE, "Mixed")):
+        assert not errors(plan_lowered(lift_workspaces(lowered(path, name))[0]).module)
+
+
+def test_what_is_read_before_it_is_written_is_found_as_in_the_kernel_itself() -> None:
+    given = lowered(TO_LIFT, "Halves")
+    (before,), (after,) = errors(given), errors(plan_lowered(lift_workspaces(given)[0]).module)
+    assert before.startswith("SYM208: ")
+    assert after.startswith("SYM208: ")
+
+
+@pytest.mark.parametrize("wrong", [lambda n: n - 1, lambda n: n + 1], ids=["smaller", "larger"])
+def test_a_buffer_of_another_size_is_found(
+    wrong: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "_extent", wrong)
+    found = errors(plan_lowered(lift_workspaces(lowered(TO_LIFT, "Second"))[0]).module)
+    assert {one.partition(":")[0] for one in found} == {"SYM303"}
+
+
+def test_a_buffer_lies_on_the_device_of_its_kernel() -> None:
+    lifted, _ = lift_workspaces(lowered(TO_LIFT, "Second"))
+    (arena,) = (a for a in plan_lowered(lifted).plans["main"].arenas if not a.result)
+    assert arena.device == 1
+    assert sorted(_bare(b.buffer.name) for b in arena.placements) == ["alloc", "turned_S", "turned_S"]
+
+
+@pytest.mark.parametrize("name", ["Left", "Unknown"])
+def test_buffers_that_a_caller_cannot_allocate_stay(name: str) -> None:
+    given = lowered(TO_LIFT, name)
+    lifted, found = lift_workspaces(given)
+    assert lifted.same_as(given)
+    assert not found
+    left = {"Left": {"handed", "inside", "pointed", "public", "scheduled"}, "Unknown": {"summed"}}
+    assert pooled(lifted) == left[name]
+
+
+def test_buffers_of_parallel_loops_stay_with_their_kernels() -> None:
+    given = lowered(WITH_WORKSPACE, "Odd")
+    assert lift_workspaces(given)[0].same_as(given)
