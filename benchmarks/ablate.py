@@ -268,6 +268,10 @@ PLANNER_COLUMNS = {
 
 _SHRINK, _PASS = "symalloc.relax.shrink", "symalloc.relax.passes.plan_pass"
 SHRINK: Mapping[str, Mechanism] = {
+    "stages in those that read them": Mechanism(
+        stand_ins={f"{_SHRINK}.shrink_kernels.inline_stages": lambda kernel, **_: kernel},
+        code=[f"{_SHRINK}.inline_stages"],
+    ),
     "buffers in outputs, and in each other": Mechanism(
         stand_ins={
             f"{_SHRINK}.shrink_kernels.share_buffers": lambda kernel: (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm import ir, s_tir, tirx
 
+from symalloc.relax.donation.donate import same_places
 from symalloc.relax.ir_types import Node, VarNode, constant_extent, elements, same_extent, visit
 
 _SPATIAL = 0  # tirx.IterVar.DataPar
@@ -55,6 +56,13 @@ class Stage:
         found: list[Node] = []
         visit(self.block.body, (ir.TensorLoad, found.append))
         return [one for one in found if buffer is None or one.source.same_as(buffer)]
+
+
+def alike(one: VarNode, other: VarNode) -> bool:
+    """Return whether two buffers take the same bytes, and an index means the same place in both."""
+    rows = [elements(kind.shape)[:1] for kind in (one.ty, other.ty)]
+    plain = not len(one.ty.strides) and not len(other.ty.strides)
+    return plain and same_places(one.ty, other.ty) and all(map(same_extent, *rows))
 
 
 def without_buffers(root: Node, gone: Collection[int]) -> Node:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from tvm import tirx
 
-from symalloc.relax.donation.donate import same_places
 from symalloc.relax.ir_types import VarNode, elements, same_extent, with_parameters, with_variables
-from symalloc.relax.shrink.kernel_stages import Stage, stages_of, without_buffers
+from symalloc.relax.shrink.kernel_stages import Stage, alike, stages_of, without_buffers
 
 
 def share_buffers(kernel: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str]]:
@@ -25,13 +24,13 @@ def share_buffers(kernel: tirx.PrimFunc) -> tuple[tirx.PrimFunc, dict[str, str]]
         elements(kernel.body.block.alloc_buffers), key=lambda one: _uses(stages, one)[:1], reverse=True
     )
     for buffer in own:
-        alike = [group for group in groups if _alike(buffer, group[0])]
-        home = next((g for g in alike if all(_dead_before(stages, buffer, one) for one in g)), None)
+        fitting = [group for group in groups if alike(buffer, group[0])]
+        home = next((g for g in fitting if all(_dead_before(stages, buffer, one) for one in g)), None)
         if home is not None:
             home.append(buffer)
             pairs.append((buffer, home[0]))
             continue
-        left[buffer.name] = "it is in use when they are written" if alike else "it is as large as no output"
+        left[buffer.name] = "it is in use when they are written" if fitting else "it is as large as no output"
         groups += [[buffer]] if _is_full(stages, buffer) else []
     return _merged(kernel, pairs), left
 
@@ -52,13 +51,6 @@ def _is_output(stages: Sequence[Stage], param: VarNode) -> bool:
         return False
     first = stages[used[0]]
     return bool(first.target.same_as(param)) and (first.reduces or not first.loads(param))
-
-
-def _alike(one: VarNode, other: VarNode) -> bool:
-    """Return whether two buffers take the same bytes, and an index means the same place in both."""
-    rows = [elements(kind.shape)[:1] for kind in (one.ty, other.ty)]
-    plain = not len(one.ty.strides) and not len(other.ty.strides)
-    return plain and same_places(one.ty, other.ty) and all(map(same_extent, *rows))
 
 
 def _dead_before(stages: Sequence[Stage], buffer: VarNode, other: VarNode) -> bool:

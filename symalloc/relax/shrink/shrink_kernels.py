@@ -1,8 +1,8 @@
 """ShrinkKernels: kernels that take less memory of their own, and give the same bits.
 
-Stands in front of the planner, and of what schedules kernels.  Buffers lie in outputs, or in each other
-(`shared_buffers`).  Kernels that are scheduled, that call what is not seen, or store where data says are left
-as they are.
+Stands in front of the planner, and of what schedules kernels.  Stages are written into those behind them
+(`inline_stages`), and what is left of buffers lies in outputs (`shared_buffers`).  Kernels that are
+scheduled, that call what is not seen, or store where data says are left as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from symalloc.planner.memory_report.non_arena import ShrunkKernel
 from symalloc.planner.planner_options import SHRINK, ShrinkChoice
 from symalloc.relax.ir_types import elements
 from symalloc.relax.rewrite import with_functions
+from symalloc.relax.shrink.inline_stages import inline_stages
 from symalloc.relax.shrink.kernel_stages import stages_of
 from symalloc.relax.shrink.same_results import same_results
 from symalloc.relax.shrink.shared_buffers import share_buffers
@@ -51,7 +52,7 @@ def shrink_kernels(module: tvm.IRModule, wanted: ShrinkChoice) -> ShrunkModule:
         if stages_of(kernel) is None:
             found[name] = ShrunkKernel(name=name, gone=0, left=dict.fromkeys(own, NOT_PLAIN))
             continue
-        less, left = share_buffers(kernel)
+        less, left = share_buffers(inline_stages(kernel, into_sums=wanted == "full"))
         if not same_results(kernel, less):
             left = dict.fromkeys(own, NOT_PROVED)
         if len(left) < len(own):

@@ -171,7 +171,7 @@ def test_what_is_saved_is_what_kernels_take_less(level: str) -> None:
     [
         ("parallel", None, 1),
         ("by_data", None, 1),
-        ("read_in_reverse", 3, 1),
+        ("read_in_reverse", 2, 1),
         ("product_in_sum", 2, 0),
         ("rounded", 2, 1),
         ("times_one", 2, 0),
