@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import symalloc
-from symalloc.errors import UsageError
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
@@ -66,20 +63,3 @@ def test_the_names_are_known_to_tvm(first: str, installed: Path) -> None:
         check=False,
     )
     assert found.stdout.strip() == "known", found.stderr
-
-
-def test_importing_symalloc_imports_no_tvm() -> None:
-    program = "import sys, symalloc; print([m for m in ('tvm', 'numpy', 'z3', 'sympy') if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize("option", ["pipeline", "flavour", "guards", "bounds", "effort"])
-def test_a_choice_that_there_is_not_is_refused(option: str) -> None:
-    with pytest.raises(UsageError, match=f"{option} is 'none of these'; it must be one of "):
-        symalloc.pipeline("llvm", **{option: "none of these"})  # type: ignore[arg-type]
-
-
-def test_names_are_a_flag() -> None:
-    with pytest.raises(UsageError, match="names is 1; it must be True or False"):
-        symalloc.pipeline("llvm", names=1)  # type: ignore[arg-type]
