@@ -12,7 +12,7 @@ from symalloc.analysis.facts import Facts
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, LintSummary, Severity
-from symalloc.linter.function_prover import ANY_PASS, PlacedConstraint, domain_of
+from symalloc.linter.function_prover import ANY_PASS, Manner, PlacedConstraint
 from symalloc.linter.sites.kernels import undecided
 from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
@@ -443,7 +443,8 @@ class FunctionCheck:
                 if not any(_by_certainty(broken[-1])):
                     break
         if broken:
-            self._broken(rule, *min(broken, key=_by_certainty), point)
+            site, asked, _ = min(broken, key=_by_certainty)
+            self._broken(rule, site, asked, point)
 
     def _placed(
         self, rule: Rule, asked: PlacedConstraint, site: Site, resolved: Site, point: int
@@ -464,32 +465,20 @@ class FunctionCheck:
         path, until = _place(site, point)
         return self.context.paths.conditions(self.context.paths.whole(path, until), until)
 
-    def _broken(self, rule: Rule, site: Site, asked: PlacedConstraint, decided: Proof, point: int) -> None:
+    def _broken(self, rule: Rule, site: Site, asked: PlacedConstraint, point: int) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
-        prover = self.prover.glancing if site.shown_only else self.prover
-        proof, only_empty = prover.explain(asked, decided, numbers=site.idle)
-        told = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
-        if proof.holds or not (told or site.passes is None):  # proved now that points were looked for, too
-            self.summary.count(proof)
-            if not proof.holds:
-                self._site(undecided(site), point)
+        checked = site.checked is not None and rule.condition(site.quantities) == site.checked
+        manner = site.shown_only, site.idle, site.estimate, site.promised, checked, site.passes is None
+        judged = self.prover.judge(asked, Manner(*manner))
+        proof, more = judged.proof, judged._asdict()
+        if more.pop("told"):
+            finding = self.finding(rule, site, point, asked=asked, **more)
+            self.summary.count(proof, certain=finding.site.uncertainty is None)
+            self.keep(finding)
             return
-        if site.estimate:
-            proof = replace(proof, smallest=False, precondition=None)
-        runtime = proof.verdict is Verdict.RUNTIME_CHECK
-        if runtime and site.checked is not None and rule.condition(site.quantities) == site.checked:
-            proof = replace(proof, guarded=True)
-        over = domain_of(proof)
-        needed = () if proof.guarded or site.promised else self.prover.needed_bounds(asked.constraint, over)
-        within = None if proof.guarded or needed else self.prover.within_bounds(asked.constraint, over)
-        if within is not None:
-            smallest = proof.smallest and within.counterexample == proof.counterexample
-            proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
-        proof = self.prover.completed(proof, asked.constraint)
-        more = {"asked": asked, "proof": proof, "only_empty": only_empty, "needed": needed}
-        finding = self.finding(rule, site, point, within_bounds=within is not None, **more)
-        self.summary.count(proof, certain=finding.site.uncertainty is None)
-        self.keep(finding)
+        self.summary.count(proof)
+        if not proof.holds:
+            self._site(undecided(site), point)
 
     def _undecidable(self, rule: Rule, site: Site, point: int) -> None:
         self._broke = True

@@ -64,8 +64,35 @@ class PlacedConstraint(NamedTuple):
     passes: Passes = ANY_PASS
 
 
+class Manner(NamedTuple):
+    """The way in which a site asks what its constraint is like where it does not always hold: see `Site`.
+
+    `checked`: the program itself checks just that right there.  `of_shapes`: it is not about passes.
+    """
+
+    shown_only: bool
+    idle: bool
+    estimate: bool
+    promised: bool
+    checked: bool
+    of_shapes: bool
+
+
+class Judgement(NamedTuple):
+    """All that is said of a constraint that does not always hold; see `Finding`.
+
+    `told` unless it is proved after all, or no pass is known to fail.
+    """
+
+    proof: Proof
+    only_empty: bool = False
+    needed: tuple[DeclaredBound, ...] = ()
+    within_bounds: bool = False
+    told: bool = True
+
+
 class FunctionProver:
-    """Proves the constraints of one function.
+    """Proves the constraints of one function, each once: a layer asks what the one before has asked.
 
     A symbol that is an extent is at least 0, a scalar is any int64, a flag, and what stands for a test of an
     If, is 0 or 1.  Assumptions about symbols that the function does not have are left out.  Ordinary inputs
@@ -85,6 +112,8 @@ class FunctionProver:
         lower, upper = dict.fromkeys(scalars, INT64_MIN) | self._flags, dict.fromkeys(self._flags, 1)
         given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
         self.entry = Domain(lower=lower, upper=upper, assumptions=(*given, *facts.entry))
+        self._decided: dict[PlacedConstraint, Proof] = {}
+        self._judged: dict[tuple[PlacedConstraint, Manner], Judgement] = {}
         given_value = (name for name, origin in function.symbols.items() if origin in _GIVEN)
         self.inputs = tuple(name for name in given_value if name not in facts.definitions)
 
@@ -92,7 +121,7 @@ class FunctionProver:
     def glancing(self) -> FunctionProver:
         """The same with a small budget, for what is a fault only where a point is found that shows it."""
         other = copy(self)
-        other.prover = self.prover.glancing
+        other.prover, other._decided = self.prover.glancing, {}
         return other
 
     @cached_property
@@ -116,6 +145,12 @@ class FunctionProver:
 
     def decide(self, asked: PlacedConstraint) -> Proof:
         """The verdict on a constraint where it stands; `guarded` where it takes a check at run time."""
+        found = self._decided.get(asked)
+        if found is None:
+            found = self._decided[asked] = self._decide(asked)
+        return found
+
+    def _decide(self, asked: PlacedConstraint) -> Proof:
         constraint, facts = asked.constraint, asked.facts
         if constraint.as_bool is True:
             return _BY_SIGHT
@@ -133,6 +168,32 @@ class FunctionProver:
             if checked.verdict is not Verdict.VACUOUS:
                 return checked
         return proof
+
+    def judge(self, asked: PlacedConstraint, manner: Manner) -> Judgement:
+        """All that is said of a constraint that does not always hold."""
+        found = self._judged.get((asked, manner))
+        if found is None:
+            found = self._judged[asked, manner] = self._judge(asked, manner)
+        return found
+
+    def _judge(self, asked: PlacedConstraint, manner: Manner) -> Judgement:
+        prover = self.glancing if manner.shown_only else self
+        proof, only_empty = prover.explain(asked, prover.decide(asked), numbers=manner.idle)
+        told = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
+        if proof.holds or not (told or manner.of_shapes):  # proved now that points were looked for, too
+            return Judgement(proof, told=False)
+        if manner.estimate:
+            proof = replace(proof, smallest=False, precondition=None)
+        if manner.checked and proof.verdict is Verdict.RUNTIME_CHECK:
+            proof = replace(proof, guarded=True)
+        over = domain_of(proof)
+        needed = () if proof.guarded or manner.promised else self.needed_bounds(asked.constraint, over)
+        within = None if proof.guarded or needed else self.within_bounds(asked.constraint, over)
+        if within is not None:
+            smallest = proof.smallest and within.counterexample == proof.counterexample
+            proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
+        proof = self.completed(proof, asked.constraint)
+        return Judgement(proof, only_empty, needed, within is not None)
 
     def explain(
         self, asked: PlacedConstraint, decided: Proof, *, numbers: bool = False

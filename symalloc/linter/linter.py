@@ -31,6 +31,7 @@ from symalloc.program import ir
 from symalloc.program.control_flow import functions_as_values
 from symalloc.program.operands import extent_pairs
 from symalloc.program.reading import AS_IS, FileResult, ReadProblem
+from symalloc.program.record import no_collections
 from symalloc.program.source_map import NumberedSpan
 from symalloc.program.span import Source, Span
 from symalloc.program.types import TupleType, extents_of
@@ -392,6 +393,7 @@ class Linter:
         rules = self._active.rules if self.options.reports_unused else ()
         return frozenset(rule.id for rule in rules)
 
+    @no_collections()
     def lint(self, reading: FileResult) -> LintedFile:
         """Check what one file gave; its findings are sorted, and hold what tries their fixes."""
         started = perf_counter()

@@ -28,7 +28,6 @@ from symalloc.linter.linter import LintedFile, Linter, report_of
 from symalloc.options import made
 from symalloc.program.ir import Origin
 from symalloc.program.reading import FileResult, ReadProblem, UnreadableError
-from symalloc.program.record import no_collections
 from symalloc.program.span import Source
 from symalloc.prover.domain import INT64_MIN, Domain
 from symalloc.prover.verdict import Verdict
@@ -171,10 +170,9 @@ class LintSession(AbstractContextManager["LintSession"]):
         """Lint one model in memory; its script is printed only where there are findings to show."""
         from symalloc.relax.workers.programs import read_module
 
-        with no_collections():
-            linted = self.linter.lint(read_module(module, self.options, name=name)).finished()
-            self._check_assumptions(linted.symbols, linted.report)
-            return linted.report
+        linted = self.linter.lint(read_module(module, self.options, name=name)).finished()
+        self._check_assumptions(linted.symbols, linted.report)
+        return linted.report
 
     def without_known(self, report: Report) -> Report:
         """Leave out of `report` the findings of the baseline, if there is one."""

@@ -62,6 +62,7 @@ class Types:
         self._devices = devices
         self._shapes: dict[int, tuple[Node, tuple[Expr, ...] | None]] = {}
         self._extents: dict[tuple[int | tuple[int], ...], tuple[Node, tuple[Expr, ...]]] = {}
+        self._equal: dict[tuple[Expr, ...], tuple[Expr, ...]] = {}
         self._known: dict[int, tuple[TypeNode, Type]] = {}
         self._tensors: dict[tuple[int, int, int, int], tuple[TypeNode, TensorType]] = {}
 
@@ -111,12 +112,13 @@ class Types:
     def extents(self, values: Node) -> tuple[Expr, ...]:
         """Each extent as an expression; raises NotASizeError.
 
-        Equal lists of integers and variables give one tuple: a layer has the shapes of the one before.
+        Equal lists give one tuple: a layer has the shapes of the one before.
         """
         nodes = elements(values)
         key = tuple([n.value if type(n) is prim.IntImm else (n.__chandle__(),) for n in nodes])
         if key not in self._extents:
-            self._extents[key] = values, tuple(map(self._form.expr, nodes))
+            found = tuple(map(self._form.expr, nodes))
+            self._extents[key] = values, self._equal.setdefault(found, found)
         return self._extents[key][1]
 
     def define(

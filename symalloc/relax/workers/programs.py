@@ -23,6 +23,7 @@ from symalloc.program.reading import (
     UnreadableError,
     result_of,
 )
+from symalloc.program.record import no_collections
 from symalloc.program.span import Source
 from symalloc.relax.extract import extract, extract_numbered
 from symalloc.relax.passes.stages import (
@@ -39,6 +40,7 @@ from symalloc.relax.tvm_error import error_text
 _ILL_FORMED_HINT = "TVM would not compile it; it is read as it stands and not lowered"
 
 
+@no_collections()
 def read_path(
     path: Path, options: ReadOptions, skip: int = 0, data: bytes | None = None, *, tell: Tell
 ) -> None:
@@ -76,6 +78,7 @@ def read_path(
         tell(ReadProblem(file=file, message=error.sentence, hint=error.hint, span=error.span))
 
 
+@no_collections()
 def read_module(model: object, options: ReadOptions = ReadOptions(), *, name: str = "module") -> FileResult:  # noqa: B008
     """Read a model in memory, an IRModule or what one is imported from, in this process.
 
