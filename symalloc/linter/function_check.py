@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from symalloc.analysis.facts import Facts
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, LintSummary, Severity
-from symalloc.linter.function_prover import ANY_PASS, Manner, PlacedConstraint
+from symalloc.linter.function_prover import ANY_PASS, FunctionProver, Manner, PlacedConstraint
 from symalloc.linter.sites.kernels import undecided
 from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
@@ -232,7 +232,8 @@ def _milder(left: Severity, right: Severity) -> Severity:
 
 load_sites()
 
-Asked = TypeVar("Asked", Instruction, Site)
+Open: TypeAlias = tuple[Rule, PlacedConstraint | None, Proof | None]
+"""A rule, its constraint, which does not always hold, and the proof; None where a quantity is not known."""
 _DEEPER = "no call that was followed gets there, others may"
 _NAMED = 3
 _SUBJECTS = ("tensor", "first", "what", "storage", "argument", "callee", "variable")
@@ -292,7 +293,8 @@ class FunctionCheck:
     """Finds the faults of one function.
 
     `findings` are in no order; `bound_dependent` are those that declared bounds rule out.  Instructions and
-    sites of equal structure and equal facts fare alike: one that was clean is not looked at again.
+    sites of equal structure and equal facts fare alike: an instruction that was clean is not looked at again,
+    and a site asks nothing that one like it has asked.
     """
 
     def __init__(self, context: FunctionContext, rulebook: Rulebook) -> None:
@@ -301,6 +303,7 @@ class FunctionCheck:
         self.bound_dependent: list[Finding] = []
         self._kept: dict[object, list[Finding]] = {}
         self._clean: dict[Hashable, LintSummary] = {}
+        self._asked: dict[Hashable, tuple[list[Open], LintSummary]] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
 
@@ -328,7 +331,7 @@ class FunctionCheck:
         asked: Sequence[tuple[int, Instruction]] = self.context.analysis.cfg.of_type(*IN_INSTRUCTIONS)
         keys = MemoKeys(self.context)
         for point, instruction in asked:
-            self._unless_clean(keys.of(instruction), point, self._instruction, instruction)
+            self._unless_clean(keys.of(instruction), point, instruction)
 
     def memory_order(self) -> None:
         """Check the sites that ask in what order memory is written and read."""
@@ -340,7 +343,7 @@ class FunctionCheck:
         for generator in IN_FUNCTIONS:
             if generator.expanded is expanded and any(map(self.rulebook.by_site, generator.kinds)):
                 for point, site in generator.generate(self.context):
-                    self._unless_clean(site.memo_key, point, self._site, site)
+                    self._site(site, point)
 
     def keep(self, finding: Finding) -> None:
         """Keep a finding, unless one like it is kept already; a certain one goes before an uncertain one.
@@ -377,27 +380,19 @@ class FunctionCheck:
         guarded = finding.asked._replace(facts=finding.asked.facts.with_guards(guards))
         return not self.prover.decide(guarded).holds
 
-    def _unless_clean(
-        self, key: Hashable | None, point: int, check: Callable[[Asked, int], None], asked: Asked
-    ) -> None:
-        """Run `check`, unless it was run for an equal key and equal facts and found nothing."""
-        if key is None:
-            check(asked, point)
-            return
-        key = (key, self.context.facts.before[point])
-        found = self._clean.get(key)
+    def _unless_clean(self, key: Hashable | None, point: int, instruction: Instruction) -> None:
+        """Check an instruction, unless one with an equal key and equal facts was clean."""
+        key = key and (key, self.context.facts.before[point])
+        found = self._clean.get(key) if key else None
         if found is None:
             everything, self.summary, self._broke = self.summary, LintSummary(), False
-            check(asked, point)
+            for generate in IN_INSTRUCTIONS[type(instruction)]:
+                for site in generate(self.context, instruction):
+                    self._site(site, point)
             found, self.summary = self.summary, everything
-            if not self._broke:
+            if key and not self._broke:
                 self._clean[key] = found
         self.summary.add(found)
-
-    def _instruction(self, instruction: Instruction, point: int) -> None:
-        for generate in IN_INSTRUCTIONS[type(instruction)]:
-            for site in generate(self.context, instruction):
-                self._site(site, point)
 
     def _site(self, site: Site, point: int) -> None:
         """Ask every rule about one site."""
@@ -410,15 +405,32 @@ class FunctionCheck:
                     )
                     self.keep(self.finding(rule, site, point, needed=needed))
             return
-        divisors = self._divisors(site, point)
+        key = site.memo_key, self.context.facts.before[point]
+        if key not in self._asked:
+            everything, self.summary = self.summary, LintSummary()
+            self._asked[key] = self._left_open(site, rules, point), self.summary
+            self.summary = everything
+        left, counted = self._asked[key]
+        self.summary.add(counted)
+        for rule, asked, proof in left:
+            self._broke = True
+            if asked is None or proof is None:
+                self._undecidable(rule, site, point)
+            else:
+                self._resolve(rule, site, asked, proof, point)
+
+    def _left_open(self, site: Site, rules: Sequence[Rule], point: int) -> list[Open]:
+        """The rules whose constraints do not hold at a site, or lack a quantity; the others are counted."""
+        divisors, found = self._divisors(site, point), list[Open]()
         for rule in rules:
             if rule.needs <= site.quantities.keys():
-                self._constraint(rule, site, point, divisors)
+                found += self._failing(rule, site, point, divisors)
             elif site.unknown is not None:
-                self._undecidable(rule, site, point)
+                found.append((rule, None, None))
+        return found
 
-    def _constraint(self, rule: Rule, site: Site, point: int, divisors: tuple[Expr, ...]) -> None:
-        """Ask a rule's constraint where `divisors` are at least 1."""
+    def _failing(self, rule: Rule, site: Site, point: int, divisors: tuple[Expr, ...]) -> Iterator[Open]:
+        """Ask a rule's constraint where `divisors` are at least 1; yield it where it does not hold."""
         constraint = rule.condition(site.quantities)
         if constraint.as_bool is True:
             self.summary.always_valid += 1
@@ -426,25 +438,27 @@ class FunctionCheck:
         constraint = constraint.substitute(self.context.facts.definitions)
         before, passes = self.context.facts.before[point], site.passes or ANY_PASS
         asked = PlacedConstraint(constraint, before, site.sized, divisors, passes)
-        prover = self.prover.glancing if site.shown_only else self.prover
-        proof = prover.decide(asked)
+        proof = self._prover_of(site).decide(asked)
         if proof.holds:
             self.summary.count(proof)
-            return
-        if passes.counters and not passes.certain and proof.verdict is Verdict.RUNTIME_CHECK:
-            return  # some passes are inside, and it depends on data which are executed
-        self._broke = True
+        elif passes.certain or not passes.counters or proof.verdict is not Verdict.RUNTIME_CHECK:
+            yield rule, asked, proof  # else some passes are inside, and which are executed depends on data
+
+    def _prover_of(self, site: Site) -> FunctionProver:
+        return self.prover.glancing if site.shown_only else self.prover
+
+    def _resolve(self, rule: Rule, site: Site, asked: PlacedConstraint, proof: Proof, point: int) -> None:
+        """Keep the worst of what a site is on the branches on which its constraint does not hold."""
         broken: list[tuple[Site, PlacedConstraint, Proof]] = []
         for resolved in site.resolved:
             placed = self._placed(rule, asked, site, resolved, point)
-            decided = proof if placed is asked else prover.decide(placed)
+            decided = proof if placed is asked else self._prover_of(site).decide(placed)
             if not decided.holds:
                 broken.append((self._doubted(resolved, point), placed, decided))
                 if not any(_by_certainty(broken[-1])):
                     break
         if broken:
-            site, asked, _ = min(broken, key=_by_certainty)
-            self._broken(rule, site, asked, point)
+            self._broken(rule, *min(broken, key=_by_certainty), point)
 
     def _placed(
         self, rule: Rule, asked: PlacedConstraint, site: Site, resolved: Site, point: int
@@ -465,11 +479,11 @@ class FunctionCheck:
         path, until = _place(site, point)
         return self.context.paths.conditions(self.context.paths.whole(path, until), until)
 
-    def _broken(self, rule: Rule, site: Site, asked: PlacedConstraint, point: int) -> None:
+    def _broken(self, rule: Rule, site: Site, asked: PlacedConstraint, decided: Proof, point: int) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
         checked = site.checked is not None and rule.condition(site.quantities) == site.checked
         manner = site.shown_only, site.idle, site.estimate, site.promised, checked, site.passes is None
-        judged = self.prover.judge(asked, Manner(*manner))
+        judged = self.prover.judge(asked, decided, Manner(*manner))
         proof, more = judged.proof, judged._asdict()
         if more.pop("told"):
             finding = self.finding(rule, site, point, asked=asked, **more)

@@ -92,7 +92,7 @@ class Judgement(NamedTuple):
 
 
 class FunctionProver:
-    """Proves the constraints of one function, each once: a layer asks what the one before has asked.
+    """Proves the constraints of one function.
 
     A symbol that is an extent is at least 0, a scalar is any int64, a flag, and what stands for a test of an
     If, is 0 or 1.  Assumptions about symbols that the function does not have are left out.  Ordinary inputs
@@ -112,7 +112,6 @@ class FunctionProver:
         lower, upper = dict.fromkeys(scalars, INT64_MIN) | self._flags, dict.fromkeys(self._flags, 1)
         given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
         self.entry = Domain(lower=lower, upper=upper, assumptions=(*given, *facts.entry))
-        self._decided: dict[PlacedConstraint, Proof] = {}
         self._judged: dict[tuple[PlacedConstraint, Manner], Judgement] = {}
         given_value = (name for name, origin in function.symbols.items() if origin in _GIVEN)
         self.inputs = tuple(name for name in given_value if name not in facts.definitions)
@@ -121,7 +120,7 @@ class FunctionProver:
     def glancing(self) -> FunctionProver:
         """The same with a small budget, for what is a fault only where a point is found that shows it."""
         other = copy(self)
-        other.prover, other._decided = self.prover.glancing, {}
+        other.prover = self.prover.glancing
         return other
 
     @cached_property
@@ -145,12 +144,6 @@ class FunctionProver:
 
     def decide(self, asked: PlacedConstraint) -> Proof:
         """The verdict on a constraint where it stands; `guarded` where it takes a check at run time."""
-        found = self._decided.get(asked)
-        if found is None:
-            found = self._decided[asked] = self._decide(asked)
-        return found
-
-    def _decide(self, asked: PlacedConstraint) -> Proof:
         constraint, facts = asked.constraint, asked.facts
         if constraint.as_bool is True:
             return _BY_SIGHT
@@ -169,16 +162,16 @@ class FunctionProver:
                 return checked
         return proof
 
-    def judge(self, asked: PlacedConstraint, manner: Manner) -> Judgement:
-        """All that is said of a constraint that does not always hold."""
+    def judge(self, asked: PlacedConstraint, decided: Proof, manner: Manner) -> Judgement:
+        """All that is said of a constraint that does not always hold; worked out once."""
         found = self._judged.get((asked, manner))
         if found is None:
-            found = self._judged[asked, manner] = self._judge(asked, manner)
+            found = self._judged[asked, manner] = self._judge(asked, decided, manner)
         return found
 
-    def _judge(self, asked: PlacedConstraint, manner: Manner) -> Judgement:
+    def _judge(self, asked: PlacedConstraint, decided: Proof, manner: Manner) -> Judgement:
         prover = self.glancing if manner.shown_only else self
-        proof, only_empty = prover.explain(asked, prover.decide(asked), numbers=manner.idle)
+        proof, only_empty = prover.explain(asked, decided, numbers=manner.idle)
         told = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
         if proof.holds or not (told or manner.of_shapes):  # proved now that points were looked for, too
             return Judgement(proof, told=False)
@@ -370,8 +363,8 @@ class KernelProofs:
 
 def unproved_among(prover: Prover, kernel: Kernel, accesses: Iterable[KernelAccess]) -> Iterator[IndexBound]:
     """The indices of some accesses of a kernel that its own text does not prove to be inside."""
-    domain = _domain_of_kernel(kernel)
     for bound in index_bounds(kernel, accesses):
+        domain = _domain_of_kernel(kernel)
         if not _is_inside(prover, bound, domain):
             place = place_in_memory(kernel, bound)
             in_memory = place is not None and bound.access.exact and _is_inside(prover, place, domain)

@@ -205,8 +205,8 @@ def load_rules(extra: Sequence[Path] = ()) -> Rulebook:
 
 @lru_cache(maxsize=1)
 def shipped_rules() -> Rulebook:
-    """The rules that come with the package; read once a process."""
-    return _rulebook([read_rule(file) for file in rule_files(_shipped_folder())])
+    """The rules that come with the package, which tests check; read once a process."""
+    return _rulebook([_converted(file) for file in rule_files(_shipped_folder())])
 
 
 def _shipped_folder() -> Path:

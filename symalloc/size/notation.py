@@ -8,6 +8,7 @@ equal expression.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from symalloc.size.algebra import Algebra, Operator, Term
@@ -184,8 +185,12 @@ class Written:
         found: Phrase = self.fold(notation)
         return found.text
 
-    def __str__(self) -> str:
+    @cached_property
+    def _plain(self) -> str:
         return self.text(PYTHON)
+
+    def __str__(self) -> str:
+        return self._plain
 
     def _sympy_(self) -> Any:
         from symalloc.size.sympy_terms import SympyTerms

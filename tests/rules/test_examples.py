@@ -21,10 +21,16 @@ from symalloc.linter.lint_options import LintOptions
 from symalloc.linter.linter import Linter
 from symalloc.program.reading import ReadOptions
 from symalloc.relax.workers.worker_pool import WorkerPool
-from symalloc.rulebook.book import load_rules
+from symalloc.rulebook.book import load_rules, read_rule
 from symalloc.rulebook.rule import BadExample, GoodExample, Rule, StageName
 
 RULES = load_rules().rules
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_shipped_rules_pass_the_checks_of_rules(rule: Rule) -> None:
+    """Linting takes them as they are."""
+    assert read_rule(rule.file) == rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

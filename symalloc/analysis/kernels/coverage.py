@@ -305,8 +305,9 @@ class KernelTable(Generic[Told]):
     def of(self, kernel: ir.Kernel) -> Told:
         """Return what is told of a kernel."""
         known = self._known.get(kernel.name)
-        if known is None or known[0] != kernel:
-            known = self._known[kernel.name] = kernel, self._find(kernel)
+        if known is None or known[0] is not kernel:
+            told = known[1] if known is not None and known[0] == kernel else self._find(kernel)
+            known = self._known[kernel.name] = kernel, told
         return known[1]
 
 

@@ -85,10 +85,8 @@ class Site:
     lazy_texts: LazyTexts | None = None
 
     @property
-    def memo_key(self) -> Hashable | None:
-        """All that verdicts depend on, but for what is known at the point; None for a relation."""
-        if self.relation is not None:
-            return None
+    def memo_key(self) -> Hashable:
+        """All that verdicts depend on, but for what is known at the point."""
         return self.kind, *self.quantities.items(), self.unknown, self.sized, self.passes, self.shown_only
 
     @property
