@@ -99,7 +99,7 @@ class PrintedScript:
         wanted = [span for span in dict.fromkeys(spans) if isinstance(span, NumberedSpan)]
         found: dict[Span, Span | None] = {}
         for function in dict.fromkeys(span.function for span in wanted):
-            node = _printed_definition(lines, function)
+            node = _printed_definition(text, lines, function)
             if node is not None:
                 statements = _StatementMap(self.file, lines, node)
                 found[numbered(function, _DEFINITION)] = statements.definition
@@ -109,13 +109,12 @@ class PrintedScript:
         return source, {span: place for span in wanted if (place := found.get(span)) is not None}
 
 
-def _printed_definition(lines: Sequence[str], name: str) -> ast.FunctionDef | None:
+def _printed_definition(text: str, lines: Sequence[str], name: str) -> ast.FunctionDef | None:
     """The `def` of a function, parsed alone: a kernel may be nested too deeply for Python's parser."""
-    opening = re.compile(rf"( *)def {re.escape(name)}\(")
-    first, found = next(((i, m) for i, line in enumerate(lines) if (m := opening.match(line))), (0, None))
+    found = re.search(rf"^( *)def {re.escape(name)}\(", text, re.MULTILINE)
     if found is None:
         return None
-    margin = len(found[1])
+    first, margin = text.count("\n", 0, found.start()), len(found[1])
     behind = (
         i for i in range(first + 1, len(lines)) if lines[i] and not lines[i].startswith(" " * (margin + 1))
     )
