@@ -12,7 +12,7 @@ from symalloc.analysis.facts import Facts
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region
 from symalloc.linter.diagnostic import Dependent, Diagnostic, Label, LintSummary, Severity
-from symalloc.linter.function_prover import ANY_PASS, FunctionProver, Manner, PlacedConstraint
+from symalloc.linter.function_prover import ANY_PASS, FunctionProver, PlacedConstraint, domain_of
 from symalloc.linter.sites.kernels import undecided
 from symalloc.linter.sites.site import IN_FUNCTIONS, IN_INSTRUCTIONS, FunctionContext, Site, load_sites
 from symalloc.linter.sites.storages import absolute_offset, divisor_site, storages_of
@@ -304,6 +304,7 @@ class FunctionCheck:
         self._kept: dict[object, list[Finding]] = {}
         self._clean: dict[Hashable, LintSummary] = {}
         self._asked: dict[Hashable, tuple[list[Open], LintSummary]] = {}
+        self._judged: dict[Hashable, Mapping[str, Any] | Proof] = {}
         self._divided: set[tuple[Expr, Facts]] = set()
         self._broke = False
 
@@ -408,7 +409,7 @@ class FunctionCheck:
         key = site.memo_key, self.context.facts.before[point]
         if key not in self._asked:
             everything, self.summary = self.summary, LintSummary()
-            self._asked[key] = self._left_open(site, rules, point), self.summary
+            self._asked[key] = [*self._left_open(site, rules, point)], self.summary
             self.summary = everything
         left, counted = self._asked[key]
         self.summary.add(counted)
@@ -419,30 +420,28 @@ class FunctionCheck:
             else:
                 self._resolve(rule, site, asked, proof, point)
 
-    def _left_open(self, site: Site, rules: Sequence[Rule], point: int) -> list[Open]:
-        """The rules whose constraints do not hold at a site, or lack a quantity; the others are counted."""
-        divisors, found = self._divisors(site, point), list[Open]()
-        for rule in rules:
-            if rule.needs <= site.quantities.keys():
-                found += self._failing(rule, site, point, divisors)
-            elif site.unknown is not None:
-                found.append((rule, None, None))
-        return found
+    def _left_open(self, site: Site, rules: Sequence[Rule], point: int) -> Iterator[Open]:
+        """Yield the rules whose constraints do not hold at a site, or lack a quantity; count the others.
 
-    def _failing(self, rule: Rule, site: Site, point: int, divisors: tuple[Expr, ...]) -> Iterator[Open]:
-        """Ask a rule's constraint where `divisors` are at least 1; yield it where it does not hold."""
-        constraint = rule.condition(site.quantities)
-        if constraint.as_bool is True:
-            self.summary.always_valid += 1
-            return
-        constraint = constraint.substitute(self.context.facts.definitions)
-        before, passes = self.context.facts.before[point], site.passes or ANY_PASS
-        asked = PlacedConstraint(constraint, before, site.sized, divisors, passes)
-        proof = self._prover_of(site).decide(asked)
-        if proof.holds:
-            self.summary.count(proof)
-        elif passes.certain or not passes.counters or proof.verdict is not Verdict.RUNTIME_CHECK:
-            yield rule, asked, proof  # else some passes are inside, and which are executed depends on data
+        They are asked where the divisors of the quantities are at least 1.
+        """
+        divisors, known = self._divisors(site, point), self.context.facts
+        passes = site.passes or ANY_PASS
+        for rule in rules:
+            if not rule.needs <= site.quantities.keys():
+                yield from () if site.unknown is None else ((rule, None, None),)
+                continue
+            constraint = rule.condition(site.quantities)
+            if constraint.as_bool is True:
+                self.summary.always_valid += 1
+                continue
+            constraint = constraint.substitute(known.definitions)
+            asked = PlacedConstraint(constraint, known.before[point], site.sized, divisors, passes)
+            proof = self._prover_of(site).decide(asked)
+            if proof.holds:
+                self.summary.count(proof)
+            elif passes.certain or not passes.counters or proof.verdict is not Verdict.RUNTIME_CHECK:
+                yield rule, asked, proof  # else some passes are inside, and data decides which are executed
 
     def _prover_of(self, site: Site) -> FunctionProver:
         return self.prover.glancing if site.shown_only else self.prover
@@ -482,17 +481,40 @@ class FunctionCheck:
     def _broken(self, rule: Rule, site: Site, asked: PlacedConstraint, decided: Proof, point: int) -> None:
         """Keep the finding of a constraint that does not always hold, unless declared bounds rule it out."""
         checked = site.checked is not None and rule.condition(site.quantities) == site.checked
-        manner = site.shown_only, site.idle, site.estimate, site.promised, checked, site.passes is None
-        judged = self.prover.judge(asked, decided, Manner(*manner))
-        proof, more = judged.proof, judged._asdict()
-        if more.pop("told"):
-            finding = self.finding(rule, site, point, asked=asked, **more)
-            self.summary.count(proof, certain=finding.site.uncertainty is None)
+        key = asked, site.shown_only, site.idle, site.estimate, site.promised, site.passes is None, checked
+        if key not in self._judged:
+            self._judged[key] = self._judgement(site, asked, decided, checked=checked)
+        judged = self._judged[key]
+        if not isinstance(judged, Proof):
+            finding = self.finding(rule, site, point, **judged)
+            self.summary.count(judged["proof"], certain=finding.site.uncertainty is None)
             self.keep(finding)
             return
-        self.summary.count(proof)
-        if not proof.holds:
+        self.summary.count(judged)
+        if not judged.holds:
             self._site(undecided(site), point)
+
+    def _judgement(
+        self, site: Site, asked: PlacedConstraint, decided: Proof, *, checked: bool
+    ) -> Mapping[str, Any] | Proof:
+        """The fields of the finding; the proof where there is none."""
+        proof, only_empty = self._prover_of(site).explain(asked, decided, numbers=site.idle)
+        shown = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
+        if proof.holds or not (shown or site.passes is None):  # proved now that points were looked for, too
+            return proof
+        if site.estimate:
+            proof = replace(proof, smallest=False, precondition=None)
+        if checked and proof.verdict is Verdict.RUNTIME_CHECK:
+            proof = replace(proof, guarded=True)
+        over = domain_of(proof)
+        needed = () if proof.guarded or site.promised else self.prover.needed_bounds(asked.constraint, over)
+        within = None if proof.guarded or needed else self.prover.within_bounds(asked.constraint, over)
+        if within is not None:
+            smallest = proof.smallest and within.counterexample == proof.counterexample
+            proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
+        proof = self.prover.completed(proof, asked.constraint)
+        told = {"asked": asked, "proof": proof, "only_empty": only_empty, "needed": needed}
+        return told | {"within_bounds": within is not None}
 
     def _undecidable(self, rule: Rule, site: Site, point: int) -> None:
         self._broke = True

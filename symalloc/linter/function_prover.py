@@ -64,33 +64,6 @@ class PlacedConstraint(NamedTuple):
     passes: Passes = ANY_PASS
 
 
-class Manner(NamedTuple):
-    """The way in which a site asks what its constraint is like where it does not always hold: see `Site`.
-
-    `checked`: the program itself checks just that right there.  `of_shapes`: it is not about passes.
-    """
-
-    shown_only: bool
-    idle: bool
-    estimate: bool
-    promised: bool
-    checked: bool
-    of_shapes: bool
-
-
-class Judgement(NamedTuple):
-    """All that is said of a constraint that does not always hold; see `Finding`.
-
-    `told` unless it is proved after all, or no pass is known to fail.
-    """
-
-    proof: Proof
-    only_empty: bool = False
-    needed: tuple[DeclaredBound, ...] = ()
-    within_bounds: bool = False
-    told: bool = True
-
-
 class FunctionProver:
     """Proves the constraints of one function.
 
@@ -112,7 +85,6 @@ class FunctionProver:
         lower, upper = dict.fromkeys(scalars, INT64_MIN) | self._flags, dict.fromkeys(self._flags, 1)
         given = [c.substitute(facts.definitions) for c in assume if c.symbols <= known]
         self.entry = Domain(lower=lower, upper=upper, assumptions=(*given, *facts.entry))
-        self._judged: dict[tuple[PlacedConstraint, Manner], Judgement] = {}
         given_value = (name for name, origin in function.symbols.items() if origin in _GIVEN)
         self.inputs = tuple(name for name in given_value if name not in facts.definitions)
 
@@ -161,32 +133,6 @@ class FunctionProver:
             if checked.verdict is not Verdict.VACUOUS:
                 return checked
         return proof
-
-    def judge(self, asked: PlacedConstraint, decided: Proof, manner: Manner) -> Judgement:
-        """All that is said of a constraint that does not always hold; worked out once."""
-        found = self._judged.get((asked, manner))
-        if found is None:
-            found = self._judged[asked, manner] = self._judge(asked, decided, manner)
-        return found
-
-    def _judge(self, asked: PlacedConstraint, decided: Proof, manner: Manner) -> Judgement:
-        prover = self.glancing if manner.shown_only else self
-        proof, only_empty = prover.explain(asked, decided, numbers=manner.idle)
-        told = proof.verdict is not Verdict.RUNTIME_CHECK or proof.counterexample is not None
-        if proof.holds or not (told or manner.of_shapes):  # proved now that points were looked for, too
-            return Judgement(proof, told=False)
-        if manner.estimate:
-            proof = replace(proof, smallest=False, precondition=None)
-        if manner.checked and proof.verdict is Verdict.RUNTIME_CHECK:
-            proof = replace(proof, guarded=True)
-        over = domain_of(proof)
-        needed = () if proof.guarded or manner.promised else self.needed_bounds(asked.constraint, over)
-        within = None if proof.guarded or needed else self.within_bounds(asked.constraint, over)
-        if within is not None:
-            smallest = proof.smallest and within.counterexample == proof.counterexample
-            proof = replace(proof, counterexample=within.counterexample, smallest=smallest)
-        proof = self.completed(proof, asked.constraint)
-        return Judgement(proof, only_empty, needed, within is not None)
 
     def explain(
         self, asked: PlacedConstraint, decided: Proof, *, numbers: bool = False
