@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import count
 from statistics import geometric_mean, median
 from time import process_time
 from typing import Any
@@ -39,6 +40,7 @@ from benchmarks.order import NETWORKS, order_floors
 from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
+from symalloc.analysis.argument_binding import arguments_of
 from symalloc.linter.function_prover import KernelProofs
 from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
@@ -433,15 +435,15 @@ PASS_COLUMNS = {"without": "36", "lines": ">7", "worse": ">7", "worst": ">8.3f",
 # -- lint ----------------------------------------------------------------------------------------------------
 
 
-def _looked_at(
-    _self: object, _key: object, point: int, look: Callable[[object, int], None], asked: object
-) -> None:
-    look(asked, point)
+def _bound_anew(content: Any, call: Any, position: int, boxes: object) -> list[object]:
+    return [*content._bound(call.kernel, arguments_of(call), position, boxes)]
 
 
 def _found_anew(table: Any, kernel: object) -> object:
     return table._find(kernel)
 
+
+_NUMBERS = count()
 
 LINT: Mapping[str, Mechanism] = {
     "instructions known to be clean": Mechanism(
@@ -456,9 +458,17 @@ LINT: Mapping[str, Mechanism] = {
         stand_ins={"symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled": _none},
         code=["symalloc.analysis.kernels.coverage.ParameterCoverage._is_filled"],
     ),
-    "instructions and sites known so": Mechanism(
-        stand_ins={"symalloc.linter.function_check.FunctionCheck._unless_clean": _looked_at},
-        code=["symalloc.linter.function_check.FunctionCheck._unless_clean"],
+    "sites that one like them was asked about": Mechanism(
+        stand_ins={"symalloc.linter.sites.site.Site.memo_key": property(lambda _: object())},
+        code=["symalloc.linter.function_check.FunctionCheck._site"],
+    ),
+    "constraints that one like them was judged for": Mechanism(
+        stand_ins={"symalloc.linter.function_prover.PlacedConstraint.__hash__": lambda _: next(_NUMBERS)},
+        code=["symalloc.linter.function_check.FunctionCheck._broken"],
+    ),
+    "accesses of calls that bring the same types": Mechanism(
+        stand_ins={"symalloc.analysis.content.Content.at_call": _bound_anew},
+        code=["symalloc.analysis.content.Content.at_call"],
     ),
 }
 """The quick paths of the linter."""
@@ -467,13 +477,16 @@ LINT: Mapping[str, Mechanism] = {
 def lint_rows(rounds: int) -> Iterator[dict[str, Any]]:
     """A row for each quick path: the seconds that linting takes without it, and beside building.
 
-    Linted are the decoder as TVM plans it and as we do: tensors of one arena are sites of pairs.
+    Linted are the decoder as TVM plans it and as we do: tensors of one arena are sites of pairs; and as TVM
+    plans it for a bound, which each tensor needs.
     """
     module, rules = decoder_of(32), load_rules(())
     started = process_time()
     tvm.relax.build(module, TARGET)
     build = process_time() - started
-    planned = (planned_by_tvm(module), plan_lowered(lower(module, TARGET)).module)
+    bounded = tvm.IRModule(module.functions)
+    bounded["forward"] = module["forward"].with_attr("tir_var_upper_bound", {"n": 2048})
+    planned = [*map(planned_by_tvm, (module, bounded)), plan_lowered(lower(module, TARGET)).module]
     programs = [extract(one, name="decoder") for one in planned]
     for without, mechanism in {"-": Mechanism(stand_ins={}), **LINT}.items():
         taken = []

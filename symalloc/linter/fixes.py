@@ -20,7 +20,7 @@ from symalloc.linter.diagnostic import (
     UserScript,
     parse_user_script,
 )
-from symalloc.linter.function_check import Finding
+from symalloc.linter.finding import Finding
 from symalloc.linter.function_prover import FunctionProver
 from symalloc.linter.sites.site import FunctionContext
 from symalloc.linter.sites.storages import storages_of

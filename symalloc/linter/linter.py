@@ -21,8 +21,9 @@ from symalloc.linter.diagnostic import (
     Report,
     Severity,
 )
+from symalloc.linter.finding import Finding
 from symalloc.linter.fixes import fix_candidates
-from symalloc.linter.function_check import Finding, FunctionCheck
+from symalloc.linter.function_check import FunctionCheck
 from symalloc.linter.function_prover import KernelProofs, PlacedConstraint, domain_of
 from symalloc.linter.lint_options import LintOptions, matches_file, parse_assumptions
 from symalloc.linter.sites.site import NOT_VERIFIED, FunctionContext, ProgramContext, Site
@@ -261,7 +262,6 @@ def check(
 
     A condition of `assume` holds in functions that have all its symbols; of `kernels` more may be known.
     """
-    started = perf_counter()
     asked: dict[str, Any] = {"budget": options.budget, "order": options.order, "assume": assume}
     shared = ProgramContext(program=program, prover=prover, kernels=kernels or KernelProofs(prover), **asked)
     _analyse(shared)
@@ -287,7 +287,6 @@ def check(
         summary.add(replace(found.summary, functions=0, data_dependent=0))
     shared.functions.clear()  # they refer to it: as a cycle, all that was found would wait for a collection
     shared.expanded.clear()
-    summary.seconds = perf_counter() - started
     return Report(diagnostics=tuple(diagnostics), summary=summary)
 
 
@@ -401,14 +400,13 @@ class Linter:
         sources = {} if source is None else {source.file: source}
         summary = LintSummary()
         found = [self._unreadable(problem) for problem in reading.problems]
-        complete = not found and self.options.reports_unused
         found += apply_suppressions(
             self._checked(reading, sources, summary),
             find_suppressions(source) if source and source.origin is None else (),
             file=reading.file,
             known=self.rulebook,
             active=self._active,
-            report_unused=complete,
+            report_unused=not reading.problems and self.options.reports_unused,
         )
         kept = folded(sorted(filter(self._wanted, map(self._strict, found)), key=_order))
         shown = {span.file for diagnostic in kept for span in diagnostic.spans}
