@@ -166,16 +166,16 @@ def worst_shapes(
     names: tuple[str, ...],
     bounds: ExtentBounds,
     excesses: Callable[[Grid], tuple[Grid, Values] | None],
-    most: int | None = None,
+    most: int,
 ) -> list[Mapping[str, int]]:
     """Return bindings of `names` within `bounds` at which the excess is above 1, the worst first; at most
     KEPT.
 
-    `excesses` gives it for those points of a grid at which it is defined.  The search starts from all
-    of its points, or at most `most`.
+    `excesses` gives it for those points of a grid at which it is defined.  The search starts from `most` of
+    its points.
     """
     points = _starts(len(names))
-    starts = points if most is None else points[:: max(-(-len(points) // most), 1)]
+    starts = points[:: max(-(-len(points) // most), 1)]
     worst = _worst(excesses, bounds.grid(names, bounds.starting(names, starts)), {})
     for step in STEPS if worst else ():
         around = {near for point in worst for near in _around(point, step)}

@@ -153,23 +153,15 @@ class Sizes:
         self.known, self.prover, self.reserve = known, prover, reserve
         self.domain = within(known.domain, bounds)
         self._found: dict[Expr, Sized | str] = {}
-        self._known: dict[
-            int, tuple[Expr, Sized | str]
-        ] = {}  # by address: most of what is equal is one object
         self._bounds, self._order = ValueBounds(), SyntacticOrder(known.domain)
 
     def of(self, nbytes: Expr | None) -> Sized | str:
         """Return what to set aside for `nbytes`, or the reason why that cannot be computed."""
         if nbytes is None:
             return "its shape is not known"
-        known = self._known.get(id(nbytes))
-        if known is not None:
-            return known[1]
-        found = self._found.get(nbytes)
-        if found is None:
-            found = self._found[nbytes] = self._sized(nbytes)
-        self._known[id(nbytes)] = (nbytes, found)
-        return found
+        if nbytes not in self._found:
+            self._found[nbytes] = self._sized(nbytes)
+        return self._found[nbytes]
 
     def _sized(self, nbytes: Expr) -> Sized | str:
         needs: SymbolDefinition | None = None
