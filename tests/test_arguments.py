@@ -183,7 +183,7 @@ def uses_of_pools() -> Mapping[str, Case]:
         Case(symalloc.pool_report, {"pool": pool}, {"scope": OPTIONAL}),
         Case(symalloc.prometheus_text, {"pools": {}}, {"limits": OPTIONAL}),
         Case(pool.alloc, {"nbytes": 8}, made),
-        *map(Case, (pool.free, pool.retain, pool.pointer, pool.address, pool.record, scope.figures_of)),
+        *map(Case, (pool.free, pool.record, scope.figures_of)),
         Case(pool.empty, shape, made),
         Case(block.view, sense={"dtype": {"none", "type"}, "shape": {"none", "true"}}),
         Case(pool.trim, sense={"max_seconds": SECONDS}),

@@ -173,24 +173,6 @@ class NativePool:
         except (TypeError, UnicodeError):
             raise _no_handle(handle) from None
 
-    def retain(self, handle: int) -> None:
-        """Hold `handle` once more; raises BadFreeError."""
-        self._of_block(pool_functions.retain, handle)
-
-    def pointer(self, handle: int) -> int:
-        """The machine address of the block; raises BadFreeError."""
-        return self._of_block(pool_functions.pointer, handle)
-
-    def address(self, handle: int) -> int:
-        """The offset of the block in the pool's address space; raises BadFreeError."""
-        return self._of_block(pool_functions.address, handle)
-
-    def _of_block(self, function: Callable[[PoolObject, int], Answer], handle: int) -> Answer:
-        try:
-            return function(self.object, handle)
-        except (TypeError, UnicodeError):
-            raise _no_handle(handle) from None
-
     def empty(
         self, shape: Sequence[int], dtype: str, tag: str = "", timeout: float | None = None
     ) -> NativeTensor:
@@ -397,6 +379,11 @@ class BlockHandle(int):
     def pointer(self) -> int:
         """The machine address; raises BadFreeError."""
         return pool_functions.pointer(self.pool.object, self)
+
+    @property
+    def address(self) -> int:
+        """The offset in the pool's address space; raises BadFreeError."""
+        return pool_functions.address(self.pool.object, self)
 
     @property
     def nbytes(self) -> int:

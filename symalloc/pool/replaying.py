@@ -254,7 +254,7 @@ def timeline_of(trace: Trace, options: PoolOptions | None = None) -> PoolTimelin
             except OutOfMemoryError as error:
                 failed = f"event {index}: {error}"
                 break
-            address = pool.address(handle)
+            address = handle.address
             blocks[number] = PlacedBlock(number=number, address=address, nbytes=nbytes, call=event.call)
         elif isinstance(event, Free):
             handles.pop(event.block).free()

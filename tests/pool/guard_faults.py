@@ -120,7 +120,7 @@ class _Program:
         source = random.Random(f"{self.plan.seed} {index}")
         nbytes = source.randint(1, 2 * PAGE)
         handle = self.pool.alloc(nbytes, tag=f"fault-{index}")
-        start = self.pool.pointer(handle)
+        start = handle.pointer
         self.together.wait()
         if index == 0:
             os.write(2, f"@{time.monotonic()}\n".encode())

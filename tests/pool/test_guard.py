@@ -31,7 +31,7 @@ def _write(pointer: int, value: int = 0) -> None:
 @pytest.mark.parametrize(("nbytes", "align"), ((64, 64), (PAGE, 64), (128, 8), (PAGE, PAGE), (2**15, 2**14)))
 def test_the_first_byte_past_the_end_ends_the_program(nbytes: int, align: int) -> None:
     pool = InstrumentedPool(guard=True)
-    pointer = pool.pointer(pool.alloc(nbytes, align=max(align, 64), tag="weights"))
+    pointer = pool.alloc(nbytes, align=max(align, 64), tag="weights").pointer
     assert pointer % align == 0
     ctypes.memset(pointer, 1, nbytes)
     status, said = died(lambda: _write(pointer + nbytes))
@@ -44,7 +44,7 @@ def test_bytes_between_the_end_and_the_page_are_checked(nbytes: int) -> None:
     pool = InstrumentedPool(guard=True)
     for past in (0, 3) if nbytes else (0,):
         handle = pool.alloc(max(nbytes, 1), tag="alloc")
-        pointer = pool.pointer(handle)
+        pointer = handle.pointer
         ctypes.memset(pointer, 1, nbytes)
         pool.check()
         if max(nbytes, 1) % 64 > 60 and past:
@@ -62,11 +62,11 @@ def test_bytes_between_the_end_and_the_page_are_checked(nbytes: int) -> None:
 def test_what_lies_in_front_is_checked() -> None:
     pool = InstrumentedPool(guard=True)
     handle = pool.alloc(20, tag="alloc")
-    _write(pool.pointer(handle) - 7)
-    _write(pool.pointer(handle) - 2)
+    _write(handle.pointer - 7)
+    _write(handle.pointer - 2)
     with pytest.raises(OverrunError, match="`alloc` of 20 bytes was underrun: byte -2, in front of it,"):
         pool.free(handle)
-    page = pool.pointer(pool.alloc(PAGE))
+    page = pool.alloc(PAGE).pointer
     status, said = died(lambda: _write(page - 1))
     assert status == -signal.SIGSEGV
     assert "symalloc: a block of 4096 bytes is underrun: byte -1, in front of it" in said
@@ -75,7 +75,7 @@ def test_what_lies_in_front_is_checked() -> None:
 def test_a_freed_block_is_used_no_more() -> None:
     pool = InstrumentedPool(guard=True)
     handle = pool.alloc(200, tag="cache")
-    pointer = pool.pointer(handle)
+    pointer = handle.pointer
     pool.free(handle)
     status, said = died(lambda: ctypes.string_at(pointer + 5, 1))
     assert status == -signal.SIGSEGV
@@ -111,7 +111,7 @@ def test_a_handler_that_was_taken_away_is_put_back() -> None:
     def work() -> None:
         pool = InstrumentedPool(guard=True)
         faulthandler.disable()  # restores what was there before the pool
-        _write(pool.pointer(pool.alloc(64, tag="late")) + 64)
+        _write(pool.alloc(64, tag="late").pointer + 64)
 
     status, said = died(work)
     assert status == -signal.SIGSEGV
@@ -123,7 +123,7 @@ def test_a_fault_is_named_in_front_of_a_handler_that_was_installed_later() -> No
         faulthandler.disable()
         pool = InstrumentedPool(guard=True)
         faulthandler.enable(2)
-        _write(pool.pointer(pool.alloc(64, tag="block")) + 64)
+        _write(pool.alloc(64, tag="block").pointer + 64)
 
     status, said = died(work)
     assert status == -signal.SIGSEGV
@@ -141,7 +141,7 @@ first.alloc(64).free()
 faulthandler.disable()  # takes the pool's handler away, too
 second = InstrumentedPool(guard=True)
 faulthandler.enable(2)
-ctypes.c_uint8.from_address(second.pointer(second.alloc(64, tag="block")) + 64).value = 0
+ctypes.c_uint8.from_address(second.alloc(64, tag="block").pointer + 64).value = 0
 """
 
 
@@ -160,7 +160,7 @@ def test_a_handler_that_never_ends_does_not_hold_the_process_up() -> None:
     def work() -> None:
         libc.signal(signal.SIGSEGV, libc.sleep)  # 11 s, at each try of the instruction
         pool = InstrumentedPool(guard=True)
-        _write(pool.pointer(pool.alloc(64, tag="block")) + 64)
+        _write(pool.alloc(64, tag="block").pointer + 64)
 
     status, said = died(work)
     assert status == -signal.SIGSEGV
@@ -169,7 +169,7 @@ def test_a_handler_that_never_ends_does_not_hold_the_process_up() -> None:
 
 def test_a_long_name_is_cut_between_characters() -> None:
     pool = InstrumentedPool(guard=True)
-    pointer = pool.pointer(pool.alloc(64, tag="a" + "ä" * 500))
+    pointer = pool.alloc(64, tag="a" + "ä" * 500).pointer
     _, said = died(lambda: _write(pointer + 64))
     assert "symalloc: `a" + "ä" * 119 + "` of 64 bytes is overrun" in said
 

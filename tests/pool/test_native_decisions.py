@@ -46,7 +46,7 @@ class _Both:
             assert str(refused.value) == str(error)
             return False
         handle = self.native.alloc(nbytes, align=align)
-        assert self.native.address(handle) == address
+        assert handle.address == address
         self.live.append((address, handle))
         return True
 

@@ -26,7 +26,7 @@ def test_alignment_holds_up_to_a_gibibyte(power: int) -> None:
     pool = InstrumentedPool()
     pool.alloc(100)
     for nbytes in (0, 1, 100_000):
-        assert pool.pointer(pool.alloc(nbytes, align=2**power)) % 2**power == 0
+        assert pool.alloc(nbytes, align=2**power).pointer % 2**power == 0
     with pytest.raises(PoolUsageError, match="alignment"):
         pool.alloc(64, align=2**31)
 
@@ -43,7 +43,7 @@ def test_what_is_given_back_leaves_the_process(huge: bool) -> None:
     before = _resident()
     handle = pool.alloc(256 * MIB)
     assert _resident() - before < 16 * MIB, "address space alone is not resident"
-    ctypes.memset(pool.pointer(handle), 1, 256 * MIB)
+    ctypes.memset(handle.pointer, 1, 256 * MIB)
     assert _resident() - before > 240 * MIB
     pool.free(handle)
     assert pool.trim() == 256 * MIB
@@ -53,7 +53,7 @@ def test_what_is_given_back_leaves_the_process(huge: bool) -> None:
 def _freed(nbytes: int) -> InstrumentedPool:
     """A pool that holds `nbytes` of free memory that was in use."""
     pool = InstrumentedPool()
-    ctypes.memset(pool.pointer(handle := pool.alloc(nbytes)), 1, nbytes)
+    ctypes.memset((handle := pool.alloc(nbytes)).pointer, 1, nbytes)
     pool.free(handle)
     return pool
 
@@ -78,9 +78,9 @@ def test_a_trim_counts_as_one_operation_for_each_run_of_pages() -> None:
 def test_pages_are_made_at_once_for_a_program_that_writes_what_it_takes(written: int, nbytes: int) -> None:
     """Not where it wrote only a part, nor for large blocks, most of which may never be written."""
     pool = InstrumentedPool(huge=False)
-    ctypes.memset(pool.pointer(pool.alloc(8 * MIB)), 1, written)
+    ctypes.memset(pool.alloc(8 * MIB).pointer, 1, written)
     before = _resident()
-    pointer = pool.pointer(pool.alloc(nbytes))
+    pointer = pool.alloc(nbytes).pointer
     made = _resident() - before
     assert made > 7 * MIB if written == nbytes else made < MIB
     assert ctypes.string_at(pointer, nbytes) == bytes(nbytes)
@@ -95,7 +95,7 @@ def test_huge_pages_back_no_more_than_is_reserved() -> None:
         pool.free(handle)
     pool.trim()
     for _ in range(64):
-        ctypes.memset(pool.pointer(pool.alloc(64 * KIB)), 1, 1)
+        ctypes.memset(pool.alloc(64 * KIB).pointer, 1, 1)
     assert _resident() - before < pool.reserved + 2 * MIB
 
 
@@ -109,7 +109,7 @@ def test_huge_pages_are_forgone_where_a_part_goes() -> None:
         pool.free(handle)
     assert pool.trim() == 32 * MIB + 16 * MIB
     for _ in range(16):
-        ctypes.memset(pool.pointer(pool.alloc(64 * KIB)), 1, 1)
+        ctypes.memset(pool.alloc(64 * KIB).pointer, 1, 1)
     assert _resident() - before < pool.reserved + 2 * MIB
 
 
@@ -120,7 +120,7 @@ def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
     kept: list[tuple[int, int, int]] = []
     for n in range(1, 120):
         nbytes = n * 100_003 % (4 * MIB) + 1
-        pointer = pool.pointer(handle := pool.alloc(nbytes))
+        pointer = (handle := pool.alloc(nbytes)).pointer
         ctypes.memset(pointer, n, nbytes)
         kept.append((handle, n, nbytes))
         if n % 3 == 0:
@@ -128,7 +128,7 @@ def test_pages_that_move_keep_to_the_limit_and_lose_nothing() -> None:
     assert pool.statistics().decommitted > 8 * MIB
     assert _resident() - before < pool.reserved + 2 * MIB
     for handle, n, nbytes in kept:
-        assert ctypes.string_at(pool.pointer(handle), nbytes) == bytes([n]) * nbytes
+        assert ctypes.string_at(handle.pointer, nbytes) == bytes([n]) * nbytes
 
 
 @pytest.mark.parametrize("touched", (False, True))
@@ -139,20 +139,20 @@ def test_a_checkerboard_gives_back_what_is_free_within_pages(touched: bool) -> N
     before, size = _resident(), 48 * KIB
     kept = [(pool.alloc(size), reference.alloc(size)) for _ in range(400)]
     for n, (handle, _) in enumerate(kept if touched else ()):
-        ctypes.memset(pool.pointer(handle), n % 255 + 1, size)
+        ctypes.memset(handle.pointer, n % 255 + 1, size)
     for handle, address in kept[::2]:
         pool.free(handle)
         reference.free(address)
     for n in range(160):
         nbytes = (50 + n % 7) * KIB
         handle, address = pool.alloc(nbytes), reference.alloc(nbytes)
-        assert pool.address(handle) == address
-        ctypes.memset(pool.pointer(handle), 1, nbytes)
+        assert handle.address == address
+        ctypes.memset(handle.pointer, 1, nbytes)
     assert replace(pool.statistics(), threads=1) == reference.statistics()
     assert pool.statistics().peak_reserved <= 400 * size + 2 * MIB + 64 * KIB
     assert _resident() - before < pool.reserved + 2 * MIB
     for n, (handle, _) in enumerate(kept[1::2] if touched else ()):
-        assert ctypes.string_at(pool.pointer(handle), size) == bytes([(2 * n + 1) % 255 + 1]) * size
+        assert ctypes.string_at(handle.pointer, size) == bytes([(2 * n + 1) % 255 + 1]) * size
 
 
 def test_less_address_space_makes_a_smaller_pool() -> None:

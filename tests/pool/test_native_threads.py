@@ -128,16 +128,16 @@ def test_python_goes_on_while_a_pool_is_trimmed() -> None:
 def test_a_forked_process_has_a_pool_of_its_own() -> None:
     pool = InstrumentedPool()
     handle = pool.alloc(MIB)
-    ctypes.memset(pool.pointer(handle), 7, MIB)
+    ctypes.memset(handle.pointer, 7, MIB)
 
     def work() -> None:
-        ctypes.memset(pool.pointer(handle), 9, MIB)
+        ctypes.memset(handle.pointer, 9, MIB)
         pool.free(handle)
         pool.free(pool.alloc(3 * MIB))
         assert pool.statistics().live == 0
 
     survives(work)
-    assert ctypes.string_at(pool.pointer(handle), MIB) == b"\7" * MIB
+    assert ctypes.string_at(handle.pointer, MIB) == b"\7" * MIB
     assert pool.statistics().live == MIB
 
 

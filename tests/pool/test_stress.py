@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
+from symalloc.pool.native_pool import BlockHandle
 from symalloc.pool.pool_errors import OutOfMemoryError
 from symalloc.pool.pool_options import PoolOptions
 from tests.pool.library import ROOT, built
@@ -78,12 +79,14 @@ def test_the_free_list_is_that_of_a_map(build: str) -> None:
 class _Worker:
     """Allocates, stamps, hands over, checks and frees blocks at random."""
 
-    def __init__(self, pool: InstrumentedPool, others: SimpleQueue[tuple[int, int, int]], seed: int) -> None:
+    def __init__(
+        self, pool: InstrumentedPool, others: SimpleQueue[tuple[BlockHandle, int, int]], seed: int
+    ) -> None:
         self.pool, self.others, self.random = pool, others, random.Random(seed)
         self.refused, self.lost = 0, 0
 
     def run(self) -> None:
-        kept: list[tuple[int, int, int]] = []
+        kept: list[tuple[BlockHandle, int, int]] = []
         for step in range(OPERATIONS):
             if step % 500 == 499:
                 self.pool.trim()
@@ -100,7 +103,7 @@ class _Worker:
         for block in kept:
             self._drop(*block)
 
-    def _make(self, kept: list[tuple[int, int, int]], step: int) -> None:
+    def _make(self, kept: list[tuple[BlockHandle, int, int]], step: int) -> None:
         nbytes = 16 + self.random.randrange(16 << self.random.randrange(17))
         try:
             handle = self.pool.alloc(nbytes)
@@ -108,12 +111,12 @@ class _Worker:
             self.refused += 1
             return
         stamp = hash((id(self), step)) & (2**63 - 1)
-        for at in _ends(self.pool.pointer(handle), nbytes):
+        for at in _ends(handle.pointer, nbytes):
             at.value = stamp
         kept.append((handle, nbytes, stamp))
 
-    def _drop(self, handle: int, nbytes: int, stamp: int) -> None:
-        self.lost += any(at.value != stamp for at in _ends(self.pool.pointer(handle), nbytes))
+    def _drop(self, handle: BlockHandle, nbytes: int, stamp: int) -> None:
+        self.lost += any(at.value != stamp for at in _ends(handle.pointer, nbytes))
         self.pool.free(handle)
 
 
@@ -124,7 +127,7 @@ def _ends(pointer: int, nbytes: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
 @pytest.mark.usefixtures("native")
 def test_python_threads_lose_nothing() -> None:
     pool = InstrumentedPool(PoolOptions(limit=3 << 20))
-    others: SimpleQueue[tuple[int, int, int]] = SimpleQueue()
+    others: SimpleQueue[tuple[BlockHandle, int, int]] = SimpleQueue()
     workers = [_Worker(pool, others, seed) for seed in range(THREADS)]
     at_once(*(worker.run for worker in workers))
     assert [worker.lost for worker in workers] == [0] * THREADS
