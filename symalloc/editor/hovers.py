@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from symalloc.analysis.interprocedural import FunctionAnalysis, analyse
 from symalloc.analysis.regions import Region, RegionKind
@@ -13,13 +13,12 @@ from symalloc.linter.diagnostic import Diagnostic, UserScript, parse_user_script
 from symalloc.program.ir import AllocStorage, AllocTensor, Function, Instruction, Program, Var
 from symalloc.program.operands import instructions_of
 from symalloc.program.reading import AS_IS
-from symalloc.program.span import Span
+from symalloc.program.span import Span, innermost
 from symalloc.program.types import ScalarType, ShapeType, StorageType, TensorType, TupleType, Type
 from symalloc.report.quantities import human_bytes
 from symalloc.session.linting import LintedText
 from symalloc.size.expr import Expr
 
-Thing = TypeVar("Thing")
 _SAMPLES = (1, 16, 128, 1024)  # each symbol takes these values, where no binding is given
 
 
@@ -50,7 +49,7 @@ def hover_text(linted: LintedText, line: int, column: int, bind: Mapping[str, in
     if script is None:
         return None
     programs = [program for program in linted.reading.programs if program.stage == AS_IS]
-    target = _target(script, programs, (line, column))
+    target = _target(script, programs, script.at(line, column))
     if target is None or not isinstance(target.variable.type, TensorType | StorageType | TupleType):
         return None
     size = _size(target)
@@ -66,9 +65,9 @@ def hover_text(linted: LintedText, line: int, column: int, bind: Mapping[str, in
 # -- the variable under the cursor ---------------------------------------------------------------------------
 
 
-def _target(script: UserScript, programs: Sequence[Program], place: tuple[int, int]) -> _Target | None:
+def _target(script: UserScript, programs: Sequence[Program], place: Span) -> _Target | None:
     nodes = list(ast.walk(script.tree))
-    definition = _innermost((n for n in nodes if isinstance(n, ast.FunctionDef)), script.span, place)
+    definition = innermost((n for n in nodes if isinstance(n, ast.FunctionDef)), script.span, place)
     found = (
         (program, function)
         for program in programs
@@ -78,23 +77,14 @@ def _target(script: UserScript, programs: Sequence[Program], place: tuple[int, i
     program, function = next(found, (None, None))
     if program is None or function is None or definition is None:
         return None
-    name = _innermost((n for n in nodes if isinstance(n, ast.Name | ast.arg)), script.span, place)
+    name = innermost((n for n in nodes if isinstance(n, ast.Name | ast.arg)), script.span, place)
     target = _named(script, definition, program, function, name) if name is not None else None
     if target is not None:
         return target
-    bound = _innermost(instructions_of(function.body), lambda instruction: instruction.span, place)
+    bound = innermost(instructions_of(function.body), lambda instruction: instruction.span, place)
     if bound is None or bound.span is None or bound.var.name == "_":
         return None
     return _Target(program, function, bound.var, bound, bound.span)
-
-
-def _innermost(
-    found: Iterable[Thing], span_of: Callable[[Thing], Span | None], place: tuple[int, int]
-) -> Thing | None:
-    """The one whose text stands around `place`, or ends at it; of several the one that begins last."""
-    spans = ((span_of(one), one) for one in found)
-    around = [(span.start, one) for span, one in spans if span and span.start <= place <= span.end]
-    return max(around, key=lambda each: each[0])[1] if around else None
 
 
 def _named(
@@ -243,10 +233,4 @@ def _is_about(diagnostic: Diagnostic, target: _Target) -> bool:
     """True where a finding points at the variable's binding, or at the parameter."""
     span = target.instruction.span if target.instruction else target.span
     places = [diagnostic.span, *(label.span for label in diagnostic.labels)]
-    return span is not None and any(place is not None and _overlap(place, span) for place in places)
-
-
-def _overlap(a: Span, b: Span) -> bool:
-    if a.file != b.file:
-        return False
-    return a.start < b.end and b.start < a.end
+    return span is not None and any(place is not None and place.meets(span) for place in places)

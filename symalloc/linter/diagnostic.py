@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from symalloc.program.span import Source, Span, SyntaxNode, span_of, split_lines
+from symalloc.program.span import Source, Span, SyntaxNode, innermost, span_of, split_lines
 from symalloc.prover.verdict import Proof, Verdict
 from symalloc.shown import Shown, counted
 
@@ -35,10 +35,8 @@ class UserScript:
 
     def statement_at(self, span: Span) -> ast.stmt | None:
         """The innermost statement around `span`."""
-        statements = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
-        before = [node for node in statements if self.span(node).start <= span.start]
-        around = [node for node in before if span.end <= self.span(node).end]
-        return max(around, key=lambda node: self.span(node).start, default=None)
+        statements = (node for node in ast.walk(self.tree) if isinstance(node, ast.stmt))
+        return innermost(statements, self.span, span)
 
     def at(self, line: int, column: int = 1) -> Span:
         """The empty span in front of a column of `line`."""

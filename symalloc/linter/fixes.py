@@ -107,15 +107,9 @@ def _compatible(diagnostics: Iterable[Diagnostic], unsafe: bool) -> tuple[Fix, .
     """The first fix of each finding, less those that touch the same text as one before."""
     chosen: tuple[Fix, ...] = ()
     for fix in (d.fix for d in diagnostics if d.fix is not None and (d.fix.safe or unsafe)):
-        if not any(_overlap(a.span, b.span) for other in chosen for a in other.edits for b in fix.edits):
+        if not any(a.span.meets(b.span) for other in chosen for a in other.edits for b in fix.edits):
             chosen += (fix,)
     return chosen
-
-
-def _overlap(a: Span, b: Span) -> bool:
-    """True where they share text, or are the same place."""
-    first, second = sorted((a, b), key=lambda span: span.start)
-    return first.end > second.start or first.start == second.start
 
 
 def _line_starts(text: str) -> list[int]:

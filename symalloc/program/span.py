@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
+Thing = TypeVar("Thing")
 SyntaxNode: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.excepthandler | ast.keyword
 _BREAK = re.compile("\r\n|\r|\n")
 
@@ -32,6 +33,18 @@ class Span(NamedTuple):
     def end(self) -> tuple[int, int]:
         """The line and the column behind the last character."""
         return self.end_line, self.end_column
+
+    def meets(self, other: Span) -> bool:
+        """True where the two share text, or begin at the same place."""
+        first, second = sorted((self, other), key=lambda span: span.start)
+        return self.file == other.file and (first.end > second.start or first.start == second.start)
+
+
+def innermost(found: Iterable[Thing], span_of: Callable[[Thing], Span | None], place: Span) -> Thing | None:
+    """The one whose text stands around `place`; of several the one that begins last."""
+    spans = ((span_of(one), one) for one in found)
+    around = [(s.start, one) for s, one in spans if s and s.start <= place.start and place.end <= s.end]
+    return max(around, key=lambda each: each[0])[1] if around else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
