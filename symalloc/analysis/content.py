@@ -114,7 +114,9 @@ class Content:
         region = self.points_to.regions[number]
         sure = contains(self.points_to.defs.get(point, NO_REGIONS), number) or (
             isinstance(call, ir.CallPacked)
-            and contains(self.surely([call.arguments[i] for i in call.contract.defines]), number)
+            and contains(
+                self.surely([a for i, a in enumerate(call.arguments) if i in call.contract.defines]), number
+            )
         )
         parts = self._parts(call, number, lambda known: known.writes)
         return (_part_of(region, exact=sure),) if parts is None else parts
