@@ -38,7 +38,7 @@ ZOO = (
         "torch_llama",
     ),
     *("torch_mobilenet", "torch_opt", "torch_phi", "torch_qwen3", "torch_resnet", "torch_super_resolution"),
-    *("torch_t5_encoder", "torch_unet", "torch_vit", "torch_whisper_encoder"),
+    *("torch_t5_encoder", "torch_unet", "torch_whisper_encoder"),
 )
 LEVELS: tuple[Kind, ...] = ("ours", "safe", "full")
 TURN = 0.02  # seconds of calls that are timed together
