@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -265,16 +266,16 @@ class _Attempt:
 
 def _written_over(apart: _Attempt, attempt: Callable[[tvm.IRModule, Program], _Attempt]) -> _Attempt:
     """`apart` with outputs written over what kernels read last, in functions that take more nowhere then."""
-    left = frozenset[str]()
+    tries = Counter[str]()
     while True:
-        module, over = write_over(apart.module, apart.program, apart.analyses, left)
+        module, over = write_over(apart.module, apart.program, apart.analyses, tries)
         if not over:
             return apart
         found = replace(attempt(module, _seen(module)), over=over)
         larger = found.larger(apart)
         if not larger:
             return found
-        left |= larger
+        tries.update(larger)
 
 
 def _require_plain(memory: DeviceMemory, options: PlanOptions, kept: str) -> None:

@@ -6,13 +6,14 @@ the kernel is called in its in-place form, as where an input is donated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import tvm
 
+from symalloc.analysis.effects import RETURNED
 from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.program import ir
@@ -37,22 +38,21 @@ def write_over(
     module: tvm.IRModule,
     program: ir.Program,
     analyses: Mapping[str, FunctionAnalysis],
-    left: Collection[str] = (),
+    larger: Mapping[str, int] = {},
 ) -> tuple[tvm.IRModule, Mapping[str, Sequence[WrittenOver]]]:
     """`module`, as CallTIRRewrite leaves it, with outputs written over what their calls read last, where that
     is proved; and these, by function.
 
-    `program` is what was extracted from it; functions that are `left` stay as they are.  Results keep memory
-    of their own: it outlives the call, and is
-    held for longer if it takes in what was there before.
+    `program` is what was extracted from it.  A function whose plan came out `larger` once keeps its results
+    apart, and twice, all that it has.
     """
     prover = Prover(Budget(z3_steps=0))  # what is in step is seen without z3, and the other kernels are many
     writer, in_place = DonationWriter(module, "none"), partial(can_overlay, module, program, prover)
     found: dict[str, Sequence[WrittenOver]] = {}
     for name, analysis in analyses.items():
-        if name in left:
-            continue
-        if pairs := tuple(OverwriteSearch(analysis=analysis, prover=prover, in_place=in_place).pairs()):
+        tries = larger.get(name, 0)
+        search = OverwriteSearch(analysis=analysis, prover=prover, in_place=in_place, results=not tries)
+        if tries < 2 and (pairs := tuple(search.pairs())):
             found[name], made = pairs, analysis.cfg.definitions
             sources: dict[ir.Var, Any] = {one.output: made[one.source].handle for one in pairs}
             sources = {output: binding.var for output, binding in sources.items()}
@@ -64,12 +64,14 @@ def write_over(
 class OverwriteSearch:
     """The search for what kernel calls of a function can write over what.
 
-    `groups` holds by root those that lie in one memory, in order; `over` are those that are written over.
+    With `results` these may lie over other tensors, too.  `groups` holds by root those that lie in one
+    memory, in order; `over` are those that are written over, or must not be.
     """
 
     analysis: FunctionAnalysis
     prover: Prover
     in_place: InPlace
+    results: bool = True
     groups: dict[int, list[int]] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     tried: dict[object, bool] = field(default_factory=dict)
@@ -78,8 +80,10 @@ class OverwriteSearch:
         cfg, known = self.analysis.cfg, self.analysis.allocations
         self.domain = known_symbols(cfg).domain
         allocated = [(made, known[made.var]) for _, made in cfg.of_type(ir.AllocFresh) if not made.giver]
-        own = [(made, one) for made, one in allocated if one.escape is None and one.nbytes is not None]
+        kinds = (None, RETURNED) if self.results else (None,)
+        own = [(made, one) for made, one in allocated if one.escape in kinds and one.nbytes is not None]
         self.fresh = {one.number: (made, one.nbytes or ZERO) for made, one in own}
+        self.over.update(one.number for _, one in own if one.escape is not None)
 
     def pairs(self) -> Iterator[WrittenOver]:
         """Yield the outputs that are written over something, in the order of their calls.

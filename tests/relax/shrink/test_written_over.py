@@ -34,10 +34,10 @@ from tests.relax.built import errors, machine
 from tests.relax.donation.test_check import fresh
 
 
-def found(program: Program) -> Sequence[WrittenOver]:
+def found(program: Program, *, results: bool = False) -> Sequence[WrittenOver]:
     """What can be written over what, where every kernel can."""
     analysis = analyse(program)["main"]
-    search = OverwriteSearch(analysis=analysis, prover=Prover(), in_place=lambda *_: True)
+    search = OverwriteSearch(analysis=analysis, prover=Prover(), in_place=lambda *_: True, results=results)
     return tuple(search.pairs())
 
 
@@ -100,6 +100,25 @@ def test_what_is_written_over_what(steps: str, over: str) -> None:
     assert " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs) == over
 
 
+@pytest.mark.parametrize(
+    ("steps", "over"),
+    [
+        ("a = made x; r = made a", "r=a"),
+        ("a = made x; b = made a; r = made b", "b=a r=b"),
+        ("a = made x; r = made a; read a", ""),
+        ("a = made x; b = made a; r = tuple a b", ""),  # both are results
+        ("a = made x; b = made a; c = made b; r = tuple b c", "b=a"),
+        ("r = made x", ""),
+    ],
+)
+def test_what_results_are_written_over(steps: str, over: str) -> None:
+    body = Steps()
+    known = body.follow(steps, x=body.params[0])
+    names = {var: name for name, var in known.items() if isinstance(var, Var)}
+    pairs = found(body.program(known["r"]), results=True)
+    assert " ".join(f"{names[one.output]}={names[one.source]}" for one in pairs) == over
+
+
 def test_what_a_branch_reads_and_what_it_makes() -> None:
     """What both sides read last is written over once; what one side makes is no place for the other."""
     for outside in (False, True):
@@ -150,9 +169,9 @@ def in_homes(pairs: Sequence[WrittenOver]) -> Plan:
 
 def test_random_programs_compute_the_same_in_the_memory_of_others() -> None:
     shared = 0
-    for seed in range(150):
+    for seed in range(200):
         program = random_program(seed)
-        pairs = found(program)
+        pairs = found(program, results=seed % 2 == 0)
         plans = {"main": in_homes(pairs)}
         shared += len(pairs)
         for path in range(4 if pairs else 0):
@@ -214,6 +233,37 @@ def test_a_module_is_planned_linted_and_run_in_place(lowered: tvm.IRModule) -> N
         arguments = [random.random(shape, dtype="float32") for shape in ((rows, 16), (16, 16))]
         results = [one["main"](*map(tvm.runtime.tensor, arguments)).numpy() for one in machines]
         assert results[0].tobytes() == results[1].tobytes()
+
+
+RESULTS = """
+@I.ir_module
+class Results:
+    @R.function
+    def main(x: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.matmul(b, w)
+            d = R.exp(c)
+            e = (b, d)
+            R.output(e)
+        return e
+"""
+
+
+def test_a_result_in_the_memory_of_another_tensor_is_the_callers_own() -> None:
+    given = lower(tvm.script.from_source(RESULTS), "llvm")
+    plan = plan_lowered(given, options=PlanOptions(shrink="safe"))
+    assert len(plan.over["main"]) == 2
+    assert not errors(plan.module)
+    machines = machine(plan.module), machine(given)
+    random = np.random.default_rng(2)
+    kept = []
+    for rows in (5, 5, 1, 64):
+        arguments = [random.random(shape, dtype="float32") for shape in ((rows, 16), (16, 16))]
+        kept.append([list(one["main"](*map(tvm.runtime.tensor, arguments))) for one in machines])
+    for mine, theirs in kept:
+        assert [r.numpy().tobytes() for r in mine] == [r.numpy().tobytes() for r in theirs]
 
 
 BY_ROWS = """
