@@ -1,1 +1,1 @@
-"""Analyses of the IR: one dataflow driver, each analysis once."""
+"""Analyses of the IR: each analysis once."""

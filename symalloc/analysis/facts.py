@@ -15,7 +15,6 @@ from itertools import combinations, count
 from typing import Any, NamedTuple
 
 from symalloc.analysis.argument_binding import arguments_of, asserted, kernel_facts
-from symalloc.analysis.dataflow import DataflowProblem, forward
 from symalloc.analysis.effects import Effect
 from symalloc.analysis.paths import consistent, path_conditions
 from symalloc.analysis.regions import PointsTo
@@ -338,7 +337,7 @@ def facts_of(
 ) -> FunctionFacts:
     """The facts at every point of a function; `tests` are those of its Ifs that are no size conditions."""
     problem = _FactProblem(cfg, kernels, tests)
-    before = forward(problem, Facts()).before
+    before = [*problem.before_points()]
     entry = extent_facts(e for param in cfg.function.params for e in extents_of(param.type))
     return FunctionFacts(before=before, entry=entry, definitions=problem.definitions, tests=problem.tests)
 
@@ -347,23 +346,33 @@ _MOST_RELATIONS = 24
 """The relations of a fact behind an If up to which it is kept."""
 
 
-class _FactProblem(DataflowProblem[Facts]):
-    """A join keeps the facts from in front of the If, and that those of one of its branches hold."""
-
+class _FactProblem:
     def __init__(self, cfg: ControlFlowGraph, kernels: Mapping[str, ir.Kernel], opaque: BranchTests) -> None:
-        super().__init__(cfg)
-        self.kernels, self.opaque = kernels, opaque
+        self.cfg, self.kernels, self.opaque = cfg, kernels, opaque
         self.tests: dict[int, Condition] = {}
         self.compared: dict[Hashable, Sequence[Condition]] = {}
         self.definitions: dict[str, Expr] = {}
-        self.outside: dict[int, Facts] = {}
         scalars = {n for n, o in cfg.function.symbols.items() if o is ir.Origin.SCALAR}
         self.is_nonnegative = cache(partial(is_nonnegative, signed=scalars))
 
-    def transfer(self, point: int, state: Facts) -> Facts:
-        instruction = self.cfg.points[point].instruction
-        told = _TELLING.get(type(instruction))
-        return state if told is None else told(self, instruction, state)
+    def before_points(self) -> Iterator[Facts]:
+        """Yield the facts in front of each point, in order."""
+        state = Facts()
+        outside: list[Facts] = []  # by open If: in front of its blocks
+        ends: list[Facts] = []  # by If in whose else-block it is: at the end of its then-block
+        for index, point in enumerate(self.cfg.points):
+            yield state
+            if point.kind is PointKind.BRANCH:
+                outside.append(state)
+                state = self.inside(index, state, then=True)
+            elif point.kind is PointKind.ELSE:
+                ends.append(state)
+                state = self.inside(point.branch, outside[-1], then=False)
+            elif point.kind is PointKind.JOIN:
+                state = self.joined(point.branch, outside.pop(), ends.pop(), state)
+            else:
+                told = _TELLING.get(type(point.instruction))
+                state = state if told is None else told(self, point.instruction, state)
 
     def behind_call(self, call: ir.CallKernel | ir.CallTIR, facts: Facts) -> Facts:
         """Add what a kernel compares on entry, and what it asserts."""
@@ -399,8 +408,8 @@ class _FactProblem(DataflowProblem[Facts]):
         """Conditions in symbols of the parameters, as conjuncts."""
         return [part for one in conditions for part in _parts(one.substitute(self.definitions))]
 
-    def edge(self, branch: int, state: Facts, *, then: bool) -> Facts:
-        self.outside[branch] = state
+    def inside(self, branch: int, state: Facts, *, then: bool) -> Facts:
+        """The facts at the start of a block of an If."""
         instruction = self.cfg.points[branch].instruction
         condition = instruction.condition if isinstance(instruction, ir.If) else None
         test = self.opaque.read.get(branch) if condition is None else condition.substitute(self.definitions)
@@ -409,9 +418,9 @@ class _FactProblem(DataflowProblem[Facts]):
         self.tests[branch] = test
         return state.with_guards(_parts(test if then else negate(test)))
 
-    def join(self, branch: int, then: Facts, otherwise: Facts) -> Facts:
-        outside, test = self.outside[branch], self.tests.get(branch)
-        known = len(outside.guards)
+    def joined(self, branch: int, outside: Facts, then: Facts, otherwise: Facts) -> Facts:
+        """The facts behind an If: those in front of it, and that those of one of its blocks hold."""
+        test, known = self.tests.get(branch), len(outside.guards)
         first, second = conjunction(then.guards[known:]), conjunction(otherwise.guards[known:])
         if test is not None and (first, second) == (test, negate(test)):
             return outside

@@ -7,14 +7,14 @@ what that block yields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from symalloc.analysis.dataflow import DataflowProblem, walk_backward
 from symalloc.analysis.effects import NO_EFFECT, Effect
 from symalloc.analysis.regions import Pointees, PointsTo
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members, region_set
+from symalloc.program.control_flow import PointKind
 
 
 class LiveRegions(NamedTuple):
@@ -30,12 +30,28 @@ class LiveRegions(NamedTuple):
     contents: RegionSet = NO_REGIONS
 
 
-class _Liveness(DataflowProblem[LiveRegions]):
+class _Liveness:
     def __init__(self, points_to: PointsTo, effects: Sequence[Effect]) -> None:
-        super().__init__(points_to.cfg)
         self.points_to, self.effects = points_to, effects
 
-    def transfer(self, point: int, state: LiveRegions) -> LiveRegions:
+    def behind_points(self) -> Iterator[tuple[int, LiveRegions]]:
+        """Yield each point, from the last on, with what is live behind it."""
+        state, points = LiveRegions(), self.points_to.cfg.points
+        outside: list[LiveRegions] = []  # by open If: behind it, from ELSE on in front of its else-block
+        for index in range(len(points) - 1, -1, -1):
+            kind, branch = points[index].kind, points[index].branch
+            if kind is PointKind.JOIN:
+                outside.append(state)
+                state = self.yielded(branch, state, then=False)
+            elif kind is PointKind.ELSE:
+                otherwise, state = state, self.yielded(branch, outside[-1], then=True)
+                outside[-1] = otherwise
+            elif kind is PointKind.BRANCH:
+                state = LiveRegions(*(a | b for a, b in zip(state, outside.pop(), strict=True)))
+            yield index, state
+            state = self.in_front(index, state)
+
+    def in_front(self, point: int, state: LiveRegions) -> LiveRegions:
         effect = self.effects[point]
         if effect is NO_EFFECT:
             return state
@@ -44,11 +60,8 @@ class _Liveness(DataflowProblem[LiveRegions]):
             state = self.killed(state, killed)
         return self.read(state, effect.reads, effect.may_reads)
 
-    def join(self, branch: int, then: LiveRegions, otherwise: LiveRegions) -> LiveRegions:
-        return LiveRegions(*(a | b for a, b in zip(then, otherwise, strict=True)))
-
-    def edge(self, branch: int, state: LiveRegions, *, then: bool) -> LiveRegions:
-        """Replace the phis of this If that are live by what the block yields for them."""
+    def yielded(self, branch: int, state: LiveRegions, *, then: bool) -> LiveRegions:
+        """Replace the phis of an If that are live by what one of its blocks yields for them."""
         for number in members((state.must | state.may) & self.points_to.phis):
             region = self.points_to.regions[number]
             if region.branch == branch and region.sources is not None:
@@ -112,7 +125,7 @@ def find_live_ranges(points_to: PointsTo, effects: Sequence[Effect], numbers: It
     phis = positions.phis
     touched = {point: effect.touched for point, effect in enumerate(effects) if effect is not NO_EFFECT}
     begins = positions.begins(touched)
-    for point, _, later in walk_backward(_Liveness(points_to, effects), LiveRegions()):
+    for point, later in _Liveness(points_to, effects).behind_points():
         if point not in touched:
             continue
         while begins and begins[-1][0] > point:

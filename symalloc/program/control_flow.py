@@ -5,7 +5,7 @@ then-block, ELSE (the then-block yields its value), the points of the else-block
 its value, and the variable of the If is bound).  One EXIT point stands last and holds the result of the
 function.  Control only flows forwards: from BRANCH to the next point and to the one behind ELSE, from ELSE
 and from JOIN to the point behind JOIN.  So the points stand in a reverse postorder, and one pass with it or
-against it solves any dataflow problem (`symalloc.analysis.dataflow`).
+against it solves any dataflow problem.
 """
 
 from __future__ import annotations
