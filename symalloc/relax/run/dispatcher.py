@@ -7,10 +7,12 @@ machines run all of it: each binding of the outermost block is a function of its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from graphlib import TopologicalSorter
 from queue import SimpleQueue
+from time import sleep
 from traceback import clear_frames
 from typing import Any
 
@@ -26,6 +28,7 @@ from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements
 from symalloc.relax.rewrite import ModuleDraft, copied
 
 _RESULT, _NOTHING = 0, 1  # no addresses of variables
+_LOOKED_AGAIN = 0.001  # seconds
 
 
 class Dispatcher:
@@ -102,7 +105,7 @@ class Dispatcher:
                     idle.append(machine)
                     order.done(number)
         finally:  # who keeps an error would keep the tensors of kernels
-            for future in running:
+            for future in _ended(running):
                 if error := future.exception():
                     clear_frames(error.__traceback__)
 
@@ -112,6 +115,15 @@ class Dispatcher:
             function, takes = self._steps[address]
             values[address] = self._machines[0][function](*(self._value(one, values) for one in takes))
         return values[address]
+
+
+def _ended(running: Collection[Future[Any]]) -> Collection[Future[Any]]:
+    """Kernels under way, when they are over: nothing ends them before, another interruption neither."""
+    while True:
+        with suppress(KeyboardInterrupt):
+            while not all(future.done() for future in running):
+                sleep(_LOOKED_AGAIN)
+            return running
 
 
 class _Cutter:

@@ -53,7 +53,10 @@ def machines(
 def planned_by_tvm(lowered: tvm.IRModule) -> tvm.IRModule:
     """`lowered` behind StaticPlanBlockMemory; raises RunError."""
     with run_error("StaticPlanBlockMemory fails"), passes_run_by(None):
-        return transform.StaticPlanBlockMemory()(lowered)
+        planned = transform.StaticPlanBlockMemory()(lowered)
+    with run_error("StaticPlanBlockMemory puts a tensor where another branch of an If makes memory"):
+        relax.analysis.well_formed(planned, check_ty=False)
+    return planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from symalloc.relax.workers.child import call_in_child
 
 TRIED = 4096  # bytes
 KNOWN = ("0.27",)  # versions whose layout is the one in native/bindings/vm_layout.h
+_WAYS_IN = ("_get_output", "_invoke_closure", "_invoke_stateful", "_save_function", "_set_input")
 LONGEST = 120  # seconds for an unknown version to be tried out
 LATER = "load the library that has registered `DeviceAllocator.` before the first symalloc.memory_cfg"
 
@@ -95,6 +96,8 @@ def _keep_pools() -> None:
             pool_functions.keep_pool(self.module, pool.object)
         self._symalloc_pools = pools  # with their callbacks
         self._symalloc_thread = RLock()
+        for way in _WAYS_IN if pools else ():
+            setattr(self, way, _by_one_thread(self._symalloc_thread, getattr(self, way)))
 
     def called(self: relax.VirtualMachine, name: str) -> Callable[..., object]:
         function = found(self, name)

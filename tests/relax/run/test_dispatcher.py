@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from random import Random
@@ -18,7 +19,10 @@ import symalloc
 from symalloc import RunError, UsageError
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.program.packed_contracts import contracts
+from symalloc.relax.files.load import lower_or_refuse
+from symalloc.relax.run import dispatcher
 from symalloc.relax.run.runner import Runner
+from tests.pool.processes import until_asleep
 from tests.relax import modules_of_callers as modules
 from tests.relax import modules_with_effects as effects
 
@@ -48,8 +52,18 @@ def test_a_plan_of_tvm_is_right_with_fences_and_refused_where_its_storage_leaves
             getattr(modules, name), CASES[name], function="main", check=True, workers=2, plan="tvm"
         )
         assert found.difference is None
+    leaving = relax.transform.StaticPlanBlockMemory()(lower_or_refuse(modules.Branch, "llvm", "default"))
     with pytest.raises(RunError, match="`storage` leaves the branch that makes it"):
-        symalloc.run(modules.Branch, CASES["Branch"], function="main", workers=2, plan="tvm")
+        symalloc.run(leaving, CASES["Branch"], function="main", workers=2, plan="none")
+
+
+@pytest.mark.parametrize("module", [modules.Branch, modules.Nested], ids=["branch", "nested"])
+def test_a_plan_of_tvm_that_reads_memory_of_another_branch_is_refused(module: Any) -> None:
+    at = {"n": 3} | ({"m": 4} if module is modules.Branch else {})
+    for how in ({"plan": "tvm"}, {"plan": "tvm", "workers": 2}):
+        with pytest.raises(RunError, match="where another branch of an If makes memory: Var storage"):
+            symalloc.run(module, at, function="main", **how)
+    assert symalloc.run(module, at, function="main", workers=2, check=True).difference is None
 
 
 def test_state_is_changed_in_the_order_of_the_text() -> None:
@@ -182,6 +196,43 @@ def test_a_call_that_is_interrupted_leaves_nothing(kernel: Any) -> None:
         else:
             assert runner.run({"n": 50}, check=True).difference is None
         assert pool.statistics().live == 0
+
+
+def test_kernels_under_way_end_however_often_a_call_is_interrupted(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, told, looks = [True], threading.Semaphore(0), threading.Semaphore(0)
+    main = threading.main_thread()
+
+    def look(seconds: float) -> None:
+        looks.release()
+        time.sleep(seconds)
+
+    def handle(*_: object) -> None:
+        told.release()
+        raise KeyboardInterrupt
+
+    def interrupted(x: Any, y: Any) -> None:
+        for number in range(4 if first and first.pop() else 0):
+            if number < 2:
+                until_asleep(main)
+            assert number < 2 or (looks.acquire(timeout=60) and looks.acquire(timeout=60))
+            signal.pthread_kill(main.ident or 0, signal.SIGINT)
+            assert told.acquire(timeout=60)
+        copy(x, y)
+
+    kernel(interrupted)
+    pool = symalloc.Pool()
+    runner = Runner(wide(), workers=2, pool=pool)
+    monkeypatch.setattr(dispatcher, "sleep", look)
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run({"n": 50})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert pool.statistics().live == 0
+    assert runner.run({"n": 50}, check=True).difference is None
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -74,11 +75,20 @@ def test_a_second_thread_gets_an_error_where_one_is_in_a_machine(program: Any) -
     for thread in threads:
         thread.join()
     assert len(busy) < 160 and all("make one for each thread" in str(error) for error in busy)
-    with machine._symalloc_thread:
-        other = Thread(target=call)
-        other.start()
-        other.join()
-        assert len(busy) >= 40
+    machine.set_input("main", x)
+    machine.invoke_stateful("main")
+    held = len(busy)
+
+    def enter() -> None:
+        call()
+        for way in (machine.invoke_stateful, machine.get_outputs, lambda name: machine.set_input(name, x)):
+            with pytest.raises(MachineBusyError):
+                way("main")
+
+    with machine._symalloc_thread, ThreadPoolExecutor(1) as other:
+        other.submit(enter).result()
+        assert len(busy) == held + 40
+        machine.invoke_stateful("main")
         assert np.array_equal(_call(machine, _input(3)), _call(machine, _input(3)))  # the thread itself may
 
 
