@@ -15,7 +15,7 @@ choice goes on with those among the samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -346,42 +346,25 @@ def _whole(held: CallBytes, planned: Sequence[int]) -> Groups:
     """
     steps = held.steps
     others = [i for i in planned if not steps.buffers[i].grounded]
-    if steps.may_share(others) and held.fits(others) if others else True:
-        groups = [others] if others else []
+    if others and steps.may_share(others) and held.fits(others):
+        groups = [others]
     else:
-        groups = []
-        for i in sorted(others, key=lambda i: (steps.buffers[i].made, i)):
-            group = next((g for g in groups if steps.may_share([*g, i]) and held.fits([*g, i])), None)
-            if group is None:
-                groups.append([i])
-            else:
-                group.append(i)
-    return [*groups, *_storage_slots(held, [i for i in planned if steps.buffers[i].grounded])]
+        groups = _first_fit(held, sorted(others, key=lambda i: (steps.buffers[i].made, i)))
+    grounded = sorted((i for i in planned if steps.buffers[i].grounded), key=lambda i: -held.weights[i])
+    slots = _first_fit(held, grounded)
+    return [*groups, *sorted(map(sorted, slots))]
 
 
-def _storage_slots(held: CallBytes, grounded: Sequence[int]) -> Groups:
-    """Return the members of each storage, at whose start they lie one after the other.
-
-    They are taken largest first at the sample bindings, each into the storage that grows least by it; one is
-    opened where that costs no more.
-    """
-    sizes: Values = held.bytes[list(grounded)]
-    shares = dict(zip(grounded, sizes / np.maximum(sizes.max(axis=0, initial=1.0), 1.0), strict=True))
-    found: list[list[int]] = []
-    table = np.zeros_like(sizes)  # how large each storage is, as a share of the largest tensor
-    buffers = held.steps.buffers
-    for i in sorted(grounded, key=lambda i: (-float(shares[i].sum()), buffers[i].made, i)):
-        own = float(shares[i].sum())
-        growths = np.maximum(shares[i] - table[: len(found)], 0.0).sum(axis=1)
-        order = (
-            number for number in growths.argsort(kind="stable").tolist() if growths[number] < own or not own
-        )
-        number = next((n for n in order if held.steps.may_share([*found[n], i])), len(found))
-        if number == len(found):
-            found.append([])
-        found[number].append(i)
-        np.maximum(table[number], shares[i], out=table[number])
-    return sorted(map(sorted, found))
+def _first_fit(held: CallBytes, order: Iterable[int]) -> list[list[int]]:
+    """Return groups of buffers, each of which is in the first that it may share."""
+    groups: list[list[int]] = []
+    for i in order:
+        group = next((g for g in groups if held.steps.may_share([*g, i]) and held.fits([*g, i])), None)
+        if group is None:
+            groups.append([i])
+        else:
+            group.append(i)
+    return groups
 
 
 # -- arenas that end before results are made ---------------------------------------------------------------
@@ -419,7 +402,7 @@ def _divided(
         _numbers(strips),
         heights.tobytes(),
         _numbers([k >= len(untils) for k in range(len(strips))]),
-        (1 / np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)).tobytes(),
+        (1 / held.scale).tobytes(),
         max(most, FEWEST_STATES),
     )
     chosen = np.frombuffer(answer, dtype=np.int32)
@@ -448,17 +431,15 @@ class _FirstFit:
         own = held.load([i for i, b in enumerate(self.steps.buffers) if not b.returned])
         taken = own + held.load([i for (i,) in results]) + held.unplanned
         self.room = held.limit + held.allowed - taken
-        self.scale = np.maximum(held.limit.max(axis=0, initial=1.0), 1.0)
         self.work = 0
 
     def run(self, planned: Sequence[int]) -> Groups | None:
         """Return the groups; None where that is too much work."""
-        sizes = {i: float((self.held.bytes[i] / self.scale).sum()) for i in planned}
-        for i in sorted(planned, key=lambda i: (-sizes[i], i)):
+        for i in sorted(planned, key=lambda i: (-self.held.weights[i], i)):
             if self.work > MOST_WORK:
                 return None
             growths = sorted((self.growth(n, i), n) for n in range(min(len(self.groups), MOST_TRIED)))
-            if not any(self.join(number, i) for growth, number in growths if growth <= sizes[i]):
+            if not any(self.join(number, i) for growth, number in growths if growth <= self.held.weights[i]):
                 self.open(i)
         return [sorted(group) for group in self.groups]
 
@@ -470,7 +451,7 @@ class _FirstFit:
         self.work += size.size * (1 + sum(end - begin for begin, end in live))
         height = self.heights[number]
         most = np.maximum.reduce([height, *(part + size for part in parts)])
-        return float(((most - height) / self.scale).sum())
+        return float(((most - height) / self.held.scale).sum())
 
     def open(self, i: int) -> None:
         """Give a buffer a group of its own."""

@@ -408,6 +408,18 @@ class CallBytes:
         """The bytes that may be taken beyond the limit at each step."""
         return _share(self.limit)
 
+    @cached_property
+    def scale(self) -> Values:
+        """The most bytes that the unplanned call takes, at least one, at each binding."""
+        found: Values = np.maximum(self.limit.max(axis=0, initial=1.0), 1.0)
+        return found
+
+    @cached_property
+    def weights(self) -> Sequence[float]:
+        """The bytes of each buffer in multiples of that, over all bindings."""
+        found: Sequence[float] = (self.bytes / self.scale).sum(axis=1).tolist()
+        return found
+
     def load(self, members: Sequence[int]) -> Values:
         """The bytes of the given buffers that are held at each step."""
         moments = self.steps.moments(members)
