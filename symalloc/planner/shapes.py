@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symalloc.planner.grid import TYPICAL, Grid, Truths, Values
-from symalloc.prover.domain import INT64_MAX, INT64_MIN, Domain
+from symalloc.prover.domain import INT64_MAX, Domain
 from symalloc.size.expr import Expr
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -69,15 +69,12 @@ class SizeTable:
 
 @dataclass(frozen=True, slots=True)
 class ExtentBounds:
-    """Bounds that a function declares for its symbols: sample shapes keep within them.
-
-    The symbols `signed` may be negative below no bound; the others are not.  Those `late` depend on data.
+    """Bounds that a function declares for its symbols: sample shapes keep within them, and are not negative
+    where there is none.
     """
 
     lower: Mapping[str, int] = field(default_factory=dict)
     upper: Mapping[str, int] = field(default_factory=dict)
-    signed: frozenset[str] = frozenset()
-    late: frozenset[str] = frozenset()
 
     def grid(self, names: tuple[str, ...], points: Iterable[Sequence[int]]) -> Grid:
         """Return the grid of `points`, each extent moved within the bounds of its symbol."""
@@ -86,19 +83,8 @@ class ExtentBounds:
         within = map(self._within, names, zip(*points, strict=True))
         return Grid(names=names, points=tuple(dict.fromkeys(zip(*within, strict=True))))
 
-    def starting(self, names: tuple[str, ...], points: Points) -> Iterator[tuple[int, ...]]:
-        """Yield `points`; the same with `late` symbols squared, which are often products of others; the same
-        with those negative that are `signed`.
-        """
-        yield from points
-        late, signed = ([name in own for name in names] for own in (self.late, self.signed))
-        for point in points if any(late) else ():
-            yield tuple(e * e if squared else e for e, squared in zip(point, late, strict=True))
-        for point in points if any(signed) else ():
-            yield tuple(-e if negative else e for e, negative in zip(point, signed, strict=True))
-
     def _within(self, name: str, extents: Sequence[int]) -> Sequence[int]:
-        low = self.lower.get(name, INT64_MIN if name in self.signed else 0)
+        low = self.lower.get(name, 0)
         high = self.upper.get(name, INT64_MAX)
         return [min(max(extent, low), high) for extent in extents]
 
@@ -114,7 +100,7 @@ def sample_table(
         tuple(binding.get(name, TYPICAL) for name in names)
         for binding in ((bounds.upper, *more) if bounds.upper else more)
     ]
-    grid = bounds.grid(names, (*bounds.starting(names, _samples(len(names))), *others))
+    grid = bounds.grid(names, (*_samples(len(names)), *others))
     first = Grid(names=names, points=grid.points[:1])
     return SizeTable.at(grid, sizes).defined() or SizeTable.at(first, sizes)
 
@@ -176,7 +162,7 @@ def worst_shapes(
     """
     points = _starts(len(names))
     starts = points[:: max(-(-len(points) // most), 1)]
-    worst = _worst(excesses, bounds.grid(names, bounds.starting(names, starts)), {})
+    worst = _worst(excesses, bounds.grid(names, starts), {})
     for step in STEPS if worst else ():
         around = {near for point in worst for near in _around(point, step)}
         worst = _worst(excesses, bounds.grid(names, sorted(around)), worst)
