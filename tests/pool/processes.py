@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread
 from time import sleep
 
+import pytest
+
 LONGEST = 120  # seconds: a busy machine is no failure
 
 
@@ -42,6 +44,15 @@ def died(work: Callable[[], object]) -> tuple[int, str]:
 def survives(work: Callable[[], object]) -> None:
     """Assert that `work` ends without an error in a copy of this process."""
     assert died(work) == (0, "")
+
+
+def until(condition: Callable[[], bool], why: str = "what was awaited has not come") -> None:
+    """Return once a condition holds; a test fails where that takes minutes."""
+    for _ in range(LONGEST * 100):
+        if condition():
+            return
+        sleep(0.01)
+    pytest.fail(why)
 
 
 def until_asleep(thread: Thread) -> None:
@@ -79,14 +90,12 @@ def descendants(pid: int) -> list[int]:
 
 def until_busy(find: Callable[[], list[int]]) -> None:
     """Return once one of the processes that are found has worked for a while."""
-    while not any(_worked(pid) > 0.2 for pid in find()):
-        sleep(0.02)
+    until(lambda: any(_worked(pid) > 0.2 for pid in find()))
 
 
 def until_gone(pids: list[int]) -> None:
     """Return once none of these processes runs."""
-    while any(_fields(pid)[0] != "Z" for pid in pids):
-        sleep(0.02)
+    until(lambda: all(_fields(pid)[0] == "Z" for pid in pids))
 
 
 def _worked(pid: int) -> float:

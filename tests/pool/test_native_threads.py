@@ -16,7 +16,7 @@ import pytest
 from symalloc.native.native_functions import pool_functions
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_options import PoolOptions
-from tests.pool.processes import at_once, survives
+from tests.pool.processes import at_once, survives, until
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -100,11 +100,7 @@ def test_a_forked_process_reaches_the_bins_of_threads_that_it_has_not() -> None:
 
 def _wait_for_others(pool: InstrumentedPool) -> None:
     """Until this thread is the only one with bins: Python joins a thread shortly before it really ends."""
-    for _ in range(10_000):
-        if pool.statistics().threads == 1:
-            return
-        sleep(0.01)
-    pytest.fail("threads that have ended have not handed their bins back")
+    until(lambda: pool.statistics().threads == 1)
 
 
 def test_blocks_freed_by_another_thread_and_threads_that_end() -> None:

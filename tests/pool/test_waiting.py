@@ -15,7 +15,7 @@ import pytest
 
 from symalloc.pool.instrumented_pool import InstrumentedPool
 from symalloc.pool.pool_errors import OutOfMemoryError, PoolUsageError
-from tests.pool.processes import survives, until_asleep
+from tests.pool.processes import survives, until, until_asleep
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -39,14 +39,6 @@ class _Waiting(Thread):
             self.error = error
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(int(LONG * 1000)):
-        if condition():
-            return
-        sleep(0.001)
-    pytest.fail("what was awaited has not come")
-
-
 class _Line:
     """Allocations that wait for a pool of 8 MiB, which is full."""
 
@@ -68,7 +60,7 @@ class _Line:
         thread = _Waiting(ask, self.served, name)
         thread.start()
         self.threads.append(thread)
-        _until(lambda: self.asked > asked or not thread.is_alive())
+        until(lambda: self.asked > asked or not thread.is_alive())
         until_asleep(thread)  # from the callback, which is asked first, to the queue
         return thread
 
@@ -191,7 +183,7 @@ def test_an_interrupt_ends_the_wait_of_the_main_thread() -> None:
         asked = line.asked
 
         def interrupt() -> None:
-            _until(lambda: line.asked > asked)
+            until(lambda: line.asked > asked)
             sleep(0.02)
             _thread.interrupt_main()
 
