@@ -41,6 +41,7 @@ from benchmarks.plan_overhead import MODELS, TARGET, arguments, call_us
 from benchmarks.plan_zoo import chosen
 from benchmarks.zoo_models import case_named
 from symalloc.analysis.argument_binding import arguments_of
+from symalloc.analysis.interprocedural import FunctionAnalysis
 from symalloc.linter.function_prover import KernelProofs
 from symalloc.linter.linter import check
 from symalloc.planner.buffers.assignment import Partition, _Attempts
@@ -49,11 +50,13 @@ from symalloc.planner.check.obligations import Obligation
 from symalloc.planner.memory_report.function_report import floors
 from symalloc.planner.planner_options import PlanOptions
 from symalloc.planner.stack import HEURISTICS, StackingProblem
+from symalloc.program.ir import Program
 from symalloc.prover.prover import Prover
 from symalloc.relax.extract import extract
 from symalloc.relax.files.plan_file import memory_reports
 from symalloc.relax.passes.pipeline import lower, pipeline
 from symalloc.relax.passes.plan_pass import PlannedModule, plan_lowered
+from symalloc.relax.shrink.written_over import WrittenOver, write_over
 from symalloc.rulebook.book import load_rules
 from symalloc.size.evaluation import highest
 
@@ -269,6 +272,18 @@ PLANNER_COLUMNS = {
 # -- shrink --------------------------------------------------------------------------------------------------
 
 _SHRINK, _PASS = "symalloc.relax.shrink", "symalloc.relax.passes.plan_pass"
+
+
+def _results_apart(
+    module: tvm.IRModule,
+    program: Program,
+    analyses: Mapping[str, FunctionAnalysis],
+    larger: Mapping[str, int],
+) -> tuple[tvm.IRModule, Mapping[str, Sequence[WrittenOver]]]:
+    """The module with outputs written over what calls read last, but for results."""
+    return write_over(module, program, analyses, {name: 1 + larger.get(name, 0) for name in analyses})
+
+
 SHRINK: Mapping[str, Mechanism] = {
     "stages in those that read them": Mechanism(
         stand_ins={f"{_SHRINK}.shrink_kernels.inline_stages": lambda kernel, **_: kernel},
@@ -289,6 +304,7 @@ SHRINK: Mapping[str, Mechanism] = {
     "outputs over what is read last": Mechanism(
         stand_ins={f"{_PASS}.write_over": lambda module, *_: (module, {})}, code=[f"{_SHRINK}.written_over"]
     ),
+    "results over what is read last": Mechanism(stand_ins={f"{_PASS}.write_over": _results_apart}),
     "both plans, and the better": Mechanism(
         stand_ins={f"{_PASS}._Attempt.larger": lambda *_: frozenset()}, code=[f"{_PASS}._Attempt"]
     ),
@@ -296,7 +312,7 @@ SHRINK: Mapping[str, Mechanism] = {
 """The remedies of `--shrink safe`."""
 SHRUNK = (
     *("model/bert", "torch_gpt2", "torch_vit", "torch_t5_encoder"),
-    *("torch_convnext", "torch_unet", "torch_cross_attention"),
+    *("torch_convnext", "torch_unet", "torch_cross_attention", "torch_autoencoder"),
 )
 
 
