@@ -200,13 +200,7 @@ def _powers(each: int) -> list[int]:
 
 
 def _around(point: tuple[int, ...], step: float) -> Iterator[tuple[int, ...]]:
-    """Yield the points that lie a step away along each axis, and along both of two."""
-    factors = (1 / step, 1.0, step)
-    if len(point) == 2:
-        yield from (
-            tuple(round(e * f) for e, f in zip(point, m, strict=True)) for m in product(factors, repeat=2)
-        )
-        return
+    """Yield the points that lie a step away along each axis."""
     for axis in range(len(point)):
         for factor in (1 / step, step):
             yield (*point[:axis], round(point[axis] * factor), *point[axis + 1 :])
