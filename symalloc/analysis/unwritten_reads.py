@@ -17,8 +17,12 @@ from typing import NamedTuple
 
 from symalloc.analysis.conflicts import ReuseConflicts
 from symalloc.analysis.content import Content
-from symalloc.analysis.kernels.coverage import Range
-from symalloc.analysis.kernels.uninitialized import MemoryRange, UninitializedRange, uninitialized_ranges
+from symalloc.analysis.kernels.uninitialized import (
+    MemoryRange,
+    UninitializedRange,
+    bytes_of,
+    uninitialized_ranges,
+)
 from symalloc.analysis.paths import PathCondition
 from symalloc.analysis.regions import Region, RegionKind, Target
 from symalloc.analysis.sets import NO_REGIONS, RegionSet, contains, members
@@ -104,7 +108,8 @@ class UnwrittenReads:
         here = self.paths.at[point] | target.path
         for path, decided, taken in self._around(writes, target.region, here, point):
             for wanted in self.content.reads(point, target.region):
-                for found in uninitialized_ranges(wanted, taken, self.apart):
+                near = [part for part in taken if not self.is_apart(part, wanted)]
+                for found in uninitialized_ranges(wanted, near):
                     yield UnwrittenRead(point, target.region, path, found, doubtful, decided)
 
     def _around(
@@ -126,8 +131,11 @@ class UnwrittenReads:
                 taken = [part.stretch for part in parts if self.paths.feasible(part.path | free.path)]
                 yield free.path, free.decided, taken
 
-    def apart(self, one: Range, other: Range) -> bool:
-        """True if two ranges of bytes are proved to have nothing in common, whatever the sizes."""
+    def is_apart(self, part: MemoryRange, wanted: MemoryRange) -> bool:
+        """True if two parts are proved to have no byte in common, whatever the sizes."""
+        one, other = bytes_of(part), bytes_of(wanted)
+        if one is None or other is None:
+            return False
         return self.paths.possible((lt(one.begin, other.end), lt(other.begin, one.end))) is False
 
     # -- overwrites ----------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def _numbers(one: Range, point: dict[str, int]) -> set[int]:
 
 @given(
     wanted=st.builds(Range, _end, _end),
-    written=st.lists(_written, max_size=2),
+    written=st.lists(_written, max_size=4),
     n=st.integers(0, 9),
     k=st.integers(0, 9),
 )
@@ -90,7 +90,9 @@ def test_it_is_positive_exactly_where_a_number_is_left_out(
 ) -> None:
     point = {"n": n, "a": k}
     found = left_out(wanted, written)
-    assert found is not None
+    if found is None:
+        assert len(set(written)) > 2
+        return
     there = (_numbers(one, point) for one in written if one.condition.evaluate(point))
     left = _numbers(wanted, point).difference(*there)
     assert (found.evaluate(point) > 0) == bool(left)

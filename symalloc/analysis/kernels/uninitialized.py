@@ -6,8 +6,9 @@ ranges of bytes from the start of the memory, where each is one; element by elem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
+from typing import NamedTuple
 
 from symalloc.analysis.kernels.coverage import Elements, Passes, Points, Range, element_index
 from symalloc.analysis.regions import Region, sum_of
@@ -44,27 +45,15 @@ def _after(one: Range, reached: Expr) -> Expr:
     return select(joins, maximum(reached, one.end), reached)
 
 
-def _merged(ranges: Sequence[Range]) -> list[Range]:
-    """The ranges, those joined where one begins exactly at a place that another is written up to.
-
-    Any of them may be empty, its end before its begin: they reach as far as the one that reaches farthest.
-    """
-    found = [(one.begin, {one.end: None}, one.condition) for one in dict.fromkeys(ranges)]
-    while True:
-        pair = next(
-            (
-                (a, b)
-                for a in found
-                for b in found
-                if a is not b and b[0] in a[1] and a[2] == b[2] and is_nonnegative(b[0] - a[0])
-            ),
-            None,
-        )
-        if pair is None:
-            return [Range(begin, maximum(*ends), condition) for begin, ends, condition in found]
-        one, other = pair
-        found = [rest for rest in found if rest is not one and rest is not other]
-        found.append((one[0], one[1] | other[1], one[2]))
+def _merged(ranges: Iterable[Range]) -> Sequence[Range]:
+    """The ranges, those joined of which one begins exactly where the other ends."""
+    found = dict.fromkeys(ranges)
+    for one, other in permutations(found, 2):
+        joined = Range(one.begin, other.end, one.condition)
+        filled = all(is_nonnegative(part.end - part.begin) for part in (one, other))
+        if filled and (one.end, one.condition) == (other.begin, other.condition):
+            return _merged([joined, *(rest for rest in found if rest not in (one, other))])
+    return [*found]
 
 
 _ALL = Elements(())
@@ -157,36 +146,27 @@ class UninitializedRange(NamedTuple):
         return self.written if self.where is None else _elements_in_words(*self.where)
 
 
-Apart: TypeAlias = Callable[[Range, Range], bool]
-"""Return True if two ranges are proved to have nothing in common."""
-
-
-def uninitialized_ranges(
-    wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart = lambda _, __: False
-) -> Iterator[UninitializedRange]:
+def uninitialized_ranges(wanted: MemoryRange, parts: Sequence[MemoryRange]) -> Iterator[UninitializedRange]:
     """The gaps that `parts` leave in `wanted`, as far as they are known.
 
     Where the place of what is written hangs on data, one is what it leaves wherever that is, the other what
-    is left without it.  `apart` is asked where there are too many parts for all of them to matter.
+    is left without it.
     """
-    found = gap_between(wanted, parts, apart)
+    found = gap_between(wanted, parts)
     if found is not None:
         yield found
     others = [part for part in parts if not part.elements.by_data]
     if len(others) < len(parts):
-        without = gap_between(wanted, others, apart)
+        without = gap_between(wanted, others)
         if without is not None:
             yield without._replace(by_data=True)
 
 
 def gap_between(
-    wanted: MemoryRange,
-    parts: Sequence[MemoryRange],
-    apart: Apart = lambda _, __: False,
-    lost: MemoryRange | None = None,
+    wanted: MemoryRange, parts: Sequence[MemoryRange], lost: MemoryRange | None = None
 ) -> UninitializedRange | None:
     """The gap that `parts` leave in `wanted`, or in what of it lies in `lost`; None where it is not known."""
-    found = _gap(wanted, parts, apart, lost)
+    found = _gap(wanted, parts, lost)
     if found is None:
         return None
     conditions = conjunction((*wanted.conditions, *(() if lost is None else lost.conditions)))
@@ -195,7 +175,7 @@ def gap_between(
 
 
 def _gap(
-    wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart, lost: MemoryRange | None
+    wanted: MemoryRange, parts: Sequence[MemoryRange], lost: MemoryRange | None
 ) -> UninitializedRange | None:
     if not all(map(_fits, (wanted, *parts))):
         return None
@@ -207,7 +187,7 @@ def _gap(
         return None
     if any(part.elements.is_scattered for part in (*parts, *(() if lost is None else (lost,)))):
         return _at_elements(wanted, parts, lost)
-    return _in_bytes(wanted, parts, apart, lost) or _at_elements(wanted, parts, lost)
+    return _in_bytes(wanted, parts, lost) or _at_elements(wanted, parts, lost)
 
 
 def _fits(stretch: MemoryRange) -> bool:
@@ -348,7 +328,7 @@ def _elements_in_words(where: Condition, rank: int) -> str:
 
 
 def _in_bytes(
-    wanted: MemoryRange, parts: Sequence[MemoryRange], apart: Apart, lost: MemoryRange | None
+    wanted: MemoryRange, parts: Sequence[MemoryRange], lost: MemoryRange | None
 ) -> UninitializedRange | None:
     target = bytes_of(wanted)
     taken = target if lost is None else bytes_of(lost)
@@ -363,23 +343,15 @@ def _in_bytes(
     ]
     if target is None or taken is None or len(known) < len(parts):
         return None
-    known = [one for one in known if not _apart(one, target)]
     left = left_out(target, known)
-    if left is None:
-        known = [one for one in known if not apart(one, target)]
-        left = left_out(target, known)
     if left is None:
         return None
     if not known and lost is None:
         return UninitializedRange(_nbytes(wanted))
     begin = wanted.region.offset or ZERO
     shown = [Range(one.begin - begin, one.end - begin) for one in known]
-    return UninitializedRange(left, _words(shown, "bytes ", ""))
-
-
-def _apart(one: Range, other: Range) -> bool:
-    """True if two ranges plainly have nothing in common."""
-    return le(other.end, one.begin).as_bool is True or le(one.end, other.begin).as_bool is True
+    told = dict.fromkeys(f"{one.begin} to {one.end}" for one in shown)
+    return UninitializedRange(left, f"bytes {' and '.join(told)}")
 
 
 def bytes_of(stretch: MemoryRange) -> Range | None:
@@ -399,7 +371,3 @@ def bytes_of(stretch: MemoryRange) -> Range | None:
         return None
     step = product(kind.shape[axis + 1 :]) * kind.dtype.itemsize
     return Range(begin + found.begin * step, begin + found.end * step)
-
-
-def _words(written: Sequence[Range], before: str, behind: str) -> str:
-    return before + " and ".join(dict.fromkeys(f"{r.begin} to {r.end}" for r in written)) + behind
