@@ -25,7 +25,7 @@ from symalloc.planner.buffers.sizing import known_symbols
 from symalloc.planner.check.concurrency import fenced_graph
 from symalloc.relax.extract import extract
 from symalloc.relax.ir_types import BindingNode, Node, VarNode, elements
-from symalloc.relax.rewrite import ModuleDraft, copied
+from symalloc.relax.rewrite import ModuleDraft
 
 _RESULT, _NOTHING = 0, 1  # no addresses of variables
 _LOOKED_AGAIN = 0.001  # seconds
@@ -156,22 +156,25 @@ class _Cutter:
         self, address: int, result: Node, bindings: Sequence[BindingNode] = (), given: Sequence[VarNode] = ()
     ) -> None:
         """Add the step of a `result`, behind `bindings`, from what it uses, or what is `given`."""
-        body = relax.SeqExpr([relax.BindingBlock(list(bindings))], result)
         attrs = tvm.ir.make_node("ir.DictAttrs", **{"relax.force_pure": True})
+        body = relax.SeqExpr([relax.BindingBlock(list(bindings))], result)
 
-        def taking(params: Sequence[VarNode]) -> relax.Function:
+        def taking(params: Sequence[VarNode], body: Node) -> relax.Function:
             return relax.Function(params, body, relax.AnyType(), is_pure=False, attrs=attrs)
 
-        used = given or relax.analysis.free_vars(taking([]))
+        used = given or relax.analysis.free_vars(body)
         for var in used:
             if var.__chandle__() not in self.known:
                 raise RunError(
                     f"`{self.name}` cannot run in parts: `{var.name}` leaves the branch that makes it"
                 )
-        symbols = (symbol for symbol in _symbols_of(used) if symbol.__chandle__() in self.known)
-        takes = {var.__chandle__(): var for var in (*symbols, *used)}
-        made = taking([*takes.values()])
-        name = self.draft.add(f"{self.name}_step", copied(made) or made, public=True).name_hint
+        symbols = {one.__chandle__(): one for one in _symbols_of(used) if one.__chandle__() in self.known}
+        takes = symbols | {var.__chandle__(): var for var in used}
+        # TVM's passes remember a variable from one function to the next: each takes variables of its own
+        own = {var: relax.Var(var.name, var.ty) for at, var in takes.items() if at not in symbols}
+        bound = taking([*takes.values()], body).bind_params(own).body
+        made = taking([*symbols.values(), *own.values()], bound)
+        name = self.draft.add(f"{self.name}_step", made, public=True).name_hint
         self.steps[address] = name, tuple(takes)
         self.known.add(address)
 

@@ -46,6 +46,22 @@ def test_threads_give_the_same_bits(name: str, how: dict[str, Any]) -> None:
     assert pool.statistics().live == 0
 
 
+def test_shapes_that_hold_a_choice_run_in_parts() -> None:
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            twice = builder.emit(relax.op.concat([x, x], axis=0))
+            front = builder.emit(relax.op.strided_slice(twice, [0], [0], [n]))
+            back = builder.emit(relax.op.strided_slice(twice, [0], [n], [n + n - 1]))
+            parts = relax.Tuple([builder.emit(relax.op.nn.relu(front)), relax.op.nn.silu(back)])
+            result = builder.emit_output(parts)
+        builder.emit_func_output(result)
+    runner = Runner(builder.finalize(), workers=2, options=PlanOptions(order="dag"))
+    for rows in (1, 7, 40):
+        assert runner.run({"n": rows}, check=True).difference is None
+
+
 def test_a_plan_of_tvm_is_right_with_fences_and_refused_where_its_storage_leaves_a_branch() -> None:
     for name in ("Calls", "Late"):
         found = symalloc.run(
