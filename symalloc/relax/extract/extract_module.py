@@ -80,7 +80,7 @@ def extract_numbered(
 
     program = _program(mod, name, stage, numbers)
     source = PrintedScript(script=script() if pickles else script, file=file, origin=stage, names=names)
-    before = frozenset[str]() if given is None else _called_in_place(given)
+    before = frozenset[str]() if given is None or given is mod else _called_in_place(given)
     return replace(program, source=source, in_place=program.in_place | before)
 
 
