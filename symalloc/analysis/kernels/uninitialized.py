@@ -208,10 +208,6 @@ def _nbytes(stretch: MemoryRange) -> Expr:
 # -- element by element --------------------------------------------------------------------------------------
 
 
-_MOST_SYMBOLS = 3
-"""Symbols in the extents of a tensor, where some are sums, up to which gaps are looked for at elements."""
-
-
 def _at_elements(
     wanted: MemoryRange, parts: Sequence[MemoryRange], lost: MemoryRange | None
 ) -> UninitializedRange | None:
@@ -225,9 +221,6 @@ def _at_elements(
     if found is None or found.type is None or found.type.shape is None:
         return None
     shape, points = found.type.shape, wanted.elements.points
-    elements = product(shape)
-    if len(elements.terms) > 1 and len(elements.symbols) > _MOST_SYMBOLS and points is None:
-        return None
     held = [_holding(part, found) for part in parts]
     looked_at, taken = _holding(wanted, found), ((), ()) if lost is None else _sharing(lost, found)
     if None in held or looked_at is None or taken is None:

@@ -84,7 +84,60 @@ _ALL_BUT_ONE = "for i, j in T.grid(n, m):\n    if i + j > 0:\n        b[i, j] = 
 _FIRST = "if n > {}:\n    b[0, 0] = a[0, 0]\n"
 _LAST_ROW = "for i in T.serial(1, n):\n    b[0, 0] = b[i, 0]\n"
 
+_FIVE = """@I.ir_module
+class Module:
+    @T.prim_func
+    def work(a: T.handle, b: T.handle, c: T.handle, d: T.handle, e: T.handle, out: T.handle):
+        n = T.int64()
+        m = T.int64()
+        k = T.int64()
+        j = T.int64()
+        h = T.int64()
+        p = T.match_buffer(a, (n,), "float32")
+        q = T.match_buffer(b, (m,), "float32")
+        r = T.match_buffer(c, (k,), "float32")
+        s = T.match_buffer(d, (j,), "float32")
+        t = T.match_buffer(e, (h,), "float32")
+        o = T.match_buffer(out, (n + m + k + j + h,), "float32")
+        for i in range((n + 1) // 2):
+            o[2 * i] = p[2 * i]
+        for i in range({odd}):
+            o[2 * i + 1] = p[2 * i + 1]
+        for i in range(m):
+            o[n + i] = q[i]
+        for i in range(k):
+            o[n + m + i] = r[i]
+        for i in range(j):
+            o[n + m + k + i] = s[i]
+        for i in range(h):
+            o[n + m + k + j + i] = t[i]
+
+    @R.function
+    def main(
+        a: R.Tensor(("n",), "float32"), b: R.Tensor(("m",), "float32"), c: R.Tensor(("k",), "float32"),
+        d: R.Tensor(("j",), "float32"), e: R.Tensor(("h",), "float32"),
+    ) -> R.Tensor(("n + m + k + j + h",), "float32"):
+        n = T.int64()
+        m = T.int64()
+        k = T.int64()
+        j = T.int64()
+        h = T.int64()
+        y = R.call_tir(Module.work, (a, b, c, d, e), out_ty=R.Tensor((n + m + k + j + h,), "float32"))
+        z = R.add(y, y)
+        return z
+"""
+_PARTS = tuple(floats(extent) for extent in (6, 2, 3, 1, 2))
+
 PROGRAMS: tuple[HostileProgram, ...] = (
+    HostileProgram(
+        name="every-other-number-of-the-first-of-five",
+        what="five inputs are put together, of the first only the even numbers",
+        module=_FIVE.format(odd="0"),
+        twin=_FIVE.format(odd="n // 2"),
+        rule="SYM208",
+        on_line="z = R.add(y, y)",
+        shows=lambda bad, twin: depends_on_storages(bad, *_PARTS) and not depends_on_storages(twin, *_PARTS),
+    ),
     _left_out(
         "every-other-row",
         "the odd rows are left as they were",
