@@ -5,6 +5,7 @@ TVM takes such a buffer from a pool of the calling thread, which grows and never
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,7 +13,7 @@ from math import prod
 
 import msgspec
 import tvm
-from tvm import ir, relax, tirx
+from tvm import ir, relax, s_tir, tirx
 from tvm.ir import Call, GlobalVar, PrimType
 from tvm.tirx.buffer import BufferType
 
@@ -32,7 +33,7 @@ from symalloc.relax.ir_types import (
     with_variables,
 )
 from symalloc.relax.rewrite import BindingRewriter, ModuleDraft, map_functions, without
-from symalloc.relax.shrink.kernel_stages import stages_of, without_buffers
+from symalloc.relax.shrink.kernel_stages import without_buffers
 from symalloc.relax.shrink.shrink_kernels import ShrunkModule
 
 _ON_STACK = 1024  # bytes: TVM takes what is known to be smaller from the stack
@@ -129,15 +130,39 @@ def _lifted(kernel: tirx.PrimFunc) -> _Lifted | None:
     """`kernel` with those of its own buffers as parameters that it takes from the pool outside of loops; None
     where there are none, or it hands them on.
     """
-    if stages_of(kernel) is None or any(one in (kernel.attrs or {}) for one in _AS_THEY_ARE):
+    root, given = kernel.body, elements(kernel.params)
+    if type(root) is not s_tir.SBlockRealize or any(one in (kernel.attrs or {}) for one in _AS_THEY_ARE):
         return None
-    given = elements(kernel.params)
-    buffers = [one for one in elements(kernel.body.block.alloc_buffers) if _is_pooled(one)]
-    body = without_buffers(kernel.body, {one.__chandle__() for one in buffers})
+    block = root.block
+    own = elements(block.alloc_buffers)
+    outside = _used_in_several_parts(block.body) if own else frozenset()
+    buffers = [one for one in own if one.__chandle__() in outside and _is_pooled(one)]
+    if not buffers or block.init is not None or len(block.match_buffers) or _uses_threads(root):
+        return None
+    body = without_buffers(root, {one.__chandle__() for one in buffers})
     made = with_parameters(kernel, [*given, *buffers], body)
-    if not buffers or not accepts_offset(made).issuperset(range(len(given), len(given) + len(buffers))):
+    if not accepts_offset(made).issuperset(range(len(given), len(given) + len(buffers))):
         return None
     return _Lifted(kernel=made, given=given, buffers=buffers)
+
+
+def _uses_threads(body: Node) -> bool:
+    """Return whether a kernel is one of a GPU."""
+    kinds: set[int] = set()
+    visit(body, (tirx.For, lambda loop: kinds.add(loop.kind)))
+    return tirx.ForKind.THREAD_BINDING in kinds
+
+
+def _used_in_several_parts(body: Node) -> frozenset[int]:
+    """The addresses of the variables that several of the statements of `body` mention, so that no loop holds
+    all that is done with them.
+    """
+    found = Counter[int]()
+    for part in elements(body.seq) if type(body) is tirx.SeqStmt else ():
+        used: list[VarNode] = []
+        visit(part, (ir.Var, used.append))
+        found.update({one.__chandle__() for one in used})
+    return frozenset(handle for handle, count in found.items() if count > 1)
 
 
 def _is_pooled(buffer: VarNode) -> bool:

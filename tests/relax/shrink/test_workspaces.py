@@ -12,6 +12,7 @@ from tvm import tirx
 
 import symalloc.relax.shrink.workspaces as subject
 from symalloc.planner.memory_report.non_arena import ShrunkKernel
+from symalloc.planner.planner_options import PlanOptions
 from symalloc.relax.files.load import load_one
 from symalloc.relax.files.plan_file import kernel_scratch
 from symalloc.relax.passes.pipeline import lower
@@ -128,3 +129,29 @@ def test_buffers_that_a_caller_cannot_allocate_stay(name: str) -> None:
 def test_buffers_of_parallel_loops_stay_with_their_kernels() -> None:
     given = lowered(WITH_WORKSPACE, "Odd")
     assert lift_workspaces(given)[0].same_as(given)
+
+
+NORM = """
+@I.ir_module
+class Norm:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 8, 16, 16), "float32"), w: R.Tensor((8,), "float32"), b: R.Tensor((8,), "float32")
+    ):
+        with R.dataflow():
+            y = R.nn.group_norm(x, w, b, num_groups=2, channel_axis=1, axes=[2, 3])
+            R.output(y)
+        return y
+"""
+
+
+def test_a_kernel_whose_reductions_have_two_results_takes_nothing_for_itself() -> None:
+    given = lower(tvm.script.from_source(NORM), "llvm")
+    assert pooled(given) == {"group_norm"}
+    plan = plan_lowered(given, options=PlanOptions(shrink="safe"))
+    assert not pooled(plan.module)
+    assert not errors(plan.module)
+    before, after = machine(given), machine(plan.module)
+    for rows in (0, 1, 3):
+        arguments = random_inputs(given["main"], {"n": rows}, 0)
+        assert bits(before["main"](*arguments)) == bits(after["main"](*arguments))
