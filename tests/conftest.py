@@ -67,7 +67,6 @@ def pytest_collection_finish() -> None:
         compile_kernels_once()
         read_scripts_quickly()
     gc.collect()
-    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
