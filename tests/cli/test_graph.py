@@ -102,7 +102,13 @@ def test_times_that_make_no_sense_are_told(run: Run, tmp_path: Path) -> None:
     for text, problem in (
         ("[]", "no times of kernels"),
         ('{"kernels": {"add": -1}}', "no times of kernels"),
+        ('{"kernels": {"add": 1e308}}', "no times of kernels"),
         ('{"kernels": {"add": 1}, "binding": {"n": 4}}', "no time is given for"),
+        ('{"kernels": {"add": 1}, "binding": {"n": -4}}', "`n` is an extent of a tensor and cannot be -4"),
+        (
+            '{"kernels": {"add": 1}, "binding": {"n": 4, "q": 4}}',
+            "`q` is no symbol of the module's functions",
+        ),
     ):
         times.write_text(text)
         status, out, err = run("graph", str(model), "--times", str(times))

@@ -26,7 +26,7 @@ class LanesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     which a call is simulated, and the bytes that it may hold.
     """
 
-    kernels: dict[str, Annotated[float, msgspec.Meta(ge=0)]]
+    kernels: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e9)]]
     binding: dict[str, int] = {}
     budget: int | None = None
 

@@ -35,10 +35,12 @@ from symalloc.planner.memory_report.function_report import (
     SampleError,
     TvmComparison,
     check_wanted,
+    chosen,
     function_report,
     needed_at_entry,
     own_arenas,
     plan_symbols,
+    require_symbols,
     signed_symbols,
 )
 from symalloc.planner.memory_report.lanes import LanesRequest
@@ -184,6 +186,11 @@ def graph_in(
     """
     target, lowered = _lowered(module, how)
     planned = _planned(lowered, target, options)
+    if wanted is not None:
+        functions = planned.program.functions.values()
+        require_symbols(wanted.binding, {name for function in functions for name in function.symbols})
+        for function in functions:
+            chosen(wanted.binding.keys() & function.symbols.keys(), function, [wanted.binding])
     return GraphDocument(functions=tuple(_graphs(planned, plan_outcomes(planned), wanted).values()))
 
 
