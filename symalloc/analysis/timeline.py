@@ -5,7 +5,7 @@ TVM's machine is followed register by register; see `symalloc.analysis.register_
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -15,7 +15,7 @@ from symalloc.analysis.register_machine import RegisterMachine, Reservation, Ste
 from symalloc.program import ir
 from symalloc.program.types import ALIGNMENT
 from symalloc.size.evaluation import evaluated
-from symalloc.size.expr import ZERO, Expr
+from symalloc.size.expr import ONE, ZERO, Expr
 from symalloc.size.sign import undominated
 
 
@@ -121,11 +121,9 @@ class Timeline:
     @property
     def blocks(self) -> int | None:
         """The most pieces of memory held at one step; None where more is taken that is not seen."""
-        if self.unseen or self.problem is not None:
-            return None
-        changes = Counter(one.begin for one in self.reservations)
-        changes.subtract(one.end for one in self.reservations)
-        return max(accumulate(changes[step] for step in range(len(self.steps))), default=0)
+        alike = replace(self, reservations=[replace(one, size=ONE) for one in self.reservations])
+        peak = alike.peak({})
+        return None if peak is None else peak // ALIGNMENT
 
     def formulas(self) -> Iterator[tuple[int, Expr]]:
         """Yield each step with the bytes held at it, all of which must be known."""

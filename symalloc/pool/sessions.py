@@ -124,7 +124,7 @@ class Admissions:
     """The calls that are admitted to one pool, and those that wait, in order.
 
     A banker's check: an admitted call may take all that it claims at any moment and so never waits for
-    another; none holds anything while it waits.  Therefore all come to an end.
+    another.  Those that hold nothing while they wait come to an end therefore.
     """
 
     def __init__(self) -> None:
