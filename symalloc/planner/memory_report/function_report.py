@@ -218,6 +218,13 @@ def check_wanted(
             raise SampleError(f"{text} gives no function all that it takes: {takes}")
 
 
+def check_sizes(binding: Mapping[str, int], functions: Collection[Function]) -> None:
+    """Raises SampleError for a size that no function has, and for a negative extent."""
+    require_symbols(binding, {name for function in functions for name in function.symbols})
+    for function in functions:
+        chosen(binding.keys() & function.symbols.keys(), function, [binding])
+
+
 class MemorySample(Shown, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bytes of one call at one binding; null where they are not known there.
 

@@ -34,13 +34,12 @@ from symalloc.planner.memory_report.function_report import (
     PlanOutcome,
     SampleError,
     TvmComparison,
+    check_sizes,
     check_wanted,
-    chosen,
     function_report,
     needed_at_entry,
     own_arenas,
     plan_symbols,
-    require_symbols,
     signed_symbols,
 )
 from symalloc.planner.memory_report.lanes import LanesRequest
@@ -184,13 +183,9 @@ def graph_in(
     """The dependency graphs of a module, planned, with the fences of its plans, and calls on several lanes,
     where `wanted`; raises RunError.
     """
-    target, lowered = _lowered(module, how)
-    planned = _planned(lowered, target, options)
+    planned = plan_module(module, how, options)
     if wanted is not None:
-        functions = planned.program.functions.values()
-        require_symbols(wanted.binding, {name for function in functions for name in function.symbols})
-        for function in functions:
-            chosen(wanted.binding.keys() & function.symbols.keys(), function, [wanted.binding])
+        check_sizes(wanted.binding, planned.program.functions.values())
     return GraphDocument(functions=tuple(_graphs(planned, plan_outcomes(planned), wanted).values()))
 
 
@@ -200,7 +195,6 @@ def _graphs(
     """The graphs of functions with their plans."""
     found: dict[str, FunctionGraph] = {}
     for name, one in analyse(planned_program(planned.program, planned.plans).program).items():
-        function = one.cfg.function
         found[name] = function_graph(
             fenced_graph(one, known_symbols(one.cfg).domain),
             planned.analyses[name],
@@ -208,7 +202,7 @@ def _graphs(
             outcomes[name].planned,
             outcomes[name].reserved,
             origins=tensor_origins(one, sources_in(one)),
-            signed=signed_symbols(function),
+            signed=signed_symbols(one.cfg.function),
             lanes=lanes,
         )
     return found
