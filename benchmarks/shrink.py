@@ -18,6 +18,7 @@ from time import process_time
 from typing import Any, get_args
 
 import click
+import tvm
 
 from benchmarks.harness import in_turns, print_table, rounds_option
 from benchmarks.workspace_calls import is_counted, most_workspace, run_counted
@@ -77,7 +78,11 @@ def _print_memory(chosen: Sequence[Case], levels: Sequence[Kind]) -> int:
 
     def measured() -> Iterator[dict[str, Any]]:
         for case in chosen:
-            row, found = _bytes(case, levels)
+            try:
+                row, found = _bytes(case, levels)
+            except tvm.error.InternalError:  # with TVM 0.27 what is killed must not be a constant
+                print(f"{case.name}: TVM cannot build it without a plan")
+                continue
             for level in levels:
                 shares[level].append(found[level])
             bits.add(row["bits"])
