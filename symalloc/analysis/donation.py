@@ -101,17 +101,19 @@ def intermediates_of(points_to: PointsTo) -> Iterator[Leaf]:
     for var in points_to.cfg.definitions:
         cell = points_to.value_of(var)
         if isinstance(cell, Pointees) and isinstance(var.type, TensorType):
-            yield Leaf(path=(NOT_RETURNED,), names=(var.name,), type=var.type, cell=cell)
+            names = points_to.cfg.function.names_of(var)
+            yield Leaf(path=(NOT_RETURNED,), names=names, type=var.type, cell=cell)
 
 
 def outputs_of(points_to: PointsTo) -> tuple[Leaf, ...]:
     """The leaves of the result, in order."""
-    result, makers = points_to.cfg.function.body.result, points_to.cfg.definitions
-    kind = type_of(result)
+    function, makers = points_to.cfg.function, points_to.cfg.definitions
+    result, kind = function.body.result, type_of(function.body.result)
     found: list[Leaf] = []
     for (path, leaf), cell in zip(type_leaves(kind), align(points_to.result, kind), strict=True):
         known = other_names(result, makers, path)
-        variables = [one.name for one, inner in known if isinstance(one, ir.Var) and not inner]
-        names = dict.fromkeys((".".join(map(str, path)) or WHOLE, *variables))
+        variables = (one for one, inner in known if isinstance(one, ir.Var) and not inner)
+        called = (name for var in variables for name in function.names_of(var))
+        names = dict.fromkeys((".".join(map(str, path)) or WHOLE, *called))
         found.append(Leaf(path=path, names=tuple(names), type=leaf, cell=cell))
     return tuple(found)

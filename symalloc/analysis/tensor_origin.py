@@ -69,10 +69,7 @@ def tensor_origins(
             region = points_to.regions[number]
             writers.setdefault(region.var, name)
             writers.setdefault(points_to.regions[region.root].var, name)
-    names: dict[ir.Var, str] = {}
-    for _, alias in analysis.cfg.of_type(ir.Alias):
-        if isinstance(alias.source, ir.Var) and alias.var.name != alias.source.name:
-            names.setdefault(alias.source, alias.var.name)
+    names = {var: others[0] for var, others in analysis.cfg.function.names.items()}
     return {
         var: TensorOrigin(
             operator=writers.get(var, ""), variable=names.get(var, ""), source=sources.get(var, "")

@@ -342,7 +342,8 @@ class Function:
     stands and `result_span` what it returns; None without source.  `bounded_results` is the attribute
     relax.memory_plan_dynamic_func_output: where memory is reserved for bounds, that of results is, too.
     `required` is the attribute PLAN_CONDITION: what the function checks, for its plan rests on it.
-    `variables` are TVM's for the symbols that something defines, where instructions have handles.
+    `variables` are TVM's for the symbols that something defines, where instructions have handles: there no
+    instruction binds a tensor that is known to another name, but `names` has these in order.
     """
 
     name: str
@@ -358,6 +359,11 @@ class Function:
     bounded_results: bool = False
     required: tuple[Condition, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[Var, Sequence[str]] = field(default_factory=dict)
+
+    def names_of(self, var: Var) -> tuple[str, ...]:
+        """All names of a variable, its own last."""
+        return (*reversed(self.names.get(var, ())), var.name)
 
     @property
     def takes_memory(self) -> bool:

@@ -30,8 +30,6 @@ _OPERANDS: dict[type, Callable[[Any], tuple[ir.Operand, ...]]] = {
     ir.NotUnderstood: lambda i: i.reads,
 }
 
-_HOLDERS = frozenset({ir.Var, ir.TupleValue})
-
 
 def operands_of(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
     """The operands of `instruction`, in order; of an If its test only (its blocks are steps of their own)."""
@@ -71,8 +69,13 @@ def variables_in(operand: ir.Operand) -> Iterator[ir.Var]:
 
 def variables_of(instruction: ir.Instruction) -> tuple[ir.Var, ...]:
     """The variables that `instruction` uses, in order."""
-    holders = [o for o in operands_of(instruction) if type(o) in _HOLDERS]
-    return tuple([v for o in holders for v in ((o,) if type(o) is ir.Var else variables_in(o))])
+    found: list[ir.Var] = []
+    for operand in operands_of(instruction):
+        if type(operand) is ir.Var:
+            found.append(operand)
+        elif type(operand) is ir.TupleValue:
+            found += variables_in(operand)
+    return tuple(found)
 
 
 def other_names(

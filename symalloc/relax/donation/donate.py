@@ -531,7 +531,9 @@ class _DonatedFunction(BindingRewriter):
 
     def rewrite(self, binding: BindingNode) -> list[relax.Binding]:
         """`binding`, with a view for a donated allocation and with kernels that write over their inputs."""
-        instruction = self.instructions[binding.__chandle__()]
+        instruction = self.instructions.get(binding.__chandle__())
+        if instruction is None:  # another name
+            return [binding]
         var = instruction.var
         if var in self.sources:
             return [bound_view(binding.var, self.sources[var], binding.value.args[0])]

@@ -177,7 +177,9 @@ class _FunctionWriter(BindingRewriter):
         """`binding` and what stands around it."""
         instruction = self.instructions.get(binding.__chandle__())
         if instruction is None:
-            raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
+            if type(binding.value) is not tvm.ir.Var:
+                raise EmissionError(f"`{self.plan.function}` holds more bindings than were planned")
+            return [binding]  # another name
         var = instruction.var
         if var in self.due or var in self.late:
             self.written.add(var)

@@ -224,6 +224,7 @@ class Context:
         self.out: list[ir.Instruction] = []
         self.integers = KnownIntegers(module.kernels, module.host)
         self._vars: dict[int, ir.Var] = {}
+        self.names: dict[ir.Var, list[str]] = {}
         self._nulls: set[int] = set()
         self._unbound: dict[int, ir.Var] = {}
         self._of_tensors: set[ir.Var] = set()
@@ -231,14 +232,14 @@ class Context:
 
     # -- variables ------------------------------------------------------------------------------------------
 
-    def renamed(self, value: Node) -> Type | None:
-        """The type of the tensor that a binding gives another name; None where that does not tell all of it,
-        or it is no other name.
+    def renamed(self, value: Node) -> ir.Var | None:
+        """The tensor that a binding gives another name; None where its type does not tell all of it, or it is
+        no other name.
         """
         source = self._vars.get(value.__chandle__()) if type(value) in VARIABLES else None
         kind = None if source is None else source.type
         told = type(kind) is TensorType and kind.shape is not None and kind.dtype is not None
-        return kind if told else None
+        return source if told else None
 
     def declare(self, var: VarNode, name: str, kind: Type) -> ir.Var:
         """Our variable for `var`; an integer becomes a symbol unless it stands for an expression."""

@@ -210,6 +210,7 @@ class FunctionExtractor(Context):
             bounded_results=bool(attributes.get("relax.memory_plan_dynamic_func_output", False)),
             required=required,
             variables=self._variables() if self.handles else {},
+            names=self.names,
         )
 
     def _variables(self) -> Mapping[str, Node]:
@@ -277,7 +278,12 @@ class FunctionExtractor(Context):
             self._match_cast(binding)
             return
         value, var = binding.value, binding.var
-        name, known = str(var.name), self.renamed(value)  # a text of TVM's holds an object
+        name, source = str(var.name), self.renamed(value)  # a text of TVM's holds an object
+        if source is not None and self.handles and var.__chandle__() not in self._unbound:
+            self._vars[var.__chandle__()] = source
+            self.names.setdefault(source, []).append(name)
+            return
+        known = None if source is None else source.type
         span = None if self.source_map is NO_SPANS else self._span_of(name, value)
         if known is None:
             type_ = var.ty

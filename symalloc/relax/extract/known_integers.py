@@ -21,7 +21,7 @@ class KnownIntegers:
 
     def __init__(self, kernels: Mapping[str, ir.Kernel], host: Mapping[str, Node]) -> None:
         self._kernels, self._host = kernels, host
-        self._read: dict[tuple[str, int], Sequence[tuple[int, ir.KernelBuffer]]] = {}
+        self._read: dict[tuple[str, int], tuple[Sequence[int], Sequence[int], bool]] = {}
         self.held: dict[ir.Operand, Integers] = {}
         self._first: dict[ir.Operand, ir.Operand] = {}
         self._fields: dict[ir.Operand, tuple[ir.Operand, ...]] = {}
@@ -57,18 +57,14 @@ class KnownIntegers:
     def _called(self, call: ir.CallKernel | ir.CallTIR) -> ir.Instruction:
         """Note what a kernel stores."""
         arguments, first, held = self._arguments(call), self._first, self.held
-        written: dict[ir.Operand, int] = {}
-        known: list[tuple[int, ir.Operand, Integers | None]] = []
-        fresh = True
-        for number, parameter in self._buffers(call.kernel, len(arguments)):
+        read, writes, fresh = self._buffers(call.kernel, len(arguments))
+        written = {first.get(arguments[n], arguments[n]): n for n in writes}
+        given: list[tuple[int, Integers]] = []
+        for number in read:
             memory = first.get(arguments[number], arguments[number])
-            fresh = fresh and not parameter.reads
-            if parameter.writes:
-                written[memory] = number
-            else:
-                values = memory.values if isinstance(memory, ir.ConstantTensor) else held.get(memory)
-                known.append((number, memory, values))
-        given = [(n, values) for n, memory, values in known if values is not None and memory not in written]
+            values = memory.values if isinstance(memory, ir.ConstantTensor) else held.get(memory)
+            if values is not None and memory not in written:
+                given.append((number, values))
         followed: tuple[ir.KernelAccess, ...] = ()
         stored: Mapping[int, Integers] = {}
         if given or fresh:
@@ -79,11 +75,13 @@ class KnownIntegers:
                 held[memory] = stored[number]
         return replace(call, followed=followed) if followed else call
 
-    def _buffers(self, kernel: str, given: int) -> Sequence[tuple[int, ir.KernelBuffer]]:
-        """The parameters of a kernel that are buffers, each with its number, where so many are `given`."""
+    def _buffers(self, kernel: str, given: int) -> tuple[Sequence[int], Sequence[int], bool]:
+        """The numbers below `given` of buffers that a kernel only reads, or writes; True if it reads none."""
         if (kernel, given) not in self._read:
             every = enumerate(self._kernels[kernel].parameters[:given])
-            self._read[kernel, given] = [(n, one) for n, one in every if isinstance(one, ir.KernelBuffer)]
+            buffers = [(n, one) for n, one in every if isinstance(one, ir.KernelBuffer)]
+            read, written = ([n for n, one in buffers if one.writes is side] for side in (False, True))
+            self._read[kernel, given] = read, written, not any(one.reads for _, one in buffers)
         return self._read[kernel, given]
 
     def _arguments(self, call: ir.CallKernel | ir.CallTIR) -> tuple[ir.Operand, ...]:
