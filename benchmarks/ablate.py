@@ -118,12 +118,12 @@ def _none(*_args: object, **_options: object) -> None:
     return None
 
 
-def _without(left_out: Callable[[Partition], bool]) -> Mechanism:
-    """The search through time without some ways to divide buffers."""
+def _without_tails() -> Mechanism:
+    """The search through time without an arena for what is made from the cut on."""
     divided = _Attempts.divided
 
     def stand_in(attempts: _Attempts, way: Partition) -> Groups:
-        return () if left_out(way) else divided(attempts, way)
+        return () if way.tail else divided(attempts, way)
 
     return Mechanism(stand_ins={f"{_ASSIGNMENT}._Attempts.divided": stand_in})
 
@@ -133,8 +133,8 @@ PLANNER: Mapping[str, Mechanism] = {
         stand_ins={f"{_ASSIGNMENT}._Attempts.divided": lambda *_: ()},
         code=[f"{_ASSIGNMENT}._Attempts.divided", f"{_ASSIGNMENT}._divided"],
     ),
-    "memory of results": _without(lambda way: way.hosted),
-    "three arenas": _without(lambda way: way.tail),
+    "memory of results": Mechanism(stand_ins={f"{_ASSIGNMENT}._Assigning.lends": lambda *_: False}),
+    "three arenas": _without_tails(),
     "arenas one by one": Mechanism(
         stand_ins={f"{_ASSIGNMENT}._FirstFit.run": _none}, code=[f"{_ASSIGNMENT}._FirstFit"]
     ),

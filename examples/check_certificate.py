@@ -201,7 +201,7 @@ def allocated(function):
         made.get(called(getattr(node, "value", None)).removeprefix("R.memory.alloc_"), []).append(node)
     storages, on = [s.targets[0].id for s in made["storage"]], [s.value.args[0].id for s in made["tensor"]]
     uses = [node.id for node in ast.walk(function) if isinstance(node, ast.Name) and node.id in storages]
-    need(sorted(uses) == sorted([*set(storages), *on]), "a storage is used by more than tensors on it")
+    need(sorted(uses) == sorted([*storages, *on]), "a storage is used by more than tensors on it")
     found = zip(made["tensor"], on, strict=True)
     return sorted(s.lineno for s, n in found if n.startswith("arena") or on.count(n) > 1)
 

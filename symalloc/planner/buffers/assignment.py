@@ -5,9 +5,10 @@ are made while it is held, sizes become known, and memory is taken that no plan 
 tried in this order, until one keeps the limit of `CallBytes` with what it allows beyond:
 
 1. one arena for all that may share one;
-2. two and three, of which one ends before results are made and one holds all that is made from there on, with
-   buffers in the memory of a result and without: found by a search through time;
-3. each buffer joins the arena that grows least by it and has room, or opens one.
+2. one and two, of which one ends before results are made, with buffers in the memory of a result and without:
+   found by a search through time;
+3. the fewer of: these, and one for all that is made from there on; each buffer in the arena, or the memory of
+   a result, that grows least by it and has room, or in one of its own.
 
 They are judged at sample bindings.  Others at which the chosen one takes too much are looked for, and the
 choice goes on with those among the samples.
@@ -38,7 +39,7 @@ from symalloc.size.expr import ZERO, Expr, round_up
 MOST_CELLS, FEWEST_SHAPES = 200_000, 16  # steps and shapes, multiplied, that a search starts from
 MOST_CHOICES = 3  # each made where the one before is no good
 MOST_SEARCHED, FEWEST_STATES = 2_000_000, 16  # sums of bytes in all states of a search through time
-MOST_TRIED = 24  # arenas that one buffer is tried in, and of which every pair is
+MOST_TRIED = 24  # arenas, and results, that one buffer is tried in, and of which every pair is
 MOST_WORK = 50_000_000  # sums of bytes that are worth it to group buffers one by one
 
 
@@ -217,7 +218,7 @@ class _Assigning:
         heights = sum(held.height(group) for group in groups if group[0] in planned)
         if self.options.order != "total" and (heights > held.floor).any():  # all may be held at once
             groups = everything
-        return Chosen(held, groups, _further(held, everything, groups), attempt)
+        return Chosen(held, groups, _further(held, groups), attempt)
 
     def lends(self, result: Buffer) -> bool:
         """Return whether others may lie in the memory of a result."""
@@ -255,20 +256,20 @@ class _Attempts:
     hosts: Groups
 
     def best(self, first: int) -> tuple[Groups, int]:
-        """Return the first attempt, from the number `first` on, that keeps the limit of the call, and its
-        number; else the one that comes nearest.
+        """Return the first attempt, from the number `first` on, that keeps the limit with one arena more than
+        there must be, else the fewest arenas that keep it, else the nearest; and its number.
         """
-        nearest: tuple[float, ...] = (np.inf,)
+        nearest, few = (np.inf, 0), len(self.results) + len(self.whole) + 1
         found: tuple[Groups, int] = [*self.results, *self.whole], 0
         for number in range(min(first, ONE_BY_ONE), ONE_BY_ONE + 1):
             groups = self.made(number)
             if not groups or not all(map(self.held.fits, groups)):
                 continue
-            taken = self.held.excess(groups)
-            if taken <= 1:
+            excess = max(self.held.excess(groups), 1.0), len(groups)
+            if excess <= (1.0, few):
                 return groups, number
-            if (taken, len(groups)) < nearest:
-                nearest, found = (taken, len(groups)), (groups, number)
+            if excess < nearest:
+                nearest, found = excess, (groups, number)
         return found
 
     def made(self, number: int) -> Groups:
@@ -276,8 +277,12 @@ class _Attempts:
         if number == 0:
             return [*self.results, *self.whole]
         if number == ONE_BY_ONE:
-            fitted = _FirstFit(self.held, self.results).run(self.planned)
-            return () if fitted is None else [*self.results, *_joined(self.held, fitted, self.results)]
+            hosts = self.hosts[:MOST_TRIED]
+            fitted = _FirstFit(self.held, hosts).run(self.planned)
+            if not fitted:
+                return ()
+            rest = [*(result for result in self.results if result not in hosts), *fitted[: len(hosts)]]
+            return [*rest, *_joined(self.held, fitted[len(hosts) :], rest)]
         if not self.held.steps.straight:
             return ()
         return self.divided(PARTITIONS[number - 1])
@@ -419,29 +424,31 @@ def _numbers(of: Numbers | Sequence[int]) -> bytes:
 class _FirstFit:
     """Groups of buffers, largest first: each joins the group that grows least by it, or opens one.
 
-    `room` is what is left of the limit at each step, where what is in no group counts as lying by itself.
+    The first groups are those of `hosts`, which do not grow.  `room` is what is left of the limit at each
+    step, where what is in no group counts as lying by itself.
     """
 
-    def __init__(self, held: CallBytes, results: Groups) -> None:
-        self.held, self.steps = held, held.steps
+    def __init__(self, held: CallBytes, hosts: Groups) -> None:
+        self.held, self.steps, self.hosts = held, held.steps, len(hosts)
         self.groups: list[list[int]] = []
         self.loads: list[Values] = []
         self.heights: list[Values] = []
         self.spans: list[Spans] = []
-        own = held.load([i for i, b in enumerate(self.steps.buffers) if not b.returned])
-        taken = own + held.load([i for (i,) in results]) + held.unplanned
-        self.room = held.limit + held.allowed - taken
+        self.room = held.limit + held.allowed - held.unplanned - held.load(range(len(self.steps.buffers)))
         self.work = 0
+        for (host,) in hosts:
+            self.open(host)
 
-    def run(self, planned: Sequence[int]) -> Groups | None:
-        """Return the groups; None where that is too much work."""
+    def run(self, planned: Sequence[int]) -> Groups:
+        """Return the groups; none where that is too much work."""
         for i in sorted(planned, key=lambda i: (-self.held.weights[i], i)):
             if self.work > MOST_WORK:
-                return None
-            growths = sorted((self.growth(n, i), n) for n in range(min(len(self.groups), MOST_TRIED)))
+                return ()
+            tried = range(min(len(self.groups), self.hosts + MOST_TRIED))
+            growths = sorted((self.growth(n, i), n) for n in tried)
             if not any(self.join(number, i) for growth, number in growths if growth <= self.held.weights[i]):
                 self.open(i)
-        return [sorted(group) for group in self.groups]
+        return [*self.groups[: self.hosts], *map(sorted, self.groups[self.hosts :])]
 
     def growth(self, number: int, i: int) -> float:
         """By how much a group would grow."""
@@ -473,6 +480,8 @@ class _FirstFit:
         spans, grown, room = self.steps.reserved(both), load.copy(), self.room.copy()
         _add(grown, self.steps.buffers[i].live, size)
         height = grown.max(axis=0)
+        if number < self.hosts and (height > self.heights[number]).any():
+            return False
         _add(room, spans, -height)
         _add(room, self.spans[number], self.heights[number])
         _add(room, held, size)
@@ -513,15 +522,13 @@ def _joined(held: CallBytes, groups: Groups, results: Groups) -> Groups:
 # -- why there are several ---------------------------------------------------------------------------------
 
 
-def _further(held: CallBytes, whole: Groups, groups: Groups) -> Sequence[FurtherArena | None]:
-    """Return for each arena behind the first why it is not one with the others."""
+def _further(held: CallBytes, groups: Groups) -> Sequence[FurtherArena | None]:
+    """Return for each arena behind the first why it is not one with that."""
     buffers = held.steps.buffers
     own = [number for number, group in enumerate(groups) if not buffers[group[0]].returned]
     own.sort(key=lambda number: min(buffers[i].made for i in groups[number]))
     found: list[FurtherArena | None] = [None] * len(groups)
-    worst = int(np.argmax(held.over(whole)))
-    at = held.table.grid.binding(worst)
-    taken = int(held.taken(groups)[worst])
+    taken = held.taken(groups)
     for number in own[1:]:
         both = sorted([*groups[own[0]], *groups[number]])
         if not held.steps.may_share(both):
@@ -531,9 +538,11 @@ def _further(held: CallBytes, whole: Groups, groups: Groups) -> Sequence[Further
             found[number] = FurtherArena(reason=CAPPED)
             continue
         rest = [group for n, group in enumerate(groups) if n not in (own[0], number)]
-        joined = int(held.taken([*rest, both])[worst])
-        saves = max(joined - taken, 0)
-        found[number] = FurtherArena(reason=SAVES if saves else LOOSE, saves=saves, at=at if saves else {})
+        joined = [*rest, both]
+        worst = int(np.argmax(held.over(joined)))
+        saves = max(int(held.taken(joined)[worst] - taken[worst]), 0)
+        at = held.table.grid.binding(worst) if saves else {}
+        found[number] = FurtherArena(reason=SAVES if saves else LOOSE, saves=saves, at=at)
     return found
 
 
