@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from symalloc.native.native_functions import GraphObject
 
 PERFECT = 1.0 + 1e-9
-ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
+ROUNDS = 9  # of packing, and of local search: each where the last one left the ratio worst
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
 LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
@@ -384,13 +384,19 @@ class _StackingSearch:
         return self.best.score.worst <= PERFECT
 
     def packings(self) -> Iterator[Sequence[int]]:
-        """Yield the stackings that heuristics make."""
-        sizes = self.problem.sizes_at(self.point)
-        for heuristic in HEURISTICS:
-            if self.whole.exhausted and self.best:
-                return
-            self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
-            yield packed_order(self.problem, sizes, heuristic)
+        """Yield the stackings that heuristics make at the point, then where the best of them is worst."""
+        seen = set[int]()
+        point = self.point
+        while point not in seen and len(seen) < ROUNDS:
+            seen.add(point)
+            sizes = self.problem.sizes_at(point)
+            for heuristic in HEURISTICS:
+                if self.whole.exhausted and self.best:
+                    return
+                self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
+                yield packed_order(self.problem, sizes, heuristic)
+            assert self.best is not None
+            point = int(self.best.ratios.argmax())
 
     def improve(self) -> None:
         """Search from the best stacking at the point, and where it is worst."""
