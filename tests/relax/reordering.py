@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from symalloc.analysis.dependencies import DependencyGraph
-from symalloc.program.ir import Instruction, Kill, Program, Var
+from symalloc.program.ir import Function, Instruction, Kill, Program, Var
 from symalloc.program.operands import expressions_of, variables_of
 
 
@@ -23,7 +23,7 @@ def reordered(
     """
     function = module[name]
     written = instructions_in(program, name, graph, order)
-    block = relax.BindingBlock([one.handle for one in written])
+    block = relax.BindingBlock(with_other_names(function, program.functions[name], written))
     again = relax.Function(
         function.params,
         relax.SeqExpr([block], function.body.body),
@@ -33,6 +33,29 @@ def reordered(
     )
     functions = {v: again if v.name_hint == name else f for v, f in module.functions_items()}
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def with_other_names(function: relax.Function, known: Function, written: Sequence[Instruction]) -> list[Any]:
+    """The bindings of instructions, each with those behind it that give a tensor another name."""
+    told = {one.handle.__chandle__() for one in known.body.instructions if one.handle is not None}
+    names: dict[int, list[Any]] = {}
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if binding.__chandle__() not in told:
+                names.setdefault(binding.value.__chandle__(), []).append(binding)
+    found: list[Any] = []
+
+    def named(var: Any) -> None:
+        for other in names.pop(var.__chandle__(), ()):
+            found.append(other)
+            named(other.var)
+
+    for param in function.params:
+        named(param)
+    for one in written:
+        found.append(one.handle)
+        named(one.handle.var)
+    return found
 
 
 def instructions_in(
