@@ -15,6 +15,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import symalloc
+from symalloc import RunError
 from symalloc.relax.passes.pipeline import finishing_pipeline, lower
 from symalloc.session.linting import VerifyMemory
 from tests.models.measure import ALLOCATOR, compiler, floor, load, measured
@@ -210,10 +211,17 @@ class Turns:
         return h
 
 
-@pytest.mark.parametrize("plan", ["none", "tvm", "symalloc"])
-@pytest.mark.parametrize("module", [Chain, Turns], ids=["chain", "turns"])
+@pytest.mark.parametrize(
+    ("module", "plan"),
+    [(Chain, "none"), (Chain, "tvm"), (Chain, "symalloc"), (Turns, "none"), (Turns, "symalloc")],
+)
 def test_what_has_a_name_in_a_pool_goes_as_early(module: tvm.IRModule, plan: str) -> None:
     found = symalloc.run(module, {"n": ROWS}, plan=plan, pool=symalloc.Pool(), check=True)  # type: ignore[arg-type]
     assert found.difference is None and found.pool is not None
     tensors = 3 if plan == "tvm" else 2  # two storages and the result
     assert found.pool.peak_live <= tensors * ROWS * 64 * 4 + 512  # and the heap of shapes, the condition
+
+
+def test_a_plan_of_tvm_that_takes_memory_of_another_branch_is_refused() -> None:
+    with pytest.raises(RunError, match="puts a tensor where another branch of an If makes memory"):
+        symalloc.run(Turns, {"n": ROWS}, plan="tvm")
