@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from symalloc.native.native_functions import GraphObject
 
 PERFECT = 1.0 + 1e-9
-ROUNDS = 9  # of packing, and of local search: each where the last one left the ratio worst
+ROUNDS = 9  # of local search, each with the point added where the last one left the ratio worst
 WORK_EACH = 4_000  # of local search at most, for each buffer
 LOOKS_EACH = 50  # that packing and judging count for each buffer, besides its neighbours
 LARGEST = 1 << 60  # bytes that all sizes together may have in the native library
@@ -370,8 +370,8 @@ class _StackingSearch:
         """Return the best stacking found; the first that is perfect ends the search."""
         if self.problem.crowded:
             any(map(self.add, crowded_orders(self.problem, self.point)))
-        elif not any(map(self.add, self.packings())):
-            self.improve()
+        elif not any(map(self.add, self.packings(self.point))) and not self.improve() and self.best:
+            any(map(self.add, self.packings(int(self.best.ratios.argmax()))))
         assert self.best is not None
         return self.best
 
@@ -383,30 +383,24 @@ class _StackingSearch:
             self.best = found
         return self.best.score.worst <= PERFECT
 
-    def packings(self) -> Iterator[Sequence[int]]:
-        """Yield the stackings that heuristics make at the point, then where the best of them is worst."""
-        seen = set[int]()
-        point = self.point
-        while point not in seen and len(seen) < ROUNDS:
-            seen.add(point)
-            sizes = self.problem.sizes_at(point)
-            for heuristic in HEURISTICS:
-                if self.whole.exhausted and self.best:
-                    return
-                self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
-                yield packed_order(self.problem, sizes, heuristic)
-            assert self.best is not None
-            point = int(self.best.ratios.argmax())
+    def packings(self, point: int) -> Iterator[Sequence[int]]:
+        """Yield the stackings that heuristics make at a point of the grid."""
+        sizes = self.problem.sizes_at(point)
+        for heuristic in HEURISTICS:
+            if self.whole.exhausted and self.best:
+                return
+            self.whole.spend(self.problem.pairs + LOOKS_EACH * len(self.problem))
+            yield packed_order(self.problem, sizes, heuristic)
 
-    def improve(self) -> None:
-        """Search from the best stacking at the point, and where it is worst."""
+    def improve(self) -> bool:
+        """Search from the best stacking at the point, and where it is worst; return whether that ends it."""
         each = len(self.problem) + self.problem.pairs
         work = min(self.budget.work, WORK_EACH * len(self.problem))
         chosen = [self.point]
         for number in range(ROUNDS if work else 0):
             assert self.best is not None
             if self.whole.exhausted:
-                return
+                return False
             chosen = list(dict.fromkeys((*chosen, int(self.best.ratios.argmax()))))
             order = improved(
                 self.problem,
@@ -418,7 +412,8 @@ class _StackingSearch:
                 budget=self.whole,
             )
             if self.add(order):
-                return
+                return True
+        return False
 
 
 # -- where so much is live at once that pairs cannot be looked at --------------------------------------------
