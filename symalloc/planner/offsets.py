@@ -28,10 +28,7 @@ from symalloc.size.choice import maximum
 from symalloc.size.expr import ZERO, Expr, Monomial, round_up
 
 COMPARED = 10  # work that a comparison counts besides its terms
-MOST_COMPARED, COMPARED_EACH = (
-    3000,
-    0.25,
-)  # differences looked at closely: for a stacking, and for each buffer
+MOST_COMPARED = 3000  # differences looked at closely for a stacking
 LONG = 24  # terms of alternatives that become one maximum
 LONGEST = 12_000  # characters of one of them
 
