@@ -1,22 +1,24 @@
-"""Executes a PrimFunc on bytes, each of which knows whether it was written: the oracle of random kernels.
+"""Executes a PrimFunc on bytes, each of which knows whether it was written: the oracle of kernels.
 
 It knows nothing of symalloc.  A body is made a tree of Python functions once, and run at many sizes.
-Integers are those of the machine, they wrap; what floats are is not looked at.  The statements of a
-vectorized loop go through all lanes one by one, as TVM compiles them.
+Integers are those of the machine, they wrap; floats, and what functions return, are 1, or drawn at random.
+The statements of a vectorized loop go through all lanes one by one, as TVM compiles them.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
 
 from tvm import ir, s_tir, tirx
 from tvm.ir.prim import expr as prim
 from tvm.tirx.buffer import BufferType
 
-__all__ = ["ByteMachine", "TooLongError"]
+__all__ = ["ByteMachine", "Performed", "TooLongError", "UnsupportedError"]
 
 Values: TypeAlias = dict[Any, Any]
 Run: TypeAlias = Callable[[Values], Any]
@@ -27,8 +29,12 @@ class TooLongError(Exception):
     """The body takes more steps than are allowed."""
 
 
+class UnsupportedError(Exception):
+    """A construct that the machine does not know."""
+
+
 class _Leave(Exception):  # noqa: N818 - no error
-    """Control leaves a loop."""
+    """Control leaves a loop, or the kernel."""
 
 
 class _Next(_Leave):
@@ -39,8 +45,26 @@ class _Stop(_Leave):
     pass
 
 
+class _Return(_Leave):
+    pass
+
+
 class _Failed(_Leave):
     """An assertion does not hold."""
+
+
+class Performed(NamedTuple):
+    """An executed access: number of the parameter (-1: the kernel's own), indices, extents of the buffer."""
+
+    parameter: int
+    kind: str
+    indices: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def outside(self) -> bool:
+        """True where an index is not inside its extent."""
+        return any(not 0 <= i < n for i, n in zip(self.indices, self.shape, strict=True))
 
 
 @dataclass
@@ -57,10 +81,13 @@ class ByteMachine:
 
     `unwritten`: a byte is read that nothing has written.  `outside`: an access lies outside of its memory.
     `elsewhere`: an index is not inside its dimension.  `race`: what another pass of a parallel loop does.
-    `ended`: an assertion has ended the program.
+    `ended`: an assertion has ended the program.  With `draw` values are drawn, and `performed` are the
+    accesses of the run.
     """
 
     function: Any
+    draw: Random | None = None
+    performed: list[Performed] = field(default_factory=list)
     faults: set[str] = field(default_factory=set)
     memory: dict[int, _Memory] = field(default_factory=dict)
     of: dict[int, tuple[int, Any]] = field(default_factory=dict)
@@ -70,6 +97,7 @@ class ByteMachine:
     ended: bool = False
 
     def __post_init__(self) -> None:
+        self.numbers = {param.__chandle__(): number for number, param in enumerate(self.function.params)}
         for param in self.function.params:
             if type(param.ty) is BufferType:
                 self.of[param.__chandle__()] = param.__chandle__(), param.ty
@@ -83,18 +111,22 @@ class ByteMachine:
         the end.
         """
         self.faults, self.memory, self.steps, self.side, self.ended = set(), {}, 0, None, False
+        self.performed = []
         values: Values = {_LANE: 0}
         for param in self.function.params:
             for extent in param.ty.shape if type(param.ty) is BufferType else (param,):
                 if type(extent) is ir.Var and extent.name in sizes:
                     values[extent.__chandle__()] = sizes[extent.name]
+            if type(param.ty) is BufferType and type(param.ty.elem_offset) is ir.Var:
+                values[param.ty.elem_offset.__chandle__()] = 0
         for number, param in enumerate(self.function.params):
             if type(param.ty) is BufferType:
                 self.allocate(param, values, () if number < written else None)
                 if number == 0 and given is not None:
                     self.memory[param.__chandle__()].writer = list(given)
         try:
-            self.body(values)
+            with suppress(_Return):
+                self.body(values)
         except (_Failed, ZeroDivisionError):  # both end the program
             self.ended = True
             return self.faults
@@ -113,7 +145,13 @@ class ByteMachine:
         size = _size(buffer.ty)
         for extent in buffer.ty.shape:
             size *= max(self.value(extent)(values), 0)
-        self.memory[buffer.__chandle__()] = _Memory(bytearray(size), [writer] * size)
+        memory = self.memory[buffer.__chandle__()] = _Memory(bytearray(size), [writer] * size)
+        if self.draw and (width := _size(buffer.ty)):
+            drawn = (self.draw.randrange(-2, 4) % (1 << 8 * width) for _ in range(size // width))
+            memory.data = bytearray().join(number.to_bytes(width, "little") for number in drawn)
+
+    def any_float(self) -> float:
+        return self.draw.uniform(-2, 2) if self.draw else 1
 
     def spend(self) -> None:
         self.steps += 1
@@ -123,6 +161,8 @@ class ByteMachine:
     # -- statements -----------------------------------------------------------------------------------------
 
     def statement(self, node: Any) -> Run:
+        if type(node) not in _STATEMENTS:
+            raise UnsupportedError(type(node).__name__)
         return _STATEMENTS[type(node)](self, node)
 
     def sequence(self, node: Any) -> Run:
@@ -141,12 +181,6 @@ class ByteMachine:
     def bound(self, node: Any) -> Run:
         key, value = node.var.__chandle__(), self.value(node.value)
         return lambda values: values.__setitem__(key, value(values))
-
-    def evaluated(self, node: Any) -> Run:
-        names = {"tirx.break_loop": _Stop, "tirx.continue_loop": _Next}
-        call = node.value
-        leave = names.get(getattr(call.op, "name", "")) if type(call) is ir.Call else None
-        return self.value(call) if leave is None else self.raising(leave)
 
     def raising(self, kind: type[_Leave]) -> Run:
         def run(_: Values) -> None:
@@ -205,7 +239,7 @@ class ByteMachine:
             return lambda values: [part(values) for part in parts] and None
         if type(node) is not tirx.BufferStore:
             raise NotImplementedError(f"{type(node).__name__} in lanes")
-        value, places = self.value(node.value), self.places(node.buffer, node.indices)
+        value, places = self.value(node.value), self.places("store", node.buffer, node.indices)
 
         def run(values: Values) -> None:
             found = []
@@ -246,9 +280,10 @@ class ByteMachine:
 
     # -- memory ---------------------------------------------------------------------------------------------
 
-    def places(self, buffer: Any, indices: Any) -> Run:
+    def places(self, access: str, buffer: Any, indices: Any) -> Run:
         """The place of an access: memory, first byte, number of bytes, element type."""
         key, kind = self.of[buffer.__chandle__()]
+        parameter = self.numbers.get(buffer.__chandle__(), -1)
         size, dtype, found = _size(kind), str(kind.dtype.dtype), [self.value(index) for index in indices]
         offset, extents = self.value(kind.elem_offset), [self.value(extent) for extent in kind.shape]
         strides = [self.value(stride) for stride in kind.strides]
@@ -257,6 +292,8 @@ class ByteMachine:
             memory, number = self.memory[key], 0
             known = [index(values) for index in found]
             shape = [extent(values) for extent in extents]
+            if self.draw:
+                self.performed.append(Performed(parameter, access, tuple(known), tuple(shape)))
             if any(not 0 <= i < n for i, n in zip(known, shape, strict=True)):
                 self.faults.add("elsewhere")
             if strides:
@@ -280,7 +317,7 @@ class ByteMachine:
             memory.writer[at] = self.side or ()
 
     def store(self, node: Any) -> Run:
-        value, places = self.value(node.value), self.places(node.buffer, node.indices)
+        value, places = self.value(node.value), self.places("store", node.buffer, node.indices)
         lanes = next((int(i.lanes) for i in node.indices if type(i) is prim.Ramp), 1)
 
         def run(values: Values) -> None:
@@ -295,7 +332,7 @@ class ByteMachine:
         return run
 
     def load(self, node: Any) -> Run:
-        places = self.places(node.source, node.indices)
+        places = self.places("load", node.source, node.indices)
 
         def run(values: Values) -> Any:
             self.spend()
@@ -306,7 +343,7 @@ class ByteMachine:
                 elif self.side and writer and writer[0] is self.side[0] and writer != self.side:  # type: ignore[index]
                     self.faults.add("race")
             if "float" in dtype or not 0 <= begin <= len(memory.data) - size:
-                return 1
+                return self.any_float() if "float" in dtype else 1
             found = int.from_bytes(memory.data[begin : begin + size], "little")
             return _wrapped(found, dtype)
 
@@ -327,8 +364,23 @@ class ByteMachine:
             dtype = str(node.ty.dtype)
             if "int" in dtype and kind in _WRAPPING:
                 return lambda values: _wrapped(operation(a(values), b(values)), dtype)
+            if "float" in dtype and kind is prim.Div:
+                return lambda values: (b(values), a(values))[1]
             return lambda values: operation(a(values), b(values))
+        if kind not in _VALUES:
+            raise UnsupportedError(kind.__name__)
         return _VALUES[kind](self, node)
+
+    def call(self, node: Any) -> Run:
+        name = getattr(node.op, "name", "")
+        if name in _LEAVING:
+            return self.raising(_LEAVING[name])
+        if name in _POINTERS:
+            raise UnsupportedError(name)
+        arguments = [self.value(argument) for argument in node.args if type(argument) is not ir.StringImm]
+        if name == "prim.if_then_else":
+            return self.branch(*arguments)
+        return lambda values: ([argument(values) for argument in arguments], self.any_float())[1]
 
     def both(self, node: Any) -> Run:
         a, b, both = self.value(node.a), self.value(node.b), type(node) is prim.And
@@ -361,9 +413,9 @@ def _size(kind: Any) -> int:
 
 
 def _wrapped(value: int, dtype: str) -> int:
-    bits = int("".join(c for c in dtype.split("x", maxsplit=1)[0] if c.isdigit()))
+    bits = int("".join(c for c in dtype.split("x", maxsplit=1)[0] if c.isdigit()) or 1)  # bool: one
     value %= 1 << bits
-    return value if dtype.startswith("u") or value < 1 << (bits - 1) else value - (1 << bits)
+    return value if dtype.startswith(("u", "b")) or value < 1 << (bits - 1) else value - (1 << bits)
 
 
 def _truncated(a: Any, b: Any) -> Any:
@@ -392,6 +444,13 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
     prim.BitwiseOr: operator.or_,
     prim.BitwiseXor: operator.xor,
 }
+_LEAVING: Mapping[str, type[_Leave]] = {
+    "tirx.break_loop": _Stop,
+    "tirx.continue_loop": _Next,
+    "tirx.ret": _Return,
+    "tirx.thread_return": _Return,
+}
+_POINTERS = ("tirx.address_of", "tirx.buffer_data", "tirx.call_extern", "tirx.tvm_access_ptr")
 _WRAPPING = frozenset({prim.Add, prim.Sub, prim.Mul, prim.LShift})
 _VALUES: Mapping[type, Callable[[ByteMachine, Any], Run]] = {
     ir.TensorLoad: ByteMachine.load,
@@ -406,7 +465,7 @@ _VALUES: Mapping[type, Callable[[ByteMachine, Any], Run]] = {
     prim.Select: lambda machine, node: machine.branch(
         *map(machine.value, (node.condition, node.true_value, node.false_value))
     ),
-    ir.Call: lambda machine, node: machine.branch(*map(machine.value, node.args)),
+    ir.Call: ByteMachine.call,
 }
 _STATEMENTS: Mapping[type, Callable[[ByteMachine, Any], Run]] = {
     tirx.SeqStmt: ByteMachine.sequence,
@@ -424,5 +483,6 @@ _STATEMENTS: Mapping[type, Callable[[ByteMachine, Any], Run]] = {
     tirx.AttrStmt: lambda machine, node: machine.statement(node.body),
     tirx.Break: lambda machine, node: machine.raising(_Stop),
     tirx.Continue: lambda machine, node: machine.raising(_Next),
-    tirx.stmt.Evaluate: ByteMachine.evaluated,
+    tirx.Return: lambda machine, node: machine.raising(_Return),
+    tirx.stmt.Evaluate: lambda machine, node: machine.value(node.value),
 }
