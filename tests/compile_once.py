@@ -1,15 +1,22 @@
-"""Kernels compiled once in a process, not optimised: most of a test that runs a module is LLVM's work.
+"""Kernels compiled once, not optimised: most of a test that runs a module is LLVM's work.
 
 Many tests build a module in several ways, whose kernels are the same, and many modules have the kernel `exp`.
-Each kernel is a library of its own here, until a module is exported.  The nightly run compiles everything.
+Each kernel is a library of its own here, until a module is exported; it is kept in a file, for all processes
+and for later runs, under a name made of all that it is compiled from.  The nightly run compiles everything.
 """
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any, NamedTuple
+
+_FOLDER = Path(__file__).parent.parent / ".pytest_cache" / "kernels"
 
 
 class _Options(NamedTuple):
@@ -100,9 +107,26 @@ class _Kept:
         for other, library in known:
             if tvm_ffi.structural_equal(kernel, other, map_free_vars=True):
                 return library
-        library = self._build(kernel, target, options.pipeline) if _stands_alone(kernel) else None
+        library = self._from_file(kernel, target, options) if _stands_alone(kernel) else None
         known.append((kernel, library))
         return library
+
+    def _from_file(self, kernel: Any, target: Any, options: _Options) -> Any:
+        """The library in its file, which is written first where there is none."""
+        import tvm
+
+        if not isinstance(options.pipeline, str):
+            return self._build(kernel, target, options.pipeline)
+        made_of = f"{tvm.__version__} {options} {tvm.ir.save_json(kernel)}"
+        file = _FOLDER / f"{hashlib.sha256(made_of.encode()).hexdigest()}.so"
+        if not file.exists():
+            _FOLDER.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
+                code, linked = Path(folder) / "kernel.o", Path(folder) / "kernel.so"
+                self._build(kernel, target, options.pipeline).write_to_file(str(code), "o")
+                subprocess.run(["ld", "-shared", "-o", linked, code], check=True)
+                linked.rename(file)
+        return tvm.runtime.load_module(str(file))
 
 
 def _stands_alone(kernel: Any) -> bool:

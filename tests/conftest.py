@@ -15,7 +15,6 @@ import gc
 import inspect
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -61,11 +60,13 @@ def _quick_frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
 inspect.getframeinfo = _quick_frame_info  # type: ignore[assignment]
 
 
+if not NIGHTLY:
+    compile_kernels_once()
+    read_scripts_quickly()
+
+
 def pytest_collection_finish() -> None:
-    """Compile kernels once, read scripts quickly if these tests run TVM; spare the collector."""
-    if "tvm" in sys.modules and not NIGHTLY:
-        compile_kernels_once()
-        read_scripts_quickly()
+    """Spare the collector."""
     gc.collect()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
